@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+
+#include "base/json.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { LINE_MAX_BYTES = 400 }; // R-K4: no line longer than this
+
+static struct {
+	enum log_level most;
+	bool is_json;
+	const char *step;
+} state = { .most = LOG_LEVEL_INFO };
+
+static const char *const names[] = { "error", "warn", "info", "debug" };
+
+void log_setup(enum log_level most, bool is_json)
+{
+	state.most = most;
+	state.is_json = is_json;
+}
+
+void log_step(const char *step)
+{
+	state.step = step;
+}
+
+static void emit(enum log_level level, const char *msg, const struct err_info *info)
+{
+	if (level > state.most)
+		return;
+	if (!state.is_json) {
+		const char *mark = level <= LOG_LEVEL_WARN ? names[level] : NULL;
+		fprintf(stderr, "kmodsmith: %s%s%s%s%.*s\n", mark ? mark : "", mark ? ": " : "", info ? info->name : "",
+			info ? ": " : "", LINE_MAX_BYTES, msg);
+		return;
+	}
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	struct tm utc;
+	char ts[40];
+	strftime(ts, sizeof(ts), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+	auto_str char *stamp = str_fmt("%s.%03ldZ", ts, now.tv_nsec / 1000000);
+	auto_json json_t *line = json_pack("{s:s, s:s, s:o}", "ts", stamp, "level", names[level], "msg", json_text(msg));
+	if (state.step)
+		json_object_set_new(line, "step", json_text(state.step));
+	if (info) {
+		json_object_set_new(line, "code", json_text(info->name));
+		json_object_set_new(line, "reason", json_text(info->reason));
+	}
+	auto_str char *text = json_dumps(line, JSON_COMPACT);
+	fprintf(stderr, "%s\n", text ? text : "{}");
+}
+
+void log_line(enum log_level level, const char *fmt, ...)
+{
+	char msg[1024];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(msg, sizeof(msg), fmt, args);
+	va_end(args);
+	emit(level, msg, NULL);
+}
+
+void log_err(const struct err *err)
+{
+	const struct err_info *info = err_info(err->code);
+	emit(LOG_LEVEL_ERROR, err->text, info);
+	if (!state.is_json && state.most >= LOG_LEVEL_ERROR)
+		fprintf(stderr, "kmodsmith: next: %s\n", info->next);
+}

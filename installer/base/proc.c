@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+
+const char PROC_PATH[] = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+enum { LINE_BYTES = 8192, KILL_GRACE_MS = 2000 };
+
+struct reader {
+	const struct proc *proc;
+	struct proc_end *end;
+	char line[LINE_BYTES];
+	size_t len;
+};
+
+static long now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void keep_tail(struct proc_end *end, const char *line)
+{
+	size_t used = strlen(end->tail), len = strlen(line), room = sizeof(end->tail) - 2;
+	if (len > room)
+		len = room;
+	if (used + len > room) {
+		size_t drop = used + len - room;
+		const char *next = memchr(end->tail + drop, '\n', used - drop);
+		drop = next ? (size_t)(next + 1 - end->tail) : used;
+		memmove(end->tail, end->tail + drop, used - drop + 1);
+		used -= drop;
+	}
+	snprintf(end->tail + used, sizeof(end->tail) - used, "%.*s\n", (int)len, line);
+}
+
+static void line_done(struct reader *r)
+{
+	r->line[r->len] = '\0';
+	r->len = 0;
+	keep_tail(r->end, r->line);
+	if (r->proc->line)
+		r->proc->line(r->proc->ctx, r->line);
+}
+
+static void take(struct reader *r, const char *data, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (data[i] == '\n' || r->len == sizeof(r->line) - 1)
+			line_done(r);
+		if (data[i] != '\n')
+			r->line[r->len++] = data[i] ? data[i] : '?';
+	}
+}
+
+static int spawn(const struct proc *proc, int out, pid_t *ret, struct err *err)
+{
+	static const char *const empty[] = { NULL };
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawn_file_actions_init(&files);
+	posix_spawnattr_init(&attr);
+	if (proc->stdin_fd > 0)
+		posix_spawn_file_actions_adddup2(&files, proc->stdin_fd, 0);
+	else
+		posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, out, 1);
+	posix_spawn_file_actions_adddup2(&files, out, 2);
+	if (proc->dir)
+		posix_spawn_file_actions_addchdir_np(&files, proc->dir);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	posix_spawnattr_setpgroup(&attr, 0);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	int problem = posix_spawn(ret, proc->argv[0], &files, &attr, (char *const *)(uintptr_t)proc->argv,
+				  (char *const *)(uintptr_t)(proc->env ? proc->env : empty));
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attr);
+	return problem ? err_set(err, problem, "start '%s'", proc->argv[0]) : 0;
+}
+
+// Reads until the end of output or the deadline; a grandchild that keeps the pipe open cannot outlive the group kill.
+static void follow(struct reader *r, int in, pid_t pid)
+{
+	long deadline = r->proc->timeout_ms ? now_ms() + r->proc->timeout_ms : 0;
+	char buf[4096];
+	for (;;) {
+		long left = deadline ? deadline - now_ms() : -1;
+		if (deadline && left <= 0) {
+			if (r->end->is_timed_out) {
+				kill(-pid, SIGKILL);
+				return;
+			}
+			r->end->is_timed_out = true;
+			kill(-pid, SIGTERM);
+			deadline = now_ms() + KILL_GRACE_MS;
+			continue;
+		}
+		struct pollfd p = { .fd = in, .events = POLLIN };
+		if (poll(&p, 1, (int)left) <= 0)
+			continue;
+		ssize_t n = read(in, buf, sizeof(buf));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		take(r, buf, (size_t)n);
+	}
+	if (r->len)
+		line_done(r);
+}
+
+static void reap(pid_t pid, struct proc_end *end)
+{
+	int status = 0;
+	struct rusage usage = { 0 };
+	while (wait4(pid, &status, 0, &usage) < 0 && errno == EINTR)
+		;
+	end->peak_kib = usage.ru_maxrss;
+	end->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
+{
+	int pipes[2];
+	if (pipe2(pipes, O_CLOEXEC) < 0)
+		return err_set(err, errno, "make a pipe for '%s'", proc->argv[0]);
+	auto_fd int in = pipes[0];
+	auto_fd int out = pipes[1];
+	pid_t pid;
+	*ret = (struct proc_end){ 0 };
+	if (spawn(proc, out, &pid, err) < 0)
+		return -1;
+	close(TAKE_FD(out));
+	struct reader r = { .proc = proc, .end = ret };
+	follow(&r, in, pid);
+	reap(pid, ret);
+	return 0;
+}
+
+int proc_must(const struct proc *proc, struct proc_end *ret, struct err *err)
+{
+	if (proc_run(proc, ret, err) < 0)
+		return -1;
+	if (!ret->is_timed_out && !ret->signal && !ret->status)
+		return 0;
+	auto_strv struct strv lines = { 0 };
+	strv_split(&lines, ret->tail, "\n");
+	const char *last = lines.count ? lines.items[lines.count - 1] : "no output";
+	const char *name = proc->argv[0];
+	if (ret->is_timed_out)
+		return err_set(err, E_SYSTEM, "'%s' did not end within %d s: %s", name, proc->timeout_ms / 1000, last);
+	if (ret->signal)
+		return err_set(err, E_SYSTEM, "'%s' was ended by signal %d: %s", name, ret->signal, last);
+	return err_set(err, E_SYSTEM, "'%s' failed with status %d: %s", name, ret->status, last);
+}
+
+char *proc_find(const char *path, const char *name)
+{
+	auto_strv struct strv dirs = { 0 };
+	strv_split(&dirs, path, ":");
+	for (size_t i = 0; i < dirs.count; i++) {
+		auto_str char *full = str_fmt("%s/%s", dirs.items[i], name);
+		if (access(full, X_OK) == 0)
+			return TAKE(full);
+	}
+	return NULL;
+}

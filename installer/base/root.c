@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/root.h"
+
+#include "base/file.h"
+#include "base/resolve.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+int root_init(struct root *root, const char *dir, struct err *err)
+{
+	int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_set(err, errno, "open the root directory '%s'", dir);
+	*root = (struct root){ .fd = fd, .name = str_dup(str_eq(dir, "/") ? "" : dir) };
+	return 0;
+}
+
+int root_sub(const struct root *parent, const char *path, struct root *ret, struct err *err)
+{
+	int fd = root_open(parent, path, O_PATH | O_DIRECTORY, err);
+	if (fd < 0)
+		return -1;
+	*ret = (struct root){ .fd = fd, .name = root_path(parent, path) };
+	return 0;
+}
+
+void root_done(struct root *root)
+{
+	if (root->fd >= 0)
+		close(root->fd);
+	free(root->name);
+	*root = ROOT_NONE;
+}
+
+char *root_path(const struct root *root, const char *path)
+{
+	return str_fmt("%s/%s", root->name, path + strspn(path, "/"));
+}
+
+static int fail(const struct root *root, const char *what, const char *path, struct err *err)
+{
+	int code = errno == EDQUOT ? ENOSPC : errno;
+	auto_str char *full = root_path(root, path);
+	err_set(err, code, "%s '%s'", what, full);
+	return code == ENOSPC ? err_code(err, E_NO_SPACE) : -1;
+}
+
+static bool is_absent(void)
+{
+	return errno == ENOENT || errno == ENOTDIR;
+}
+
+int root_open(const struct root *root, const char *path, int flags, struct err *err)
+{
+	int fd = resolve_open(root->fd, path, flags | O_CLOEXEC);
+	return fd < 0 ? fail(root, "open", path, err) : fd;
+}
+
+int root_parent(const struct root *root, const char *path, char **ret_name, struct err *err)
+{
+	size_t len = strlen(path);
+	while (len && path[len - 1] == '/')
+		len--;
+	size_t start = len;
+	while (start && path[start - 1] != '/')
+		start--;
+	auto_str char *name = str_ndup(path + start, len - start), *dir = str_ndup(path, start);
+	if (!*name || str_eq(name, ".") || str_eq(name, ".."))
+		return err_set(err, EINVAL, "'%s' names no file", path);
+	int fd = resolve_open(root->fd, *dir ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return fail(root, "open", *dir ? dir : ".", err);
+	*ret_name = TAKE(name);
+	return fd;
+}
+
+int root_read(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return is_absent() ? 0 : fail(root, "open", path, err);
+	auto_str char *full = root_path(root, path);
+	return file_read(fd, full, ret, ret_len, err) < 0 ? -1 : 1;
+}
+
+int root_line(const struct root *root, const char *path, char **ret, struct err *err)
+{
+	auto_str char *text = NULL;
+	int r = root_read(root, path, &text, NULL, err);
+	if (r > 0)
+		*ret = str_dup(str_trim(text));
+	return r;
+}
+
+int root_stat(const struct root *root, const char *path, struct stat *ret, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return is_absent() ? 0 : fail(root, "look at", path, err);
+	if (fstat(fd, ret) < 0)
+		return fail(root, "look at", path, err);
+	return 1;
+}
+
+bool root_exists(const struct root *root, const char *path)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_CLOEXEC);
+	return fd >= 0;
+}
+
+int root_readlink(const struct root *root, const char *path, char **ret, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return is_absent() ? 0 : fail(root, "read the link", path, err);
+	char target[4097];
+	ssize_t len = readlinkat(fd, "", target, sizeof(target) - 1);
+	if (len < 0)
+		return errno == ENOENT || errno == EINVAL ? 0 : fail(root, "read the link", path, err);
+	*ret = str_ndup(target, (size_t)len);
+	return 1;
+}
+
+int root_list(const struct root *root, const char *path, struct strv *ret, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return is_absent() ? 0 : fail(root, "list", path, err);
+	DIR *dir = fdopendir(fd);
+	if (!dir)
+		return fail(root, "list", path, err);
+	TAKE_FD(fd);
+	struct strv names = { 0 };
+	errno = 0;
+	for (struct dirent *e; (e = readdir(dir)); errno = 0)
+		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
+			strv_add(&names, str_dup(e->d_name));
+	int problem = errno;
+	closedir(dir);
+	if (problem) {
+		strv_done(&names);
+		errno = problem;
+		return fail(root, "list", path, err);
+	}
+	strv_sort(&names);
+	strv_done(ret);
+	*ret = names;
+	return 1;
+}
+
+int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err)
+{
+	auto_strv struct strv parts = { 0 };
+	strv_split(&parts, path, "/");
+	auto_str char *done = str_dup("");
+	for (size_t i = 0; i < parts.count; i++) {
+		str_add(&done, "%s%s", i ? "/" : "", parts.items[i]);
+		auto_fd int there = resolve_open(root->fd, done, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (there >= 0)
+			continue;
+		auto_str char *name = NULL;
+		auto_fd int dir = root_parent(root, done, &name, err);
+		if (dir < 0)
+			return -1;
+		if (mkdirat(dir, name, mode) < 0 && errno != EEXIST)
+			return fail(root, "make the directory", done, err);
+	}
+	return 0;
+}
+
+static int write_temporary(int dir, const char *temporary, const void *data, size_t len, mode_t mode, struct err *err)
+{
+	auto_fd int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+	if (fd < 0)
+		return err_set(err, errno, "create '%s'", temporary);
+	if (file_write(fd, temporary, data, len, err) < 0)
+		return -1;
+	if (fchmod(fd, mode) < 0 || fsync(fd) < 0)
+		return err_set(err, errno, "write '%s'", temporary);
+	return 0;
+}
+
+int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return -1;
+	auto_fd int sync = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_str char *temporary = str_fmt(".%s.%d.tmp", name, (int)getpid());
+	unlinkat(dir, temporary, 0);
+	if (write_temporary(dir, temporary, data, len, mode, err) < 0) {
+		unlinkat(dir, temporary, 0);
+		auto_str char *full = root_path(root, path);
+		return err_wrap(err, "write '%s'", full);
+	}
+	if (renameat(dir, temporary, dir, name) < 0) {
+		int r = fail(root, "write", path, err);
+		unlinkat(dir, temporary, 0);
+		return r;
+	}
+	return sync >= 0 && fsync(sync) < 0 ? fail(root, "write", path, err) : 0;
+}
+
+int root_symlink(const struct root *root, const char *target, const char *path, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return -1;
+	auto_str char *temporary = str_fmt(".%s.%d.tmp", name, (int)getpid());
+	unlinkat(dir, temporary, 0);
+	if (symlinkat(target, dir, temporary) < 0)
+		return fail(root, "link", path, err);
+	if (renameat(dir, temporary, dir, name) < 0) {
+		int r = fail(root, "link", path, err);
+		unlinkat(dir, temporary, 0);
+		return r;
+	}
+	return 0;
+}
+
+int root_rename(const struct root *root, const char *from, const char *to, struct err *err)
+{
+	auto_str char *from_name = NULL, *to_name = NULL;
+	auto_fd int from_dir = root_parent(root, from, &from_name, err);
+	auto_fd int to_dir = from_dir < 0 ? -1 : root_parent(root, to, &to_name, err);
+	if (from_dir < 0 || to_dir < 0)
+		return -1;
+	return renameat(from_dir, from_name, to_dir, to_name) < 0 ? fail(root, "rename to", to, err) : 0;
+}
+
+int root_unlink(const struct root *root, const char *path, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return err->code == ENOENT ? 0 : -1;
+	if (unlinkat(dir, name, 0) < 0)
+		return errno == ENOENT ? 0 : fail(root, "remove", path, err);
+	return 1;
+}
+
+// Removes what dir/name is; never follows a link out of the tree.
+static int remove_below(int dir, const char *name)
+{
+	if (unlinkat(dir, name, 0) == 0)
+		return 1;
+	if (errno == ENOENT)
+		return 0;
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	DIR *list = fdopendir(fd);
+	if (!list) {
+		close(fd);
+		return -1;
+	}
+	int r = 0;
+	for (struct dirent *e; r >= 0 && (e = readdir(list));)
+		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
+			r = remove_below(fd, e->d_name);
+	closedir(list);
+	return r < 0 || unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -1 : 1;
+}
+
+int root_rmtree(const struct root *root, const char *path, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return err->code == ENOENT ? 0 : -1;
+	int r = remove_below(dir, name);
+	return r < 0 ? fail(root, "remove", path, err) : r;
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/sys.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+static int real_load_file(const struct sys *sys, int fd, const char *name, const char *params)
+{
+	(void)sys, (void)name;
+	return (int)syscall(SYS_finit_module, fd, params, 0);
+}
+
+static int real_load_data(const struct sys *sys, const void *data, size_t len, const char *name, const char *params)
+{
+	(void)sys, (void)name;
+	return (int)syscall(SYS_init_module, data, len, params);
+}
+
+static int real_unload(const struct sys *sys, const char *name)
+{
+	(void)sys;
+	return (int)syscall(SYS_delete_module, name, O_NONBLOCK);
+}
+
+static int real_node_make(const struct sys *sys, int dir, const char *name, mode_t mode, dev_t dev)
+{
+	(void)sys;
+	return mknodat(dir, name, S_IFCHR | mode, dev);
+}
+
+static int real_node_look(const struct sys *sys, int dir, const char *name, struct stat *ret)
+{
+	(void)sys;
+	return fstatat(dir, name, ret, AT_SYMLINK_NOFOLLOW);
+}
+
+static int real_node_set(const struct sys *sys, int dir, const char *name, mode_t mode, uid_t uid, gid_t gid)
+{
+	(void)sys;
+	if (fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return -1;
+	return fchmodat(dir, name, mode, 0);
+}
+
+static const struct sys real = {
+	.name = "kernel",
+	.module_load_file = real_load_file,
+	.module_load_data = real_load_data,
+	.module_unload = real_unload,
+	.node_make = real_node_make,
+	.node_look = real_node_look,
+	.node_set = real_node_set,
+};
+
+const struct sys *sys_real(void)
+{
+	return &real;
+}
+
+static void record(const struct sys *sys, const char *fmt, ...) PRINTF(2, 3);
+static void record(const struct sys *sys, const char *fmt, ...)
+{
+	struct err err;
+	char line[1024];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	auto_fd int fd = root_open(sys->record, ".", O_RDONLY | O_DIRECTORY, &err);
+	auto_fd int log = fd < 0 ? -1 : openat(fd, ".sys-calls", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (log >= 0)
+		dprintf(log, "%s\n", line);
+}
+
+static int record_load(const struct sys *sys, const char *name, const char *params)
+{
+	struct err err;
+	auto_str char *dir = str_fmt("sys/module/%s", name);
+	for (char *p = dir; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	auto_str char *state = str_fmt("%s/initstate", dir);
+	record(sys, "load %s %s", name, params);
+	if (root_exists(sys->record, state)) {
+		errno = EEXIST;
+		return -1;
+	}
+	if (root_mkdirs(sys->record, dir, 0755, &err) < 0 || root_write(sys->record, state, "live\n", 5, 0444, &err) < 0) {
+		errno = EROFS;
+		return -1;
+	}
+	return 0;
+}
+
+static int record_load_file(const struct sys *sys, int fd, const char *name, const char *params)
+{
+	(void)fd;
+	return record_load(sys, name, params);
+}
+
+static int record_load_data(const struct sys *sys, const void *data, size_t len, const char *name, const char *params)
+{
+	(void)data, (void)len;
+	return record_load(sys, name, params);
+}
+
+static int record_unload(const struct sys *sys, const char *name)
+{
+	struct err err;
+	auto_str char *dir = str_fmt("sys/module/%s", name);
+	record(sys, "unload %s", name);
+	int r = root_rmtree(sys->record, dir, &err);
+	errno = r == 0 ? ENOENT : EROFS;
+	return r > 0 ? 0 : -1;
+}
+
+static int node_text(int dir, const char *name, mode_t mode, dev_t dev, uid_t uid, gid_t gid)
+{
+	auto_fd int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+	return fd >= 0 && dprintf(fd, "c %u:%u %04o %u:%u\n", major(dev), minor(dev), mode & 07777U, uid, gid) > 0 ? 0 : -1;
+}
+
+static int record_node_make(const struct sys *sys, int dir, const char *name, mode_t mode, dev_t dev)
+{
+	record(sys, "mknod %s c %u %u %04o", name, major(dev), minor(dev), (unsigned)mode);
+	if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+		errno = EEXIST;
+		return -1;
+	}
+	return node_text(dir, name, mode, dev, 0, 0);
+}
+
+static int record_node_look(const struct sys *sys, int dir, const char *name, struct stat *ret)
+{
+	(void)sys;
+	if (fstatat(dir, name, ret, AT_SYMLINK_NOFOLLOW) < 0)
+		return -1;
+	if (!S_ISREG(ret->st_mode))
+		return 0;
+	auto_fd int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	auto_str char *text = NULL;
+	struct err err;
+	unsigned maj, min, mode, uid, gid;
+	if (fd < 0 || file_read(fd, name, &text, NULL, &err) < 0)
+		return -1;
+	if (sscanf(text, "c %u:%u %o %u:%u", &maj, &min, &mode, &uid, &gid) == 5) {
+		ret->st_mode = S_IFCHR | mode;
+		ret->st_rdev = makedev(maj, min);
+		ret->st_uid = uid;
+		ret->st_gid = gid;
+	}
+	return 0;
+}
+
+static int record_node_set(const struct sys *sys, int dir, const char *name, mode_t mode, uid_t uid, gid_t gid)
+{
+	struct stat st;
+	record(sys, "set %s %04o %u:%u", name, (unsigned)mode, uid, gid);
+	if (record_node_look(sys, dir, name, &st) < 0)
+		return -1;
+	return node_text(dir, name, mode, st.st_rdev, uid, gid);
+}
+
+struct sys sys_recorder(const struct root *record)
+{
+	return (struct sys){
+		.name = "recorder",
+		.module_load_file = record_load_file,
+		.module_load_data = record_load_data,
+		.module_unload = record_unload,
+		.node_make = record_node_make,
+		.node_look = record_node_look,
+		.node_set = record_node_set,
+		.record = record,
+	};
+}
