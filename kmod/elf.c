@@ -28,7 +28,7 @@ bool module_name_eq(const char *a, const char *b)
 
 bool module_is_gpl(const struct module *module)
 {
-	static const char *const gpl[] = { "GPL",	   "GPL v2",	   "GPL and additional rights",
+	static const char *const gpl[] = { "GPL",          "GPL v2",       "GPL and additional rights",
 					   "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL" };
 	for (size_t i = 0; i < ARRAY_SIZE(gpl); i++) {
 		if (str_eq(module->license, gpl[i]))
@@ -59,7 +59,7 @@ static void take_field(struct module *m, const char *key, size_t key_len, const 
 		const char *key;
 		const char **value;
 	} fields[] = {
-		{ "name", &m->name },	      { "version", &m->version }, { "srcversion", &m->srcversion },
+		{ "name", &m->name },         { "version", &m->version }, { "srcversion", &m->srcversion },
 		{ "vermagic", &m->vermagic }, { "license", &m->license },
 	};
 	const struct {
@@ -138,7 +138,8 @@ static int read_versions(const struct module *m, const struct sections *s, struc
 	return r < 0 ? err_wrap(err, "'%s'", m->file) : 0;
 }
 
-// What the symbol table says in one pass: imports at once; exports as three kinds of marks that are joined afterwards.
+// What the symbol table says in one pass: imports at once; exports as three kinds of marks that are joined
+// afterwards.
 struct mark {
 	const char *name; // of the exported symbol
 	enum { MARK_ENTRY, MARK_CRC, MARK_NAMESPACE } kind;
@@ -229,7 +230,8 @@ static int mark_namespace(const struct module *m, const struct sections *s, cons
 	const struct section *in = section_of(s, &mark->symbol);
 	if (!in || mark->symbol.value >= in->size ||
 	    !memchr(in->data + mark->symbol.value, '\0', in->size - mark->symbol.value))
-		return err_set(err, E_ELF, "'%s': the namespace of '%s' lies outside of its section", m->file, mark->name);
+		return err_set(err, E_ELF, "'%s': the namespace of '%s' lies outside of its section", m->file,
+			       mark->name);
 	ret->namespace = (const char *)in->data + mark->symbol.value;
 	return 0;
 }
@@ -297,7 +299,11 @@ static bool is_compressed(const char *data, size_t len)
 	static const struct {
 		const char *magic;
 		size_t len;
-	} known[] = { { "\x1f\x8b", 2 }, { "\xfd" "7zXZ", 6 }, { "\x28\xb5\x2f\xfd", 4 } };
+	} known[] = { { "\x1f\x8b", 2 },
+		      { "\xfd"
+			"7zXZ",
+			6 },
+		      { "\x28\xb5\x2f\xfd", 4 } };
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
 		if (len >= known[i].len && memcmp(data, known[i].magic, known[i].len) == 0)
 			return true;

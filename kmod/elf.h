@@ -43,8 +43,8 @@ struct module {
 
 // fd stays the caller's (it is duplicated); reading starts at the beginning whatever its offset.
 int module_read(int fd, const char *file, struct module *ret, struct err *err);
-// From memory (malloc), taken over whatever happens: an image that is in no file, or whose file shall not be loaded by
-// descriptor.
+// From memory (malloc), taken over whatever happens: an image that is in no file, or whose file shall not be loaded
+// by descriptor.
 int module_parse(char *data, size_t len, const char *file, struct module *ret, struct err *err);
 void module_done(struct module *module);
 #define auto_module __attribute__((cleanup(module_done)))

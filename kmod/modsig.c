@@ -11,15 +11,33 @@ static const char MAGIC[] = "~Module signature appended~\n";
 enum { MAGIC_LEN = sizeof(MAGIC) - 1, TRAILER = 12, ID_PKCS7 = 2 };
 
 struct certs {
-	STACK_OF(X509) *list;
+	STACK_OF(X509) * list;
 };
 
-static void free_cmsp(CMS_ContentInfo **cms) { CMS_ContentInfo_free(*cms); }
-static void free_biop(BIO **bio) { BIO_free(*bio); }
-static void free_bnp(BIGNUM **bn) { BN_free(*bn); }
-static void free_storep(X509_STORE **s) { X509_STORE_free(*s); }
-static void free_ctxp(X509_STORE_CTX **c) { X509_STORE_CTX_free(*c); }
-static void free_stackp(STACK_OF(X509) **s) { sk_X509_free(*s); }
+static void free_cmsp(CMS_ContentInfo **cms)
+{
+	CMS_ContentInfo_free(*cms);
+}
+static void free_biop(BIO **bio)
+{
+	BIO_free(*bio);
+}
+static void free_bnp(BIGNUM **bn)
+{
+	BN_free(*bn);
+}
+static void free_storep(X509_STORE **s)
+{
+	X509_STORE_free(*s);
+}
+static void free_ctxp(X509_STORE_CTX **c)
+{
+	X509_STORE_CTX_free(*c);
+}
+static void free_stackp(STACK_OF(X509) * *s)
+{
+	sk_X509_free(*s);
+}
 #define auto_free(x) __attribute__((cleanup(free_##x##p)))
 
 static void judge(struct modsig *sig, enum modsig_state state, const char *why)
@@ -101,7 +119,8 @@ static void read_signer(struct modsig *sig, CMS_SignerInfo *signer)
 		judge(sig, MODSIG_UNSUPPORTED, "its hash algorithm is none of the kernel's");
 	else if (!is_kernel_key(pkey))
 		judge(sig, MODSIG_UNSUPPORTED, "its signature algorithm is none of the kernel's");
-	else if (CMS_signed_get_attr_count(signer) > 0 && CMS_signed_get_attr_by_NID(signer, NID_SMIMECapabilities, -1) >= 0)
+	else if (CMS_signed_get_attr_count(signer) > 0 &&
+		 CMS_signed_get_attr_by_NID(signer, NID_SMIMECapabilities, -1) >= 0)
 		judge(sig, MODSIG_BAD, "it has S/MIME capabilities, which the kernel refuses");
 }
 
@@ -213,7 +232,7 @@ size_t certs_count(const struct certs *certs)
 }
 
 // Issued by one of the certificates, or one of them itself. As in the kernel no purpose and no date counts.
-static bool is_trusted(const struct certs *certs, X509 *signer, STACK_OF(X509) *embedded)
+static bool is_trusted(const struct certs *certs, X509 *signer, STACK_OF(X509) * embedded)
 {
 	auto_free(store) X509_STORE *store = X509_STORE_new();
 	auto_free(ctx) X509_STORE_CTX *ctx = X509_STORE_CTX_new();
@@ -228,7 +247,7 @@ static bool is_trusted(const struct certs *certs, X509 *signer, STACK_OF(X509) *
 }
 
 // The certificate that made the first signature, from the trusted ones or from inside the CMS; NULL = neither has it.
-static X509 *find_signer(CMS_ContentInfo *cms, STACK_OF(X509) *all)
+static X509 *find_signer(CMS_ContentInfo *cms, STACK_OF(X509) * all)
 {
 	CMS_SignerInfo *first = sk_CMS_SignerInfo_value(CMS_get0_SignerInfos(cms), 0);
 	for (int i = 0; i < sk_X509_num(all); i++) {
@@ -238,7 +257,7 @@ static X509 *find_signer(CMS_ContentInfo *cms, STACK_OF(X509) *all)
 	return NULL;
 }
 
-static STACK_OF(X509) *join(const struct certs *certs, STACK_OF(X509) *embedded)
+static STACK_OF(X509) * join(const struct certs *certs, STACK_OF(X509) * embedded)
 {
 	STACK_OF(X509) *all = sk_X509_dup(certs->list);
 	for (int i = 0; all && i < sk_X509_num(embedded); i++)
@@ -248,12 +267,16 @@ static STACK_OF(X509) *join(const struct certs *certs, STACK_OF(X509) *embedded)
 	return all;
 }
 
-static void free_embeddedp(STACK_OF(X509) **s) { sk_X509_pop_free(*s, X509_free); }
+static void free_embeddedp(STACK_OF(X509) * *s)
+{
+	sk_X509_pop_free(*s, X509_free);
+}
 
 int modsig_verify(const struct modsig *sig, const void *data, const struct certs *certs, struct err *err)
 {
 	if (sig->state == MODSIG_NONE || sig->state == MODSIG_UNSUPPORTED)
-		return err_set(err, E_SIGNING_REQUIRED, "no usable signature: %s", sig->why ? sig->why : "the module is unsigned");
+		return err_set(err, E_SIGNING_REQUIRED, "no usable signature: %s",
+			       sig->why ? sig->why : "the module is unsigned");
 	auto_free(cms) CMS_ContentInfo *cms = sig->state == MODSIG_SIGNED ? parse_cms(sig) : NULL;
 	if (!cms)
 		return err_set(err, E_SIGNATURE_BAD, "%s", sig->why ? sig->why : "the CMS is damaged");
@@ -268,6 +291,7 @@ int modsig_verify(const struct modsig *sig, const void *data, const struct certs
 	int ok = CMS_verify(cms, all, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY);
 	ERR_clear_error();
 	if (ok != 1)
-		return err_set(err, E_SIGNATURE_BAD, "the signature by %s is not of this content", sig->issuer ? sig->issuer : "the key");
+		return err_set(err, E_SIGNATURE_BAD, "the signature by %s is not of this content",
+			       sig->issuer ? sig->issuer : "the key");
 	return 1;
 }

@@ -7,7 +7,10 @@
 #include <inttypes.h>
 #include <libelf.h>
 
-static void end_elfp(Elf **elf) { elf_end(*elf); }
+static void end_elfp(Elf **elf)
+{
+	elf_end(*elf);
+}
 #define auto_elf __attribute__((cleanup(end_elfp)))
 
 static int check_header(Elf *elf, size_t len, const char *file, GElf_Ehdr *h, struct err *err)
@@ -25,7 +28,8 @@ static int check_header(Elf *elf, size_t len, const char *file, GElf_Ehdr *h, st
 	if (h->e_shoff > len || (len - h->e_shoff) / sizeof(Elf64_Shdr) < h->e_shnum)
 		return err_set(err, E_ELF, "'%s': section headers run past the end of the file at %zu", file, len);
 	if (h->e_shstrndx == SHN_UNDEF || h->e_shstrndx >= h->e_shnum)
-		return err_set(err, E_ELF, "'%s': section names are in section %u of %u", file, h->e_shstrndx, h->e_shnum);
+		return err_set(err, E_ELF, "'%s': section names are in section %u of %u", file, h->e_shstrndx,
+			       h->e_shnum);
 	return 0;
 }
 
@@ -40,7 +44,9 @@ static int take_section(Elf *elf, size_t index, const char *data, size_t len, co
 	if (index == 0 || sh.sh_type == SHT_NOBITS || sh.sh_type == SHT_NULL)
 		return 0;
 	if (sh.sh_offset > len || len - sh.sh_offset < sh.sh_size)
-		return err_set(err, E_ELF, "'%s': section %zu (%" PRIu64 " bytes at %" PRIu64 ") runs past the end of the file at %zu",
+		return err_set(err, E_ELF,
+			       "'%s': section %zu (%" PRIu64 " bytes at %" PRIu64
+			       ") runs past the end of the file at %zu",
 			       file, index, sh.sh_size, sh.sh_offset, len);
 	ret->data = (const unsigned char *)data + sh.sh_offset;
 	ret->size = sh.sh_size;
@@ -97,8 +103,9 @@ const struct section *sections_find(const struct sections *s, const char *name)
 	return NULL;
 }
 
-static int visit_table(const struct sections *s, const struct section *table, const struct section *names, const char *file,
-		       int (*visit)(void *ctx, const struct symbol *symbol, struct err *err), void *ctx, struct err *err)
+static int visit_table(const struct sections *s, const struct section *table, const struct section *names,
+		       const char *file, int (*visit)(void *ctx, const struct symbol *symbol, struct err *err),
+		       void *ctx, struct err *err)
 {
 	Elf64_Sym sym;
 	for (size_t i = 1; i < table->size / sizeof(sym); i++) {
@@ -106,7 +113,8 @@ static int visit_table(const struct sections *s, const struct section *table, co
 		if (sym.st_name >= names->size)
 			return err_set(err, E_ELF, "'%s': the name of symbol %zu lies outside of the names", file, i);
 		if (sym.st_shndx >= s->count && sym.st_shndx < SHN_LORESERVE)
-			return err_set(err, E_ELF, "'%s': symbol %zu is in section %u of %zu", file, i, sym.st_shndx, s->count);
+			return err_set(err, E_ELF, "'%s': symbol %zu is in section %u of %zu", file, i, sym.st_shndx,
+				       s->count);
 		struct symbol symbol = {
 			.name = (const char *)names->data + sym.st_name,
 			.value = sym.st_value,

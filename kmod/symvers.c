@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries in the order of adding, and an open-addressing hash of their indices. Strings live in blocks of the table: a
-// whole Module.symvers is one block, cut up in place.
+// Entries in the order of adding, and an open-addressing hash of their indices. Strings live in blocks of the table:
+// a whole Module.symvers is one block, cut up in place.
 #include "kmod/symvers.h"
 
 #include "base/archive.h"
@@ -17,7 +17,7 @@ struct block {
 struct symvers {
 	struct symver *items;
 	size_t count, room;
-	uint32_t *slots; // index + 1; 0 = free
+	uint32_t *slots;   // index + 1; 0 = free
 	size_t slot_count; // a power of two, at least twice count
 	struct block *blocks;
 };
@@ -106,10 +106,11 @@ void symvers_add(struct symvers *sv, const struct symver *symbol)
 		return;
 	copy.name = keep(sv, symbol->name, strlen(symbol->name));
 	// Symbols come owner by owner, so the strings of the last one usually serve again.
-	copy.owner = last && str_eq(last->owner, symbol->owner) ? last->owner : keep(sv, symbol->owner, strlen(symbol->owner));
-	copy.namespace = last && str_eq(last->namespace, symbol->namespace) ?
-				 last->namespace :
-				 keep(sv, symbol->namespace, strlen(symbol->namespace));
+	copy.owner = last && str_eq(last->owner, symbol->owner) ? last->owner
+								: keep(sv, symbol->owner, strlen(symbol->owner));
+	copy.namespace = last && str_eq(last->namespace, symbol->namespace)
+				 ? last->namespace
+				 : keep(sv, symbol->namespace, strlen(symbol->namespace));
 	put(sv, &copy);
 }
 
@@ -154,7 +155,8 @@ static int each_line(struct symvers *sv, char *text, size_t len, const char *nam
 			stop = end;
 		*stop = '\0';
 		if (*line && !parse_line(line, &symbol))
-			return err_set(err, E_HEADERS_MISMATCH, "%s: line %zu is no symbol version: '%.80s'", name, number, line);
+			return err_set(err, E_HEADERS_MISMATCH, "%s: line %zu is no symbol version: '%.80s'", name,
+				       number, line);
 		if (*line && sv)
 			put(sv, &symbol);
 	}

@@ -67,7 +67,8 @@ static int parse_packed(const unsigned char *p, size_t len, struct versions *ret
 		if (size == 0)
 			break;
 		if (size <= 8 || size % 4 != 0 || size > len - at || !memchr(p + at + 8, '\0', size - 8))
-			return err_set(err, E_ELF, "__versions: the record at %zu claims %zu of %zu bytes", at, size, len);
+			return err_set(err, E_ELF, "__versions: the record at %zu claims %zu of %zu bytes", at, size,
+				       len);
 		v.items[v.count++] = (struct version){ .crc = le32(p + at + 4), .name = (const char *)p + at + 8 };
 		at += size;
 	}
@@ -87,8 +88,8 @@ int versions_parse(const void *data, size_t len, struct versions *ret, struct er
 	return is_classic(p, len) ? parse_classic(p, len, ret, err) : parse_packed(p, len, ret, err);
 }
 
-int versions_parse_extended(const void *crcs, size_t crcs_len, const void *names, size_t names_len, struct versions *ret,
-			    struct err *err)
+int versions_parse_extended(const void *crcs, size_t crcs_len, const void *names, size_t names_len,
+			    struct versions *ret, struct err *err)
 {
 	auto_versions struct versions v;
 	const char *name = names, *end = name + names_len;
@@ -98,7 +99,8 @@ int versions_parse_extended(const void *crcs, size_t crcs_len, const void *names
 	for (size_t at = 0; at < crcs_len; at += 4) {
 		const char *stop = name < end ? memchr(name, '\0', (size_t)(end - name)) : NULL;
 		if (!stop)
-			return err_set(err, E_ELF, "__version_ext_names: name %zu of %zu is missing", at / 4, crcs_len / 4);
+			return err_set(err, E_ELF, "__version_ext_names: name %zu of %zu is missing", at / 4,
+				       crcs_len / 4);
 		v.items[v.count++] = (struct version){ .crc = le32((const unsigned char *)crcs + at), .name = name };
 		name = stop + 1;
 	}
@@ -110,8 +112,7 @@ int versions_find(const struct versions *v, const char *symbol, uint32_t *ret)
 {
 	unsigned char hash[SHA256_DIGEST_LENGTH];
 	struct version key = { .name = symbol };
-	const struct version *found =
-		v->count ? bsearch(&key, v->items, v->count, sizeof(key), version_cmp) : NULL;
+	const struct version *found = v->count ? bsearch(&key, v->items, v->count, sizeof(key), version_cmp) : NULL;
 	if (!found && v->count && strlen(symbol) >= CLASSIC_NAME) {
 		SHA256((const unsigned char *)symbol, strlen(symbol), hash);
 		key = (struct version){ .hash = hash };

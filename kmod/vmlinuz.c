@@ -45,17 +45,18 @@ static int read_exports(const struct export_table *t, struct symvers *sv, struct
 	size_t count = t->crcs ? t->crcs->size / 4 : t->entries->size / 12;
 	size_t size = count ? t->entries->size / count : 12;
 	if ((size != 12 && size != 8) || count * size != t->entries->size)
-		return err_set(err, E_ELF, "'%s': %s has %zu bytes for %zu symbols", t->file, t->entries->name, t->entries->size,
-			       count);
+		return err_set(err, E_ELF, "'%s': %s has %zu bytes for %zu symbols", t->file, t->entries->name,
+			       t->entries->size, count);
 	for (size_t i = 0; i < count; i++) {
-		struct symver symbol = { .owner = "vmlinux", .namespace = "", .is_gpl = t->is_gpl, .has_crc = t->crcs };
+		struct symver symbol = { .owner = "vmlinux", .namespace = "", .is_gpl = t->is_gpl };
 		symbol.name = reference(t, i * size + 4);
 		if (size == 12 && le32(t->entries->data + i * size + 8) != 0)
 			symbol.namespace = reference(t, i * size + 8);
 		if (!symbol.name || !*symbol.name || !symbol.namespace)
-			return err_set(err, E_ELF, "'%s': entry %zu of %s has its name outside of the image", t->file, i,
-				       t->entries->name);
+			return err_set(err, E_ELF, "'%s': entry %zu of %s has its name outside of the image", t->file,
+				       i, t->entries->name);
 		symbol.crc = t->crcs ? le32(t->crcs->data + 4 * i) : 0;
+		symbol.has_crc = symbol.crc != 0; // zero: a symbol of assembler code without a prototype
 		symvers_add(sv, &symbol);
 	}
 	return 0;
@@ -88,8 +89,8 @@ static size_t banner_len(const char *p, size_t room)
 	return memchr(p, '\0', (size_t)(stop - p)) ? 0 : (size_t)(stop - p);
 }
 
-// Since 6.2 (and in Debian's 6.1) an image has the line twice: "# SMP ..." from before the final link, which is overridden,
-// and "#1 SMP ...", which the kernel prints.
+// Since 6.2 (and in Debian's 6.1) an image has the line twice: "# SMP ..." from before the final link, which is
+// overridden, and "#1 SMP ...", which the kernel prints.
 static void find_banner(const struct section *in, char **ret)
 {
 	const char *p = (const char *)in->data, *end = p + in->size;
@@ -141,18 +142,19 @@ static bool is_elf(const unsigned char *p, size_t len)
 
 static bool is_bzimage(const unsigned char *p, size_t len)
 {
-	return len >= 0x250 && le16(p + 0x1fe) == 0xaa55 && memcmp(p + 0x202, "HdrS", 4) == 0 && le16(p + 0x206) >= 0x208;
+	return len >= 0x250 && le16(p + 0x1fe) == 0xaa55 && memcmp(p + 0x202, "HdrS", 4) == 0 &&
+	       le16(p + 0x206) >= 0x208;
 }
 
-static int bzimage_payload(const unsigned char *p, size_t len, const char *file, const unsigned char **ret, size_t *ret_len,
-			   struct err *err)
+static int bzimage_payload(const unsigned char *p, size_t len, const char *file, const unsigned char **ret,
+			   size_t *ret_len, struct err *err)
 {
 	size_t setup = p[0x1f1] ? p[0x1f1] : 4;
 	uint64_t start = (setup + 1) * 512 + (uint64_t)le32(p + 0x248);
 	uint32_t size = le32(p + 0x24c);
 	if (size < 8 || start > len || len - start < size)
-		return err_set(err, E_ELF, "'%s': the payload (%u bytes at %llu) runs past the end of the file at %zu", file, size,
-			       (unsigned long long)start, len);
+		return err_set(err, E_ELF, "'%s': the payload (%u bytes at %llu) runs past the end of the file at %zu",
+			       file, size, (unsigned long long)start, len);
 	*ret = p + start;
 	// All methods but gzip, which has its own, are followed by the unpacked size.
 	*ret_len = le16(p + start) == 0x8b1f ? size : size - 4;

@@ -4,7 +4,10 @@
 #include <archive.h>
 #include <archive_entry.h>
 
-static void free_archivep(struct archive **a) { archive_read_free(*a); }
+static void free_archivep(struct archive **a)
+{
+	archive_read_free(*a);
+}
 #define auto_reader __attribute__((cleanup(free_archivep)))
 
 static int fail(struct archive *a, struct err *err)
