@@ -12,23 +12,25 @@ struct opt {
 	const char *arg;  // of the value, in help: "FILE"
 	const char *env;  // NULL = none
 	enum opt_type type;
-	size_t offset;    // in the command's value struct: bool, char *, struct strv, unsigned
+	size_t offset; // in the command's value struct: bool, char *, struct strv, unsigned
 	const char *help;
 };
 
 struct cmd {
 	const char *name;
-	const char *args;          // positional arguments in the synopsis, "" = none
+	const char *args; // positional arguments in the synopsis, "" = none
 	size_t args_min, args_max;
-	const char *help;          // one line
-	const char *about;         // a few lines that teach
+	const char *help;              // one line
+	const char *about;             // a few lines that teach
 	const struct opt *const *opts; // NULL-terminated list of tables, each ended by a zero entry
 	size_t values_size;
-	int (*run)(void *values, char **args, size_t count, struct err *err); // 0, exit status > 0, or negative with err
+	// 0, an exit status > 0, or negative with err.
+	int (*run)(void *values, char **args, size_t count, struct err *err);
 };
 
-// Fill values. 0 = run it, with ret_args (borrowed from argv) and ret_count; 1 = --help was asked for; negative = E_USAGE
-// or E_CONFIG. config may be NULL; all is the table of every command, to tell a foreign key from an unknown one.
+// Fill values. 0 = run it, with ret_args (borrowed from argv) and ret_count; 1 = --help was asked for; negative =
+// E_USAGE or E_CONFIG. config may be NULL; all is the table of every command, to tell a foreign key from an unknown
+// one.
 int opt_parse(const struct cmd *cmd, const struct cmd *const *all, int argc, char **argv, const struct root *config,
 	      void *values, char ***ret_args, size_t *ret_count, struct err *err);
 void opt_done(const struct cmd *cmd, void *values);
