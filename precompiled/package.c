@@ -39,9 +39,10 @@ void package_done(struct package *p)
 json_t *package_key_json(const struct package_key *key)
 {
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", json_text(key->driver), "flavour",
-			 json_text(key->flavour), "release", json_text(key->release), "build_id", json_text(key->build_id),
-			 "arch", json_text(key->arch), "compiler", json_text(key->compiler), "source",
-			 json_text(key->source), "modules", json_strv(&key->modules), "patches", json_strv(&key->patches));
+			 json_text(key->flavour), "release", json_text(key->release), "build_id",
+			 json_text(key->build_id), "arch", json_text(key->arch), "compiler", json_text(key->compiler),
+			 "source", json_text(key->source), "modules", json_strv(&key->modules), "patches",
+			 json_strv(&key->patches));
 }
 
 char *package_name(const struct package_key *key)
@@ -80,8 +81,8 @@ int package_write(const struct root *dir, const struct package_key *key, struct 
 		if (measure(dir, f, err) < 0)
 			return err_wrap(err, "complete the package");
 		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:I}", "name", f->name, "module", f->module,
-						      "srcversion", json_text(f->srcversion), "sha256", f->sha256, "size",
-						      (json_int_t)f->size));
+						      "srcversion", json_text(f->srcversion), "sha256", f->sha256,
+						      "size", (json_int_t)f->size));
 	}
 	auto_json json_t *manifest =
 		json_pack("{s:i, s:o, s:O}", "format", FORMAT, "key", package_key_json(key), "files", list);
@@ -97,7 +98,8 @@ static void list_of(const json_t *object, const char *key, struct strv *ret)
 {
 	size_t i;
 	json_t *item;
-	json_array_foreach(json_object_get(object, key), i, item) {
+	json_array_foreach(json_object_get(object, key), i, item)
+	{
 		if (json_is_string(item))
 			strv_add(ret, str_dup(json_string_value(item)));
 	}
@@ -125,8 +127,8 @@ static bool read_file(const json_t *json, struct package_file *f)
 	f->srcversion = text_of(json, "srcversion");
 	const char *sha256 = json_string_value(json_object_get(json, "sha256"));
 	const json_t *size = json_object_get(json, "size");
-	if (!f->name || !*f->name || strchr(f->name, '/') || f->name[0] == '.' || !f->module || !digest_is_hex(sha256) ||
-	    !json_is_integer(size) || json_integer_value(size) < 0)
+	if (!f->name || !*f->name || strchr(f->name, '/') || f->name[0] == '.' || !f->module ||
+	    !digest_is_hex(sha256) || !json_is_integer(size) || json_integer_value(size) < 0)
 		return false;
 	memcpy(f->sha256, sha256, sizeof(f->sha256));
 	f->size = (uint64_t)json_integer_value(size);
@@ -136,7 +138,8 @@ static bool read_file(const json_t *json, struct package_file *f)
 static bool read_manifest(const json_t *json, struct package *p)
 {
 	const json_t *key = json_object_get(json, "key"), *files = json_object_get(json, "files");
-	if (json_integer_value(json_object_get(json, "format")) != FORMAT || !json_is_object(key) || !json_is_array(files))
+	if (json_integer_value(json_object_get(json, "format")) != FORMAT || !json_is_object(key) ||
+	    !json_is_array(files))
 		return false;
 	read_key(key, &p->key);
 	if (!p->key.driver || !p->key.flavour || !p->key.release || !p->key.arch)
@@ -160,7 +163,8 @@ int package_open(const struct root *dir, struct package *ret, struct err *err)
 	if (r < 0)
 		return err_code(err, err->code == E_CONFIG ? E_STORE_CORRUPT : err->code);
 	if (!read_manifest(json, &p))
-		return err_set(err, E_STORE_CORRUPT, "'%s/%s' is not a sound manifest of format %d", dir->name, MANIFEST, FORMAT);
+		return err_set(err, E_STORE_CORRUPT, "'%s/%s' is not a sound manifest of format %d", dir->name,
+			       MANIFEST, FORMAT);
 	if (root_sub(dir, ".", &p.dir, err) < 0)
 		return -1;
 	free(p.dir.name);
@@ -177,9 +181,10 @@ int package_verify(const struct package *p, struct err *err)
 		if (measure(&p->dir, &now, err) < 0)
 			return err_wrap(err, "verify the package '%s'", p->dir.name);
 		if (now.size != p->files[i].size || !str_eq(now.sha256, p->files[i].sha256))
-			return err_set(err, E_DIGEST, "'%s/%s' has SHA-256 %s and %llu bytes, its manifest says %s and %llu", p->dir.name,
-				       now.name, now.sha256, (unsigned long long)now.size, p->files[i].sha256,
-				       (unsigned long long)p->files[i].size);
+			return err_set(err, E_DIGEST,
+				       "'%s/%s' has SHA-256 %s and %llu bytes, its manifest says %s and %llu",
+				       p->dir.name, now.name, now.sha256, (unsigned long long)now.size,
+				       p->files[i].sha256, (unsigned long long)p->files[i].size);
 	}
 	return 0;
 }

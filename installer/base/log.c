@@ -44,7 +44,8 @@ static void emit(enum log_level level, const char *msg, const struct err_info *i
 	char ts[40];
 	strftime(ts, sizeof(ts), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
 	auto_str char *stamp = str_fmt("%s.%03ldZ", ts, now.tv_nsec / 1000000);
-	auto_json json_t *line = json_pack("{s:s, s:s, s:o}", "ts", stamp, "level", names[level], "msg", json_text(msg));
+	auto_json json_t *line =
+		json_pack("{s:s, s:s, s:o}", "ts", stamp, "level", names[level], "msg", json_text(msg));
 	if (state.step)
 		json_object_set_new(line, "step", json_text(state.step));
 	if (info) {

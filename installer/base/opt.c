@@ -122,7 +122,8 @@ static void make_getopt(const struct parse *p, struct option *longs, char *lette
 	*letters++ = ':';
 	for (size_t i = 0; i < p->count; i++) {
 		const struct opt *o = p->opts[i];
-		longs[i] = (struct option){ o->name, o->type == OPT_FLAG ? no_argument : required_argument, NULL, (int)i + 256 };
+		longs[i] = (struct option){ o->name, o->type == OPT_FLAG ? no_argument : required_argument, NULL,
+					    (int)i + 256 };
 		if (o->letter) {
 			*letters++ = o->letter;
 			if (o->type != OPT_FLAG)
@@ -219,8 +220,8 @@ char *opt_help(const struct cmd *cmd)
 {
 	struct parse p = { 0 };
 	collect(cmd, &p);
-	char *text = str_fmt("kmodsmith %s: %s\n\nUsage: kmodsmith %s [OPTIONS]%s%s\n\n%s\nOptions:\n", cmd->name, cmd->help,
-			     cmd->name, cmd->args ? " " : "", cmd->args ? cmd->args : "", cmd->about);
+	char *text = str_fmt("kmodsmith %s: %s\n\nUsage: kmodsmith %s [OPTIONS]%s%s\n\n%s\nOptions:\n", cmd->name,
+			     cmd->help, cmd->name, cmd->args ? " " : "", cmd->args ? cmd->args : "", cmd->about);
 	for (size_t i = 0; i < p.count; i++)
 		help_line(&text, p.opts[i]);
 	str_add(&text, "  -h, --help                this text\n");

@@ -12,7 +12,7 @@ struct opt {
 	const char *arg;  // of the value, in help: "FILE"; NULL for flags
 	const char *env;  // NULL = none
 	enum opt_type type;
-	size_t offset;    // in the command's value struct: bool, char *, struct strv, unsigned
+	size_t offset; // in the command's value struct: bool, char *, struct strv, unsigned
 	const char *help;
 };
 
@@ -20,9 +20,9 @@ struct cmd {
 	const char *name;
 	const char *args; // positional arguments in the synopsis, NULL = none
 	size_t args_min, args_max;
-	const char *help;              // one line
-	const char *about;             // a few lines that teach
-	const struct opt *opts[4];     // tables, NULL-terminated
+	const char *help;          // one line
+	const char *about;         // a few lines that teach
+	const struct opt *opts[4]; // tables, NULL-terminated
 	size_t values_size;
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
 };

@@ -51,7 +51,9 @@ static int setup_log(const struct common *c, struct err *err)
 {
 	if (c->log_format && !str_eq(c->log_format, "text") && !str_eq(c->log_format, "json"))
 		return err_set(err, E_USAGE, "log-format: '%s' is neither text nor json", c->log_format);
-	log_setup(c->is_quiet ? LOG_LEVEL_WARN : c->is_verbose ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO,
+	log_setup(c->is_quiet     ? LOG_LEVEL_WARN
+		  : c->is_verbose ? LOG_LEVEL_DEBUG
+				  : LOG_LEVEL_INFO,
 		  str_eq(c->log_format, "json"));
 	return 0;
 }
@@ -62,9 +64,9 @@ static void show_failure(const struct err *err, bool is_json)
 	log_err(err);
 	if (!is_json)
 		return;
-	auto_json json_t *failure = json_pack("{s:{s:s, s:s, s:b, s:o, s:s}}", "error", "code", info->name, "reason",
-					      info->reason, "retryable", info->retryable, "text", json_text(err->text), "next",
-					      info->next);
+	auto_json json_t *failure =
+		json_pack("{s:{s:s, s:s, s:b, s:o, s:s}}", "error", "code", info->name, "reason", info->reason,
+			  "retryable", info->retryable, "text", json_text(err->text), "next", info->next);
 	show_json(failure);
 }
 

@@ -51,7 +51,8 @@ const struct cmd cmd_explain = {
 	.args = "[CODE]",
 	.args_max = 1,
 	.help = "what an error code means and what to do",
-	.about = "Every refusal of kmodsmith has a code such as E_ABI. This command tells what the code means and what to do\n"
+	.about = "Every refusal of kmodsmith has a code such as E_ABI. This command tells what the code means and what "
+		 "to do\n"
 		 "next. Without CODE it lists all codes.\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
