@@ -5,10 +5,14 @@
 
 struct tree;
 
-enum flavour { FLAVOUR_OPEN = 1, FLAVOUR_PROPRIETARY = 2 }; // bits, so that a set of them is an unsigned
+enum flavour {
+	FLAVOUR_AUTO = 0, // as a wish: decide; as a fact: not known
+	FLAVOUR_OPEN = 1, // bits, so that a set of them is an unsigned
+	FLAVOUR_PROPRIETARY = 2,
+};
 
-const char *flavour_name(enum flavour flavour); // "open", "proprietary"
-bool flavour_parse(const char *s, enum flavour *ret);
+const char *flavour_name(enum flavour flavour); // "auto", "open", "proprietary"
+bool flavour_parse(const char *s, enum flavour *ret); // those names; false = none of them
 
 // The module set for a wish such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"), together
 // with what those need ("nvidia", and "nvidia-modeset" for "nvidia-drm"), in load order. An empty wish means every module

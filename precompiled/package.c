@@ -205,6 +205,7 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 		// Headers alone may not tell the build id; the proof by CRC decides then.
 		{ "kernel build id", p->key.build_id, p->key.build_id ? want->build_id : NULL },
 		{ "architecture", p->key.arch, want->arch },
+		{ "source digest", p->key.source, want->source },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		if (rows[i].wants && !str_eq(rows[i].has, rows[i].wants)) {

@@ -55,7 +55,7 @@ int package_file_open(const struct package *p, size_t i, struct err *err); // fd
 
 // What a node wants from a package; a NULL member is not compared.
 struct package_want {
-	const char *driver, *flavour, *release, *build_id, *arch;
+	const char *driver, *flavour, *release, *build_id, *arch, *source;
 	const struct strv *modules; // all of these must be inside
 };
 // 1 = fits; 0 = not, with *ret_why (caller frees) naming the first difference.

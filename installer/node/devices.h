@@ -8,8 +8,8 @@
 #include "base/sys.h"
 
 enum node_verdict {
-	NODE_UNSEEN,    // not compared yet
-	NODE_OK,        // right node, right link
+	NODE_UNSEEN, // not compared yet
+	NODE_OK,     // right node, right link
 	NODE_CREATED,
 	NODE_CORRECTED, // mode, owner, type, number or link were wrong
 	NODE_MISSING,   // stays so: dry run, or the driver forbids changes (ModifyDeviceFiles=0)
@@ -29,7 +29,7 @@ struct node {
 struct devices {
 	struct node *items; // sorted by path, natural order
 	size_t count;
-	size_t changes;     // system calls that changed something in the last devices_apply()
+	size_t changes; // system calls that changed something in the last devices_apply()
 };
 
 // 1 = the driver is loaded, 0 = it is not: empty list. imex_channels: number of IMEX channel nodes, 0 = none (R-P5).
@@ -44,7 +44,7 @@ void devices_done(struct devices *d);
 // 1 = something was changed, 0 = nothing; E_NODES names the first node that could not be made, after trying them all.
 int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dry, struct devices *d, struct err *err);
 
-size_t devices_bad(const struct devices *d); // nodes that are MISSING or WRONG
+size_t devices_bad(const struct devices *d);        // nodes that are MISSING or WRONG
 const char *node_verdict_name(enum node_verdict v); // "ok", "created", "corrected", "missing", "wrong", "unseen"
 
 // Major number of a character device name in proc/devices, exact match; 0 = not registered.

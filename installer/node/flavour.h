@@ -5,16 +5,8 @@
 // Grace superchips are served by the open modules only; every architecture has a first and perhaps a last driver branch.
 // Virtual functions and functions passed through to virtual machines do not count.
 #pragma once
+#include "kmod/recipe.h"
 #include "node/gpu.h"
-
-enum flavour {
-	FLAVOUR_AUTO = 0, // as a wish: decide; as a fact: not known
-	FLAVOUR_OPEN = 1,
-	FLAVOUR_PROPRIETARY = 2,
-};
-
-const char *flavour_name(enum flavour f);                 // "auto", "open", "proprietary"
-bool flavour_parse(const char *s, enum flavour *ret);     // those names; false = none of them
 
 // Architecture of a GPU device id: "Turing", ...; "unknown" for an id in no known range.
 const char *flavour_architecture(uint16_t device);

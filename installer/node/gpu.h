@@ -15,15 +15,15 @@ enum gpu_owner {
 };
 
 struct gpu {
-	char address[20];      // "0000:40:00.0"; domains may have more than four digits
+	char address[20]; // "0000:40:00.0"; domains may have more than four digits
 	enum gpu_kind kind;
-	uint32_t class;        // 0x030200
-	uint16_t device;       // PCI ids; the vendor is 0x10de
+	uint32_t class;  // 0x030200
+	uint16_t device; // PCI ids; the vendor is 0x10de
 	uint16_t subsystem_vendor;
 	uint16_t subsystem_device;
-	char *driver;          // bound driver, NULL = none
-	int numa_node;         // -1 = none stated
-	bool is_vf;            // SR-IOV virtual function of a GPU in this same machine
+	char *driver;  // bound driver, NULL = none
+	int numa_node; // -1 = none stated
+	bool is_vf;    // SR-IOV virtual function of a GPU in this same machine
 };
 
 struct gpus {

@@ -23,19 +23,20 @@ struct holder {
 	char *container; // 64 hex digits, NULL = not in a container
 	char *pod;       // pod uid with dashes, NULL = not in a pod
 	enum holder_kind kind;
-	char *path;      // what is held: "/dev/nvidia0"
-	unsigned count;  // how many descriptors or mappings of this path
+	char *path;     // what is held: "/dev/nvidia0"
+	unsigned count; // how many descriptors or mappings of this path
 };
 
 struct holders {
 	struct holder *items; // by pid, kind, path: one entry each
 	size_t count;
-	struct strv modules;  // names of modules, outside of the driver's own set, that hold one of it
-	size_t processes;     // looked at
-	size_t unreadable;    // could not be looked at for lack of rights (need CAP_SYS_PTRACE); then the list may be short
+	struct strv modules; // names of modules, outside of the driver's own set, that hold one of it
+	size_t processes;    // looked at
+	size_t unreadable; // could not be looked at for lack of rights (need CAP_SYS_PTRACE); then the list may be short
 };
 
-int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret, struct err *err); // 1 = some, 0 = none
+int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret,
+		 struct err *err); // 1 = some, 0 = none
 void holders_done(struct holders *h);
 #define auto_holders __attribute__((cleanup(holders_done)))
 

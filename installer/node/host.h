@@ -14,29 +14,34 @@ enum host_secure_boot {
 	SECURE_BOOT_ON,
 };
 
-enum host_lockdown { LOCKDOWN_UNKNOWN /* securityfs not visible */, LOCKDOWN_NONE, LOCKDOWN_INTEGRITY, LOCKDOWN_CONFIDENTIALITY };
+enum host_lockdown {
+	LOCKDOWN_UNKNOWN /* securityfs not visible */,
+	LOCKDOWN_NONE,
+	LOCKDOWN_INTEGRITY,
+	LOCKDOWN_CONFIDENTIALITY
+};
 
 struct host {
 	char *release;                 // proc/sys/kernel/osrelease
 	char *banner;                  // proc/version, without the newline
 	char build_id[DIGEST_HEX + 1]; // SHA-256 of banner: tells kernels apart that share a release
-	char *arch;                    // "x86_64", "aarch64": proc/sys/kernel/arch (6.1+), else the ELF machine of the host's
-				       // shell, else uname(2), which is right for everything but a recorded machine
-	char *boot_id;                 // proc/sys/kernel/random/boot_id
-	uint64_t taint;                // proc/sys/kernel/tainted, bit mask
-	char *distro_id;               // os-release ID and VERSION_ID: for messages, never for a decision
+	char *arch;      // "x86_64", "aarch64": proc/sys/kernel/arch (6.1+), else the ELF machine of the host's
+			 // shell, else uname(2), which is right for everything but a recorded machine
+	char *boot_id;   // proc/sys/kernel/random/boot_id
+	uint64_t taint;  // proc/sys/kernel/tainted, bit mask
+	char *distro_id; // os-release ID and VERSION_ID: for messages, never for a decision
 	char *distro_version;
 	enum host_secure_boot secure_boot; // efivars SecureBoot-8be4df61-..., byte 4
 	enum host_lockdown lockdown;       // sys/kernel/security/lockdown
 	bool is_sig_enforced;              // sys/module/module/parameters/sig_enforce
-	char *headers;                 // build tree for release below the host root, see host_headers(); NULL = none
-	struct strv compilers;         // names in usr/bin of the host: gcc, gcc-NN, clang, clang-NN, TRIPLET-gcc-NN; sorted
-	unsigned nproc;                // processors this process may run on (proc/self/status), else online ones; >= 1
-	unsigned cpu_max_milli;        // tightest cgroup quota above this process in 1/1000 processors; 0 = none
-	uint64_t memory_max_bytes;     // tightest cgroup limit above this process; 0 = none
-	uint64_t memory_total_bytes;   // proc/meminfo MemTotal; 0 = unknown
-	char *config;                  // text of the kernel configuration; NULL until host_load_config()
-	char *config_source;           // the file it came from
+	char *headers;             // build tree for release below the host root, see host_headers(); NULL = none
+	struct strv compilers;     // names in usr/bin of the host: gcc, gcc-NN, clang, clang-NN, TRIPLET-gcc-NN; sorted
+	unsigned nproc;            // processors this process may run on (proc/self/status), else online ones; >= 1
+	unsigned cpu_max_milli;    // tightest cgroup quota above this process in 1/1000 processors; 0 = none
+	uint64_t memory_max_bytes; // tightest cgroup limit above this process; 0 = none
+	uint64_t memory_total_bytes; // proc/meminfo MemTotal; 0 = unknown
+	char *config;                // text of the kernel configuration; NULL until host_load_config()
+	char *config_source;         // the file it came from
 };
 
 int host_read(const struct root *host, const struct root *kern, struct host *ret, struct err *err);

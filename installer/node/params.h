@@ -13,7 +13,7 @@ struct param {
 	char *name;   // "NVreg_DeviceFileMode"
 	char *value;  // without the quotes that protected blanks; NULL = a bare name
 	enum param_source source;
-	char *where;  // file, "kernel command line" or "--param"
+	char *where; // file, "kernel command line" or "--param"
 };
 
 struct params {
