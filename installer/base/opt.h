@@ -28,9 +28,9 @@ struct cmd {
 	int (*run)(void *values, char **args, size_t count, struct err *err);
 };
 
-// Fill values. 0 = run it, with ret_args (borrowed from argv) and ret_count; 1 = --help was asked for; negative =
-// E_USAGE or E_CONFIG. config may be NULL; all is the table of every command, to tell a foreign key from an unknown
-// one.
+// Fill values. 0 = run it, with ret_args (borrowed from argv) and ret_count; 1 = --help was asked for;
+// negative = E_USAGE or E_CONFIG. config may be NULL; all is the table of every command, to tell a foreign key from an
+// unknown one.
 int opt_parse(const struct cmd *cmd, const struct cmd *const *all, int argc, char **argv, const struct root *config,
 	      void *values, char ***ret_args, size_t *ret_count, struct err *err);
 void opt_done(const struct cmd *cmd, void *values);
