@@ -2,8 +2,8 @@
 // What cannot be a file: the calls that change the kernel, as one table.
 //
 // sys_real does them. sys_recorder (for --root: a recorded machine is a folder) does none of them: it appends one line
-// per call to DIR/.sys-calls and leaves the file that the real call would leave (a device node becomes a text file "c
-// MAJOR:MINOR MODE UID:GID"), so that what follows sees a consistent machine.
+// per call to DIR/.sys-calls and leaves the file that the real call would leave, so that what follows sees a consistent
+// machine. A device node becomes a text file "c MAJOR:MINOR MODE UID:GID".
 // All return 0, or -1 with errno set: callers know what an errno means for them.
 #pragma once
 #include "base/root.h"
