@@ -36,7 +36,8 @@ void gpus_done(struct gpus *g);
 #define auto_gpus __attribute__((cleanup(gpus_done)))
 
 enum gpu_owner gpu_owner(const struct gpu *gpu);
-// Functions of a kind that the driver is to serve: neither virtual functions nor passed through.
-size_t gpus_ours(const struct gpus *g, enum gpu_kind kind);
+// The driver is to serve it: neither a virtual function nor passed through.
+bool gpu_is_ours(const struct gpu *gpu);
+size_t gpus_ours(const struct gpus *g, enum gpu_kind kind); // how many of them
 // E_BOUND with the address, the driver and the modprobe.d line, when a foreign driver owns a function; else 0.
 int gpus_check_owner(const struct gpus *g, struct err *err);

@@ -44,5 +44,3 @@ bool holders_block(const struct holders *h); // something in the list stops an u
 const char *holder_kind_name(enum holder_kind k); // "fd", "map", "mount"
 // One line: "pid 4242 python3 (uid 1000, pod 6e.., container ab12..) fd /dev/nvidia0"
 char *holder_text(const struct holder *h);
-// Container, pod and runtime of the text of a proc/PID/cgroup file, v1 or v2. Results untouched where there is none.
-void holder_cgroup(const char *cgroup, char **ret_runtime, char **ret_container, char **ret_pod);
