@@ -3,6 +3,7 @@
 # Compiled and unpacked things, kept under a name that is the hash of everything they are made from: the same inputs
 # are never made twice, changed inputs never meet an old result, and deleting the whole cache costs only time.
 set -euo pipefail
+shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}
@@ -22,6 +23,7 @@ digest() { # FILE|DIR|WORD...: cached directories carry their hash in their name
 }
 
 # cached NAME FUNCTION INPUT...: print the directory that FUNCTION DIR INPUT... fills, filling it if it is not there yet.
+# FUNCTION must chain its steps with &&: `set -e` does not hold inside a condition.
 cached() {
   local name=$1 fill=$2 dir lock
   shift 2
@@ -45,30 +47,35 @@ cached() {
 unpack() { # DIR DEB...
   local dir=$1 deb
   shift
-  for deb in "$@"; do dpkg-deb --extract "$deb" "$dir"; done
+  for deb in "$@"; do dpkg-deb --extract "$deb" "$dir" || return; done
 }
 
-of() { # KEY SUFFIX: the value of a variable of scripts/inputs.sh
-  local name=$1$2
+of() { # KEY [SUFFIX]: the value of a variable of scripts/inputs.sh
+  local name=$1${2:-}
   [ -n "${!name:-}" ] || { echo "vm: scripts/inputs.sh knows no $name" >&2; return 1; }
   echo "${!name}"
 }
 
 headers() { # KEY -> directory with usr/src and usr/lib as the packages have them
   local debs
-  read -ra debs <<<"$(of "$1" _HEADERS)"
-  cached "headers-$1" unpack "${debs[@]}"
+  debs=$(of "$1" _HEADERS)
+  # shellcheck disable=SC2086 # several paths
+  cached "headers-$1" unpack $debs
 }
 
 kernel() { # KEY -> directory with boot/vmlinuz-* and lib/modules
-  cached "kernel-$1" unpack "$(of "$1" _IMAGE)"
+  local image
+  image=$(of "$1" _IMAGE)
+  cached "kernel-$1" unpack "$image"
 }
 
 # at_home HEADERS COMMAND...: run COMMAND where the header packages seem to be installed, because their makefiles include
-# each other by absolute path. Only a private mount namespace sees it.
+# each other by absolute path. Only a private mount namespace sees it. (Whoever calls make switches the modules' BTF off:
+# with newer headers it needs pahole, and the modules work without it.)
 at_home() {
   local tree=$1
   shift
+  # shellcheck disable=SC2016 # expanded by the inner shell
   unshare --mount --map-root-user bash -euc '
     mount --bind "$0/usr/src" /usr/src
     mount -t overlay -o lowerdir="$0/usr/lib:/usr/lib" overlay /usr/lib
@@ -78,11 +85,14 @@ at_home() {
 compile_test_modules() { # DIR HEADERS RELEASE SOURCE...
   local dir=$1 tree=$2 release=$3
   shift 3
-  cp "$@" "$dir"
-  at_home "$tree" make -C "/usr/src/linux-headers-$release" M="$dir" modules
-  find "$dir" -mindepth 1 ! -name '*.ko' -delete
+  cp "$@" "$dir" &&
+    at_home "$tree" make -C "/usr/src/linux-headers-$release" M="$dir" CONFIG_DEBUG_INFO_BTF_MODULES= modules &&
+    strip -g "$dir"/*.ko && find "$dir" -mindepth 1 ! -name '*.ko' -delete
 }
 
 test_modules() { # KEY -> directory with fakegpu.ko and fakeopen.ko for that kernel
-  cached "modules-$1" compile_test_modules "$(headers "$1")" "$(of "$1" "")" "$here"/modules/{Kbuild,fakegpu.c,fakeopen.c}
+  local tree release
+  tree=$(headers "$1")
+  release=$(of "$1")
+  cached "modules-$1" compile_test_modules "$tree" "$release" "$here"/modules/{Kbuild,fakegpu.c,fakeopen.c}
 }

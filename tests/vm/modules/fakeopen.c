@@ -43,7 +43,7 @@ static struct shortcut shortcuts[] = {
 	{ "nvswitch_lib_service_interrupts", 1 },
 };
 
-/* At the first instruction the return address is on top of the stack: do what `ret` would do. */
+/* Nothing is pushed yet and the return address is on top of the stack: do what `ret` would do. */
 static int return_at_once(struct kprobe *probe, struct pt_regs *regs)
 {
 	struct shortcut *shortcut = container_of(probe, struct shortcut, probe);
@@ -56,7 +56,8 @@ static int return_at_once(struct kprobe *probe, struct pt_regs *regs)
 
 /*
  * Never reached, but its presence keeps the kernel from turning the probe into a jump a few ticks later: an optimised
- * probe ignores a changed instruction pointer, and the skipped function would run after all.
+ * probe ignores a changed instruction pointer, and the skipped function would run after all (Documentation/trace/
+ * kprobes.rst). Since 6.2 probes are put after ENDBR, where they can be optimised; before, the ENDBR prevented it.
  */
 static void keep_breakpoint(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
 {
