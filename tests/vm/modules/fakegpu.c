@@ -2,10 +2,11 @@
 /*
  * Simulated NVIDIA GPUs and NVSwitches, good enough for the real nvidia.ko to probe and bind.
  *
- * Each device is alone on a PCI root bus of its own (domain 0, buses 0x40, 0x50, ...). Its config space is an array with
- * a mask of writable bits beside it. BAR0 lies in memory that the command line keeps free (memmap=256M$0x30000000), or in
- * the BAR of another device that is plain memory; nothing lies behind the other BARs. At probe the driver reads only the
- * identity registers in BAR0, which the parameters provide. Removing the module unplugs the devices.
+ * Each device is alone on a PCI root bus of its own (domain 0, buses 0x40, 0x50, ...). Its config space is an array
+ * with a mask of writable bits beside it. BAR0 lies in memory that the command line keeps free
+ * (memmap=256M$0x30000000), or in the BAR of another device that is plain memory; nothing lies behind the other BARs.
+ * At probe the driver reads only the identity registers in BAR0, which the parameters provide. Removing the module
+ * unplugs the devices.
  */
 #include <linux/io.h>
 #include <linux/ioport.h>
@@ -45,9 +46,9 @@ static uint sw_subsys = 0x1796;
 module_param(sw_subsys, uint, 0444);
 
 /* One value per GPU, the last one given counts for all that follow: a box of unlike GPUs is one insmod away. */
-#define PER_GPU(name, value, text) \
-	static uint name[MAX_DEVICES] = { value }; \
-	static int name##_count = 1; \
+#define PER_GPU(name, value, text)                           \
+	static uint name[MAX_DEVICES] = { value };           \
+	static int name##_count = 1;                         \
 	module_param_array(name, uint, &name##_count, 0444); \
 	MODULE_PARM_DESC(name, text ", one per GPU, the last one repeats")
 #define OF_GPU(name, i) name[min_t(int, i, max(name##_count, 1) - 1)]
@@ -111,7 +112,7 @@ static void set_bar(struct fake *fake, int number, u64 start, u64 size, u32 flag
 	int where = PCI_BASE_ADDRESS_0 + 4 * number;
 
 	set(fake->config, where, (u32)start | flags, 4);
-	set(fake->writable, where, (u32)~(size - 1), 4);
+	set(fake->writable, where, (u32) ~(size - 1), 4);
 	if (flags & PCI_BASE_ADDRESS_MEM_TYPE_64) {
 		set(fake->config, where + 4, start >> 32, 4);
 		set(fake->writable, where + 4, ~(size - 1) >> 32, 4);
