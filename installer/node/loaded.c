@@ -32,7 +32,7 @@ char *module_canonical(const char *name)
 	return s;
 }
 
-const char *module_state_name(enum module_state s)
+const char *loaded_state_name(enum loaded_state s)
 {
 	static const char *const names[] = { "live", "coming", "going" };
 	return names[s];
@@ -47,12 +47,12 @@ static char *attribute(const struct root *kern, const char *module, const char *
 	return text;
 }
 
-static enum module_state state_of(const char *text)
+static enum loaded_state state_of(const char *text)
 {
-	return str_eq(text, "coming") ? MODULE_COMING : str_eq(text, "going") ? MODULE_GOING : MODULE_LIVE;
+	return str_eq(text, "coming") ? LOADED_COMING : str_eq(text, "going") ? LOADED_GOING : LOADED_LIVE;
 }
 
-static void read_params(const struct root *kern, struct module *m)
+static void read_params(const struct root *kern, struct loaded_module *m)
 {
 	struct err err;
 	auto_str char *path = str_fmt("sys/module/%s/parameters", m->name);
@@ -88,7 +88,7 @@ static char *find_file(const struct root *host, const char *release, const char 
 }
 
 // 1 = loaded, 0 = not (a built-in module or one that only has parameters in sysfs has no initstate).
-static bool read_module(const struct root *kern, const char *name, bool is_driver, struct module *ret)
+static bool read_module(const struct root *kern, const char *name, bool is_driver, struct loaded_module *ret)
 {
 	auto_str char *state = attribute(kern, name, "initstate");
 	if (!state)
@@ -98,7 +98,7 @@ static bool read_module(const struct root *kern, const char *name, bool is_drive
 	auto_str char *count = attribute(kern, name, "refcnt");
 	auto_str char *holders = str_fmt("sys/module/%s/holders", name);
 	str_u64(count, 10, &refcount);
-	*ret = (struct module){
+	*ret = (struct loaded_module){
 		.name = str_dup(name),
 		.is_driver = is_driver,
 		.state = state_of(state),
@@ -114,7 +114,7 @@ static bool read_module(const struct root *kern, const char *name, bool is_drive
 
 static void add(struct loaded *l, const struct root *kern, const char *name, bool is_driver)
 {
-	struct module m;
+	struct loaded_module m;
 	if (loaded_find(l, name) || !read_module(kern, name, is_driver, &m))
 		return;
 	l->items = mem_grow(l->items, l->count + 1, sizeof(*l->items));
@@ -166,7 +166,7 @@ static void read_nvidia_params(const struct root *kern, struct loaded *l)
 
 static int compare(const void *a, const void *b)
 {
-	return strcmp(((const struct module *)a)->name, ((const struct module *)b)->name);
+	return strcmp(((const struct loaded_module *)a)->name, ((const struct loaded_module *)b)->name);
 }
 
 int loaded_read(const struct root *host, const struct root *kern, const char *release, struct loaded *ret, struct err *err)
@@ -193,7 +193,7 @@ int loaded_read(const struct root *host, const struct root *kern, const char *re
 	return l.count > 0;
 }
 
-static void module_done(struct module *m)
+static void module_done(struct loaded_module *m)
 {
 	free(m->name);
 	free(m->version);
@@ -214,7 +214,7 @@ void loaded_done(struct loaded *l)
 	*l = (struct loaded){ 0 };
 }
 
-const struct module *loaded_find(const struct loaded *l, const char *name)
+const struct loaded_module *loaded_find(const struct loaded *l, const char *name)
 {
 	auto_str char *wanted = module_canonical(name);
 	for (size_t i = 0; i < l->count; i++)
@@ -226,7 +226,7 @@ const struct module *loaded_find(const struct loaded *l, const char *name)
 enum { VISIT_NEW, VISIT_OPEN, VISIT_DONE };
 
 // Depth first: all holders of a module leave before it does.
-static int visit(const struct loaded *l, const struct module *m, char *marks, struct strv *order, struct err *err)
+static int visit(const struct loaded *l, const struct loaded_module *m, char *marks, struct strv *order, struct err *err)
 {
 	char *mark = &marks[m - l->items];
 	if (*mark == VISIT_DONE)
@@ -235,7 +235,7 @@ static int visit(const struct loaded *l, const struct module *m, char *marks, st
 		return err_set(err, E_IN_USE, "module %s holds itself through its holders", m->name);
 	*mark = VISIT_OPEN;
 	for (size_t i = 0; i < m->holders.count; i++) {
-		const struct module *holder = loaded_find(l, m->holders.items[i]);
+		const struct loaded_module *holder = loaded_find(l, m->holders.items[i]);
 		if (holder && visit(l, holder, marks, order, err) < 0)
 			return -1;
 	}
@@ -249,7 +249,7 @@ int loaded_unload_order(const struct loaded *l, struct strv *ret, struct err *er
 	auto_str char *marks = mem_alloc(l->count);
 	auto_strv struct strv order = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-		const struct module *m = loaded_find(l, known[i].name);
+		const struct loaded_module *m = loaded_find(l, known[i].name);
 		if (m && visit(l, m, marks, &order, err) < 0)
 			return -1;
 	}

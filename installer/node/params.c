@@ -265,7 +265,7 @@ int params_differ(const struct params *p, const struct loaded *loaded, struct st
 	struct strv differ = { 0 };
 	for (size_t i = 0; i < p->count; i++) {
 		const struct param *wish = &p->items[i];
-		const struct module *m = loaded_find(loaded, wish->module);
+		const struct loaded_module *m = loaded_find(loaded, wish->module);
 		const char *has = m ? find(&m->params, wish->name) : NULL;
 		if (m && !has && str_eq(m->name, "nvidia") && str_starts(wish->name, "NVreg_"))
 			has = find(&loaded->params, wish->name + strlen("NVreg_"));
