@@ -34,7 +34,7 @@ add_program() { # ROOT PROGRAM GUEST-PATH...: with the libraries that ldd finds
 }
 
 add_base() { # ROOT KEY
-  local kmod release modules
+  local kmod release modules image
   release=$(of "$2")
   modules=$(test_modules "$2")
   kmod=$(readlink -f "$(command -v modprobe)")
@@ -45,6 +45,10 @@ add_base() { # ROOT KEY
   add_program "$1" "$kmod" /sbin/{insmod,rmmod,lsmod,modprobe,modinfo,depmod}
   install "$here/init.sh" "$1/init"
   cp "$here/lib.sh" "$1/vm/lib.sh"
+  # As on any host: without headers, the kernel's image and configuration tell what a module must fit.
+  image=$(kernel "$2")
+  mkdir -p "$1/boot"
+  cp "$image/boot/vmlinuz-$release" "$image/boot/config-$release" "$1/boot/"
   ln -s "$modules" "$1/vm/modules"
 }
 
