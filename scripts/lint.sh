@@ -27,7 +27,7 @@ check() { # NAME TOOL COMMAND...
     passed=$((passed + 1))
   else
     echo "not ok $name"
-    sed 's/^/  /' "$log"
+    grep -vE '^  (CC|AR|LD) |^[0-9]+ warnings? generated' "$log" | sed 's/^/  /'
     failed=$((failed + 1))
   fi
 }

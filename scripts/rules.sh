@@ -20,7 +20,7 @@ calls() { # no shell, no unbounded copy, no process without exec, no host path t
   code 'none' '\<(system|popen|strcpy|strcat|sprintf|vsprintf|gets|strtok|mktemp|tmpnam|alloca|vfork|atoi|atol)[(]'
   code "$mounts" '\<fork[(]'
   code "$seams|$mounts" '\<(open|fopen|freopen|creat|opendir|unlink|rename|mkdir|symlink|mknod)[(]|\<AT_FDCWD\>'
-  code "$seams|$mounts" '\<(stat|lstat|chmod|chown|truncate|scandir|realpath)[(]'
+  code "$seams|$programs|$mounts" '\<(stat|lstat|chmod|chown|truncate|scandir|realpath)[(]'
 }
 paths() { code "$seams|$programs|$mounts" '"/(etc|proc|sys|dev|var|run|lib|usr|boot)[/"]'; }
 prints() { code "$speakers" '\<(printf|puts|putchar|perror|fputs|fprintf|vfprintf|vprintf)[(]'; }
