@@ -120,8 +120,8 @@ static long end_group(struct proc_end *end, pid_t pid)
 	return is_first ? now_ms() + KILL_GRACE_MS : LONG_MAX;
 }
 
-// Until the program has ended and its output is read. The pipe alone does not tell: a daemon left behind may hold it for
-// ever, and a program may close its output long before it ends.
+// Until the program has ended and its output is read. The pipe alone does not tell: a daemon left behind may hold it
+// for ever, and a program may close its output long before it ends.
 static void follow(struct reader *r, int in, pid_t pid)
 {
 	long deadline = r->proc->timeout_ms ? now_ms() + r->proc->timeout_ms : LONG_MAX;
