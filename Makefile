@@ -64,6 +64,10 @@ deps:
 	scripts/deps.sh
 check:
 	@scripts/check.sh
+demo:
+	@scripts/demo.sh
+bench: $B/kmodsmith
+	@scripts/bench.sh
 lint:
 	@scripts/lint.sh
 cli: $B/kmodsmith

@@ -18,6 +18,18 @@ int root_init(struct root *root, const char *dir, struct err *err)
 	return 0;
 }
 
+int root_make(const char *dir, struct root *ret, struct err *err)
+{
+	for (size_t i = 1; i <= strlen(dir); i++) {
+		if (dir[i] && dir[i] != '/')
+			continue;
+		auto_str char *part = str_ndup(dir, i);
+		if (mkdir(part, 0755) < 0 && errno != EEXIST && errno != EISDIR && errno != EROFS)
+			return err_set(err, errno, "make the directory '%s'", part);
+	}
+	return root_init(ret, dir, err);
+}
+
 int root_sub(const struct root *parent, const char *path, struct root *ret, struct err *err)
 {
 	int fd = root_open(parent, path, O_PATH | O_DIRECTORY, err);
@@ -176,6 +188,16 @@ int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct e
 			return fail(root, "make the directory", done, err);
 	}
 	return 0;
+}
+
+int root_create(const struct root *root, const char *path, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return -1;
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+	return fd < 0 ? fail(root, "create", path, err) : fd;
 }
 
 static int write_temporary(int dir, const char *temporary, const void *data, size_t len, mode_t mode, struct err *err)

@@ -20,6 +20,7 @@ struct root {
 
 int root_init(struct root *root, const char *dir, struct err *err);
 // A directory below as a root.
+int root_make(const char *dir, struct root *ret, struct err *err); // as a user typed it; made with its parents
 int root_sub(const struct root *parent, const char *path, struct root *ret, struct err *err);
 void root_done(struct root *root);
 #define auto_root __attribute__((cleanup(root_done)))
@@ -41,6 +42,7 @@ int root_readlink(const struct root *root, const char *path, char **ret, struct 
 int root_list(const struct root *root, const char *path, struct strv *ret, struct err *err); // names, sorted
 
 int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err);
+int root_create(const struct root *root, const char *path, struct err *err); // fd >= 0: a new or emptied file, 0644
 // Whole or not at all: temporary name, fsync, rename, fsync of the directory. Parents must exist.
 int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err);
 int root_symlink(const struct root *root, const char *target, const char *path, struct err *err); // replaces a link

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The signature behind a kernel module: ELF image, CMS, a 12-byte trailer and a magic line.
+//
+// modsig_read judges as the kernel does: without the magic as the very last bytes there is no signature, whatever
+// else may be there. Whether the kernel will accept it is another question: modsig_verify answers it for given
+// certificates.
+#pragma once
+#include "base/err.h"
+
+enum modsig_state {
+	MODSIG_NONE, // unsigned: no magic at the very end (cut files and trailing bytes included)
+	MODSIG_SIGNED,
+	MODSIG_UNSUPPORTED, // not PKCS#7, an unknown hash, ...: unsigned for a kernel that does not enforce, refused by others
+	MODSIG_BAD,         // the trailer contradicts itself or the CMS is garbage: the kernel refuses it in any case
+};
+
+struct modsig {
+	enum modsig_state state;
+	size_t payload;  // bytes that are signed; the whole length when unsigned
+	const void *cms; // borrowed; DER
+	size_t cms_len;
+	// Of the first signer; NULL where the CMS does not say.
+	char *issuer; // "CN=...,O=..." as RFC 2253
+	char *serial; // hex, upper case, two digits a byte
+	char *key_id; // subject key id in hex, when the signer is named by it and not by issuer and serial
+	char *hash;   // "sha256"
+	char *why;    // UNSUPPORTED and BAD: what is wrong
+};
+
+void modsig_read(const void *data, size_t len, struct modsig *ret); // ret is filled from zero
+void modsig_done(struct modsig *sig);
+#define auto_modsig __attribute__((cleanup(modsig_done)))
+
+// Certificates that count as trusted.
+struct certs;
+struct certs *certs_new(void);
+void certs_free(struct certs *certs); // NULL is fine
+static inline void certs_freep(struct certs **certs)
+{
+	certs_free(*certs);
+}
+#define auto_certs __attribute__((cleanup(certs_freep)))
+// PEM (one or more certificates) or DER (one). E_CONFIG when there is none.
+int certs_add(struct certs *certs, const void *data, size_t len, const char *name, struct err *err);
+size_t certs_count(const struct certs *certs);
+
+// 1 = signed by one of the certificates, or by a certificate inside the CMS that one of them issued (the kernel
+// builds that chain too; validity dates do not count, as in the kernel). 0 = signed by somebody else.
+// Negative: E_SIGNATURE_BAD, the signature is not of this content; E_SIGNING_REQUIRED, there is no usable signature.
+int modsig_verify(const struct modsig *sig, const void *data, const struct certs *certs, struct err *err);

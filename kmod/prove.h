@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Will this kernel take these modules? Answered before any of them touches it, cheap questions first: architecture,
+// vermagic, the CRC of module_layout, every import, sizeof(struct module), BTF, signature.
+//
+// The rules are the kernel's own. With CRCs in the module and modversions in the kernel the release in vermagic does
+// not count and CRCs decide; otherwise the whole vermagic must be equal. Symbols of other modules of the set are
+// checked against those modules; symbols of loaded modules against what these export; the rest against the kernel's
+// table.
+#pragma once
+#include "kmod/abi.h"
+
+enum proof_verdict {
+	PROOF_EXACT,      // same release; nothing differs
+	PROOF_COMPATIBLE, // built for another release; every CRC is the same
+	PROOF_REBUILD,    // does not fit; modules compiled for this kernel would
+	PROOF_REFUSED,    // compiling again does not help: architecture, signature, missing provider
+};
+
+struct proof_mismatch {
+	const char *symbol; // borrowed from the module
+	uint32_t module_crc, kernel_crc;
+};
+
+struct proof_module {
+	enum proof_verdict verdict;
+	int code;   // 0, E_ARCH, E_ABI, E_SYMBOL, E_SIGNING_REQUIRED, E_KEY_UNKNOWN, E_SIGNATURE_BAD, E_ELF
+	char *text; // one line: what decides, with evidence; never NULL
+	struct proof_mismatch *mismatches; // of CRCs, all of them; the text lists ten
+	size_t mismatch_count;
+};
+
+struct proof {
+	enum proof_verdict verdict; // the worst of the modules
+	int code;
+	char *text;                   // of the worst module, with its name
+	bool is_crc_checked;          // false: no table of CRCs was at hand
+	struct proof_module *modules; // in the order given
+	size_t count;
+	struct strv needs; // modules of the kernel's own tree that must be loaded before, as the table names them
+};
+
+// A pure function: an unfit module is a verdict, not an error. loaded: exports of modules that are loaded (owner =
+// module), may be NULL. The proof borrows from modules.
+void prove_modules(const struct module *const *modules, size_t count, const struct kernel_abi *abi,
+		   const struct symvers *loaded, struct proof *ret);
+void proof_done(struct proof *proof);
+#define auto_proof __attribute__((cleanup(proof_done)))
+
+const char *proof_verdict_name(enum proof_verdict verdict);  // "exact", "compatible", "rebuild", "refused"
+int proof_error(const struct proof *proof, struct err *err); // 0 for exact and compatible, else -1 with code and text
