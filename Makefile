@@ -35,7 +35,7 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd))
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all unit unit-build install clean deps demo check cli bench lint man
+.PHONY: all unit unit-build install clean deps demo check cli bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -70,6 +70,8 @@ bench: $B/kmodsmith
 	@scripts/bench.sh
 lint:
 	@scripts/lint.sh
+format:
+	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch])
 cli: $B/kmodsmith
 	$(Q)scripts/cli.sh $<
 

@@ -27,7 +27,7 @@ check() { # NAME TOOL COMMAND...
     passed=$((passed + 1))
   else
     echo "not ok $name"
-    sed 's/^/  /' "$log"
+    grep -vE '^  (CC|AR|LD) |^[0-9]+ warnings? generated' "$log" | sed 's/^/  /' | head -n 80
     failed=$((failed + 1))
   fi
 }
@@ -37,7 +37,7 @@ build() { # CC MODE, warnings are errors; everything that is compiled, tests too
 tidy() { printf '%s\0' "${c[@]}" | xargs -0 -n4 -P"$jobs" bash -c \
   'clang-tidy --quiet "$@" -- -std=gnu11 -D_GNU_SOURCE -DKMODSMITH_VERSION=\"0\" -Iinstaller -I.' tidy; }
 # gcc 12 follows neither the cleanup attribute nor "set when the result is not negative": those two warnings are noise.
-quiet="-Wno-format-truncation -Wno-analyzer-malloc-leak -Wno-analyzer-null-argument -Wno-analyzer-fd-leak"
+quiet="-Wno-format-truncation -Wno-analyzer-malloc-leak -Wno-analyzer-null-argument"
 
 check format clang-format clang-format --dry-run --Werror "${ch[@]}"
 check gcc gcc build gcc release

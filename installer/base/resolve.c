@@ -43,9 +43,9 @@ static void walk_up(struct walk *w, int depth)
 
 static int walk_path(struct walk *w, const char *path, int flags);
 
-// A link of proc whose text is not where it leads (exe, cwd, root, fd/N, ns/X). The kernel does not say which ones these
-// are. The ordinary ones either lie in proc's top directory (self, mounts, net) or are made by proc_symlink(), which sets
-// size and mode (fs/proc/generic.c); the magic ones state a size of 0 or 64 (fs/proc/base.c, fs/proc/fd.c).
+// A link of proc whose text is not where it leads (exe, cwd, root, fd/N, ns/X). The kernel does not say which ones
+// these are. The ordinary ones either lie in proc's top directory (self, mounts, net) or are made by proc_symlink(),
+// which sets size and mode (fs/proc/generic.c); the magic ones state a size of 0 or 64 (fs/proc/base.c, fs/proc/fd.c).
 static bool is_magic(const struct walk *w, int link, size_t target_len)
 {
 	struct statfs fs;

@@ -9,7 +9,9 @@
 #   # debs: MODPROBE ...     Debian packages (keys of scripts/inputs.sh) unpacked into the guest's /
 #   # programs: strace ...   programs of this machine, with the libraries they need
 #   # files: PATH ...        files of this repository, in /files under their base names
-#   # mem: 1G  # cpus: 1  # append: module.sig_enforce=1  # timeout: 300 (seconds: to end a guest that hangs)
+#   # mem: 1G   # cpus: 1   # append: lockdown=integrity ...   # timeout: 300 (seconds: to end a guest that hangs)
+# Enforced signatures would refuse the simulated devices, too: let the script ask for them at run time, with
+#   echo 1 >/sys/module/module/parameters/sig_enforce
 # shellcheck source=cache.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cache.sh"
 # shellcheck source=packages.sh
