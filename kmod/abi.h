@@ -10,7 +10,7 @@
 #include "kmod/vmlinuz.h"
 
 struct kernel_abi {
-	char *release;           // uname -r
+	char *release;           // uname -r; never NULL once something was added
 	char *build_id;          // kernel_build_id of its banner; NULL = unknown
 	int machine;             // EM_X86_64; EM_NONE = unknown
 	char *vermagic;          // whole, release first; NULL = unknown
@@ -18,7 +18,6 @@ struct kernel_abi {
 	struct symvers *symvers; // NULL = unknown
 	char *symvers_from;      // where it came from, for messages
 	bool has_modversions;
-	bool is_force_load;         // CONFIG_MODULE_FORCE_LOAD
 	bool is_btf_mismatch_fatal; // BTF is looked at and a mismatch is not allowed
 	bool is_ns_required;        // !CONFIG_MODULE_ALLOW_MISSING_NAMESPACE_IMPORTS
 	bool has_sig;               // CONFIG_MODULE_SIG: signatures are looked at

@@ -20,6 +20,7 @@ struct module {
 	int fd;           // of the file as it is on disk, owned; -1 when it had to be inflated
 	const char *data; // the uncompressed image, signature included
 	size_t len;
+	bool is_mapped; // from fd, and not allocated
 
 	// Of .modinfo, borrowed from data; NULL = absent. name has underscores, as the kernel knows it.
 	const char *name, *version, *srcversion, *vermagic, *license;
@@ -42,8 +43,8 @@ struct module {
 
 // fd stays the caller's (it is duplicated); reading starts at the beginning whatever its offset.
 int module_read(int fd, const char *file, struct module *ret, struct err *err);
-// From memory, taken over (malloc) on success: an image that is in no file, or whose file shall not be loaded by
-// descriptor.
+// From memory (malloc), taken over whatever happens: an image that is in no file, or whose file shall not be loaded
+// by descriptor.
 int module_parse(char *data, size_t len, const char *file, struct module *ret, struct err *err);
 void module_done(struct module *module);
 #define auto_module __attribute__((cleanup(module_done)))

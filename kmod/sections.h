@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sections of a 64-bit little-endian ELF file in memory, every offset checked. The only user of libelf.
+#pragma once
+#include "base/err.h"
+
+struct section {
+	const char *name;
+	const unsigned char *data; // NULL: occupies no space in the file
+	size_t size;               // of data; 0 without
+	uint64_t addr;
+	uint32_t type; // SHT_...
+	uint32_t link;
+};
+
+struct sections {
+	struct section *items; // index 0 is the null section
+	size_t count;
+	int type;    // ET_REL, ET_EXEC, ...
+	int machine; // EM_...
+};
+
+struct symbol {
+	const char *name;
+	uint64_t value;
+	uint16_t section; // SHN_UNDEF, SHN_ABS or an index that is in range
+	bool is_weak;
+};
+
+// Strings and data are borrowed from data. E_ELF with the place; E_ARCH for other classes and byte orders.
+int sections_read(const void *data, size_t len, const char *file, struct sections *ret, struct err *err);
+const struct section *sections_find(const struct sections *s, const char *name); // the first one; NULL = none
+// Call visit for every symbol of the symbol table but the null one. 1 = done, 0 = there is no symbol table.
+int sections_symbols(const struct sections *s, const char *file,
+		     int (*visit)(void *ctx, const struct symbol *symbol, struct err *err), void *ctx, struct err *err);
+void sections_done(struct sections *s);
+#define auto_sections __attribute__((cleanup(sections_done)))
+
+static inline uint32_t le32(const unsigned char *p)
+{
+	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline uint16_t le16(const unsigned char *p)
+{
+	return (uint16_t)(p[0] | p[1] << 8);
+}
+static inline uint64_t le64(const unsigned char *p)
+{
+	return le32(p) | (uint64_t)le32(p + 4) << 32;
+}
