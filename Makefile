@@ -8,6 +8,7 @@ B ?= build/$(MODE)$(if $(filter clang%,$(CC)),-clang)
 V ?= 0
 Q := $(if $(filter 0,$(V)),@)
 VERSION := 0.1.0
+PREFIX ?= /usr/local
 
 PKGS := libkmod libelf jansson libcrypto
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
@@ -30,10 +31,11 @@ SRC := $(wildcard installer/*/*.c kmod/*.c precompiled/*.c)
 DATA := $(sort $(wildcard kmod/patches/*.patch kmod/recipes/*.json))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
+MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd))
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all unit unit-build install clean deps demo check bench lint man
+.PHONY: all unit unit-build install clean deps demo check cli bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -57,6 +59,33 @@ $B/unit/%: tests/unit/%.c $(LIB) Makefile
 unit-build: $(UNIT)
 unit: unit-build
 	$(Q)scripts/unit.sh $(UNIT)
+
+deps:
+	scripts/deps.sh
+check:
+	@scripts/check.sh
+demo:
+	@scripts/demo.sh
+bench: $B/kmodsmith
+	@scripts/bench.sh
+lint:
+	@scripts/lint.sh
+format:
+	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch])
+cli: $B/kmodsmith
+	$(Q)scripts/cli.sh $<
+
+# Manual pages: man/NAME.SECTION.scd
+$B/man/%: man/%.scd
+	@echo "  MAN     $<"
+	@mkdir -p $(@D)
+	$(Q)scdoc <$< >$@
+man: $(MAN)
+
+install: $B/kmodsmith $(MAN)
+	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kmodsmith
+	$(Q)for page in $(MAN); do \
+	  install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
 
 clean:
 	rm -rf build

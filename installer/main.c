@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-int main(void)
+// The table of commands and the way into them; no decision is made here.
+#include "cmd/common.h"
+#include "cmd/entry.h"
+
+#include <stdio.h>
+
+int main(int argc, char **argv)
 {
-	return 0;
+	if (argc < 2 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
+		return entry_usage(argc < 2);
+	if (str_eq(argv[1], "--version"))
+		return printf("kmodsmith %s\n", KMODSMITH_VERSION) < 0;
+	const struct cmd *cmd = entry_find(argv[1]);
+	return cmd ? entry_run(cmd, argc - 1, argv + 1) : entry_unknown(argv[1]);
 }

@@ -11,5 +11,6 @@ void digest_add(struct digest *d, const void *data, size_t len);
 void digest_hex(struct digest *d, char ret[DIGEST_HEX + 1]); // ends the digest and frees it
 
 void digest_data(const void *data, size_t len, char ret[DIGEST_HEX + 1]);
-int digest_file(int fd, const char *name, char ret[DIGEST_HEX + 1], struct err *err); // from the current offset to the end
+// From the current offset to the end.
+int digest_file(int fd, const char *name, char ret[DIGEST_HEX + 1], struct err *err);
 bool digest_is_hex(const char *s); // exactly 64 lower-case hex digits

@@ -10,28 +10,39 @@ static const struct err_info table[] = {
 #undef X
 };
 
+// Composed aside and copied last: the old text may be one of the arguments, and is the tail of a wrap.
+static void compose(struct err *err, const char *tail, const char *fmt, va_list args) PRINTF(3, 0);
+static void compose(struct err *err, const char *tail, const char *fmt, va_list args)
+{
+	char text[sizeof(err->text)];
+	vsnprintf(text, sizeof(text), fmt, args);
+	size_t len = strlen(text), room = sizeof(text) - 1 - len;
+	if (tail && room > 2) {
+		size_t more = strnlen(tail, room - 2);
+		memcpy(text + len, ": ", 2);
+		memcpy(text + len + 2, tail, more);
+		len += more + 2;
+		text[len] = '\0';
+	}
+	memcpy(err->text, text, len + 1);
+}
+
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
 	va_list args;
 	va_start(args, fmt);
-	int len = vsnprintf(err->text, sizeof(err->text), fmt, args);
+	compose(err, code > 0 && code <= E_FIRST_ ? strerror(code) : NULL, fmt, args);
 	va_end(args);
 	err->code = code;
-	if (code > 0 && code <= E_FIRST_ && len >= 0 && (size_t)len < sizeof(err->text))
-		snprintf(err->text + len, sizeof(err->text) - (size_t)len, ": %s", strerror(code));
 	return -1;
 }
 
 int err_wrap(struct err *err, const char *fmt, ...)
 {
-	char inner[sizeof(err->text)];
-	memcpy(inner, err->text, sizeof(inner));
 	va_list args;
 	va_start(args, fmt);
-	int len = vsnprintf(err->text, sizeof(err->text), fmt, args);
+	compose(err, err->text, fmt, args);
 	va_end(args);
-	if (len >= 0 && (size_t)len < sizeof(err->text))
-		snprintf(err->text + len, sizeof(err->text) - (size_t)len, ": %s", inner);
 	return -1;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one error idiom.
 //
-// A function that can fail returns int: negative = failure, 0 = done, 1 = yes / found / changed; its last parameter is a
-// struct err in the caller's frame, never NULL, nothing to free. Results stay untouched on failure. What is not an error
-// (no GPU, a module that is not loaded, a file that may be absent) is a value, not an err.
+// A function that can fail returns int: negative = failure, 0 = done, 1 = yes / found / changed; its last parameter is
+// a struct err in the caller's frame, never NULL, nothing to free. Results stay untouched on failure. What is not an
+// error (no GPU, a module that is not loaded, a file that may be absent) is a value, not an err.
 //
 // Codes below 1024 are errno values; ours are above and are declared once, in errors.def.
 #pragma once

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-static int fail(const char *what, const char *name, struct err *err)
+int file_fail(const char *what, const char *name, struct err *err)
 {
 	int code = errno == EDQUOT ? ENOSPC : errno;
 	err_set(err, code, "%s '%s'", what, name);
@@ -17,7 +17,7 @@ int file_read(int fd, const char *name, char **ret, size_t *ret_len, struct err 
 {
 	struct stat st;
 	if (fstat(fd, &st) < 0)
-		return fail("read", name, err);
+		return file_fail("read", name, err);
 	size_t room = st.st_size > 0 ? (size_t)st.st_size + 1 : 4096, len = 0;
 	auto_str char *data = mem_grow(NULL, room + 1, 1);
 	for (;;) {
@@ -25,7 +25,7 @@ int file_read(int fd, const char *name, char **ret, size_t *ret_len, struct err 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return fail("read", name, err);
+			return file_fail("read", name, err);
 		if (n == 0)
 			break;
 		len += (size_t)n;
@@ -46,7 +46,7 @@ int file_write(int fd, const char *name, const void *data, size_t len, struct er
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return fail("write", name, err);
+			return file_fail("write", name, err);
 		p += n;
 		len -= (size_t)n;
 	}
@@ -57,14 +57,14 @@ int file_map(int fd, const char *name, const void **ret, size_t *ret_len, struct
 {
 	struct stat st;
 	if (fstat(fd, &st) < 0)
-		return fail("read", name, err);
+		return file_fail("read", name, err);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, EINVAL, "'%s' is no regular file", name);
 	void *map = NULL;
 	if (st.st_size > 0) {
 		map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (map == MAP_FAILED)
-			return fail("map", name, err);
+			return file_fail("map", name, err);
 	}
 	*ret = map;
 	*ret_len = (size_t)st.st_size;
@@ -85,7 +85,7 @@ int file_copy(int from, int to, const char *name, struct err *err)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return fail("read", name, err);
+			return file_fail("read", name, err);
 		if (n == 0)
 			return 0;
 		if (file_write(to, name, buf, (size_t)n, err) < 0)
@@ -96,5 +96,5 @@ int file_copy(int from, int to, const char *name, struct err *err)
 int file_open_arg(const char *path, int flags, struct err *err)
 {
 	int fd = open(path, flags | O_CLOEXEC, 0666);
-	return fd < 0 ? fail("open", path, err) : fd;
+	return fd < 0 ? file_fail("open", path, err) : fd;
 }

@@ -28,14 +28,33 @@ void log_step(const char *step)
 	state.step = step;
 }
 
-static void emit(enum log_level level, const char *msg, const struct err_info *info)
+// Messages quote compilers, kernels and file names: a run of control characters becomes one blank, and the cut is
+// between two characters.
+static void one_line(const char *text, char ret[LINE_MAX_BYTES + 1])
 {
+	size_t len = 0;
+	for (; *text && len < LINE_MAX_BYTES; text++) {
+		bool is_control = (unsigned char)*text < ' ' || *text == 0x7f;
+		if (!is_control)
+			ret[len++] = *text;
+		else if (len && ret[len - 1] != ' ')
+			ret[len++] = ' ';
+	}
+	while (*text && len && ((unsigned char)*text & 0xc0) == 0x80)
+		text = &ret[--len];
+	ret[len] = '\0';
+}
+
+static void emit(enum log_level level, const char *text, const struct err_info *info)
+{
+	char msg[LINE_MAX_BYTES + 1];
 	if (level > state.most)
 		return;
+	one_line(text, msg);
 	if (!state.is_json) {
 		const char *mark = level <= LOG_LEVEL_WARN ? names[level] : NULL;
-		fprintf(stderr, "kmodsmith: %s%s%s%s%.*s\n", mark ? mark : "", mark ? ": " : "", info ? info->name : "",
-			info ? ": " : "", LINE_MAX_BYTES, msg);
+		fprintf(stderr, "kmodsmith: %s%s%s%s%s\n", mark ? mark : "", mark ? ": " : "", info ? info->name : "",
+			info ? ": " : "", msg);
 		return;
 	}
 	struct timespec now;
@@ -44,15 +63,16 @@ static void emit(enum log_level level, const char *msg, const struct err_info *i
 	char ts[40];
 	strftime(ts, sizeof(ts), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
 	auto_str char *stamp = str_fmt("%s.%03ldZ", ts, now.tv_nsec / 1000000);
-	auto_json json_t *line = json_pack("{s:s, s:s, s:o}", "ts", stamp, "level", names[level], "msg", json_text(msg));
+	auto_json json_t *line =
+		json_pack("{s:s, s:s, s:o}", "ts", stamp, "level", names[level], "msg", json_text(msg));
 	if (state.step)
 		json_object_set_new(line, "step", json_text(state.step));
 	if (info) {
 		json_object_set_new(line, "code", json_text(info->name));
 		json_object_set_new(line, "reason", json_text(info->reason));
 	}
-	auto_str char *text = json_dumps(line, JSON_COMPACT);
-	fprintf(stderr, "%s\n", text ? text : "{}");
+	auto_str char *json = json_dumps(line, JSON_COMPACT);
+	fprintf(stderr, "%s\n", json ? json : "{}");
 }
 
 void log_line(enum log_level level, const char *fmt, ...)

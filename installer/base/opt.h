@@ -7,29 +7,30 @@
 enum opt_type { OPT_FLAG, OPT_STR, OPT_LIST /* comma-separated, repeatable */, OPT_UINT };
 
 struct opt {
-	const char *name; // long name, also the configuration key
+	const char *name; // long name, also the configuration key; NULL ends a table
 	char letter;      // 0 = none
-	const char *arg;  // of the value, in help: "FILE"
+	const char *arg;  // of the value, in help: "FILE"; NULL for flags
 	const char *env;  // NULL = none
 	enum opt_type type;
-	size_t offset;    // in the command's value struct: bool, char *, struct strv, unsigned
+	size_t offset; // in the command's value struct: bool, char *, struct strv, unsigned
 	const char *help;
 };
 
 struct cmd {
 	const char *name;
-	const char *args;          // positional arguments in the synopsis, "" = none
+	const char *args; // positional arguments in the synopsis, NULL = none
 	size_t args_min, args_max;
 	const char *help;          // one line
 	const char *about;         // a few lines that teach
-	const struct opt *const *opts; // NULL-terminated list of tables, each ended by a zero entry
+	const struct opt *opts[4]; // tables, NULL-terminated
 	size_t values_size;
-	int (*run)(void *values, char **args, size_t count, struct err *err); // 0, exit status > 0, or negative with err
+	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
 };
 
-// Fill values. 0 = run it, with ret_args (borrowed from argv) and ret_count; 1 = --help was asked for; negative = E_USAGE
-// or E_CONFIG. config may be NULL; all is the table of every command, to tell a foreign key from an unknown one.
-int opt_parse(const struct cmd *cmd, const struct cmd *const *all, int argc, char **argv, const struct root *config,
+// Fill values (values_size zeroed bytes, or the defaults). 0 = run it, with ret_args (borrowed from argv) and ret_count;
+// 1 = --help was asked for; negative = E_USAGE or E_CONFIG. config: text of the configuration file, NULL = none;
+// all: every command, NULL-terminated, so that a key of another command is told from an unknown one.
+int opt_parse(const struct cmd *cmd, const struct cmd *const *all, int argc, char **argv, const char *config,
 	      void *values, char ***ret_args, size_t *ret_count, struct err *err);
 void opt_done(const struct cmd *cmd, void *values);
 char *opt_help(const struct cmd *cmd); // the text of --help

@@ -3,17 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
 const char PROC_PATH[] = "/usr/sbin:/usr/bin:/sbin:/bin";
 
-enum { LINE_BYTES = 8192, KILL_GRACE_MS = 2000 };
+enum { LINE_BYTES = 8192, KILL_GRACE_MS = 2000, TICK_MAX_MS = 64 };
 
 struct reader {
 	const struct proc *proc;
@@ -92,35 +94,53 @@ static int spawn(const struct proc *proc, int out, pid_t *ret, struct err *err)
 	return problem ? err_set(err, problem, "start '%s'", proc->argv[0]) : 0;
 }
 
-// Reads until the end of output or the deadline; a grandchild that keeps the pipe open cannot outlive the group kill.
+static bool has_ended(pid_t pid)
+{
+	siginfo_t info = { 0 };
+	int r = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
+	return r < 0 ? errno == ECHILD : info.si_pid == pid;
+}
+
+// False at the end of output.
+static bool read_some(struct reader *r, int in)
+{
+	char buf[4096];
+	ssize_t n = read(in, buf, sizeof(buf));
+	if (n > 0)
+		take(r, buf, (size_t)n);
+	return n > 0 || (n < 0 && errno == EINTR);
+}
+
+// First politely; what is still there at the next deadline is killed. Returns that deadline.
+static long end_group(struct proc_end *end, pid_t pid)
+{
+	bool is_first = !end->is_timed_out;
+	end->is_timed_out = true;
+	kill(-pid, is_first ? SIGTERM : SIGKILL);
+	return is_first ? now_ms() + KILL_GRACE_MS : LONG_MAX;
+}
+
+// Until the program has ended and its output is read. The pipe alone does not tell: a daemon left behind may hold it
+// for ever, and a program may close its output long before it ends.
 static void follow(struct reader *r, int in, pid_t pid)
 {
-	long deadline = r->proc->timeout_ms ? now_ms() + r->proc->timeout_ms : 0;
-	char buf[4096];
-	for (;;) {
-		long left = deadline ? deadline - now_ms() : -1;
-		if (deadline && left <= 0) {
-			if (r->end->is_timed_out) {
-				kill(-pid, SIGKILL);
-				return;
-			}
-			r->end->is_timed_out = true;
-			kill(-pid, SIGTERM);
-			deadline = now_ms() + KILL_GRACE_MS;
-			continue;
-		}
-		struct pollfd p = { .fd = in, .events = POLLIN };
-		if (poll(&p, 1, (int)left) <= 0)
-			continue;
-		ssize_t n = read(in, buf, sizeof(buf));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
+	long deadline = r->proc->timeout_ms ? now_ms() + r->proc->timeout_ms : LONG_MAX;
+	bool is_open = true, is_ended = false;
+	for (int tick = 1;;) {
+		struct pollfd p = { .fd = is_open ? in : -1, .events = POLLIN };
+		if (poll(&p, 1, is_ended ? 0 : tick) > 0)
+			is_open = read_some(r, in);
+		else if (is_ended)
 			break;
-		take(r, buf, (size_t)n);
+		else if (!(is_ended = has_ended(pid)) && tick < TICK_MAX_MS)
+			tick *= 2;
+		if (!is_ended && now_ms() >= deadline)
+			deadline = end_group(r->end, pid);
 	}
 	if (r->len)
 		line_done(r);
+	if (r->end->is_timed_out)
+		kill(-pid, SIGKILL); // not yet reaped, so the group is still ours
 }
 
 static void reap(pid_t pid, struct proc_end *end)
@@ -163,7 +183,7 @@ int proc_must(const struct proc *proc, struct proc_end *ret, struct err *err)
 	const char *last = lines.count ? lines.items[lines.count - 1] : "no output";
 	const char *name = proc->argv[0];
 	if (ret->is_timed_out)
-		return err_set(err, E_SYSTEM, "'%s' did not end within %d s: %s", name, proc->timeout_ms / 1000, last);
+		return err_set(err, E_SYSTEM, "'%s' did not end within %d ms: %s", name, proc->timeout_ms, last);
 	if (ret->signal)
 		return err_set(err, E_SYSTEM, "'%s' was ended by signal %d: %s", name, ret->signal, last);
 	return err_set(err, E_SYSTEM, "'%s' failed with status %d: %s", name, ret->status, last);
@@ -175,7 +195,8 @@ char *proc_find(const char *path, const char *name)
 	strv_split(&dirs, path, ":");
 	for (size_t i = 0; i < dirs.count; i++) {
 		auto_str char *full = str_fmt("%s/%s", dirs.items[i], name);
-		if (access(full, X_OK) == 0)
+		struct stat st;
+		if (*full == '/' && stat(full, &st) == 0 && S_ISREG(st.st_mode) && access(full, X_OK) == 0)
 			return TAKE(full);
 	}
 	return NULL;

@@ -7,11 +7,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
-enum { RETRIES = 64, LINKS_MAX = 40, DEPTH_MAX = 256 };
+enum { RETRIES = 64, LINKS_MAX = 40, DEPTH_MAX = 256, PROC_ROOT_INODE = 1 };
 
 static int by_kernel(int root, const char *path, int flags)
 {
@@ -40,18 +43,33 @@ static void walk_up(struct walk *w, int depth)
 
 static int walk_path(struct walk *w, const char *path, int flags);
 
-static int walk_link(struct walk *w, int link, const char *rest, int flags)
+// A link of proc whose text is not where it leads (exe, cwd, root, fd/N, ns/X). The kernel does not say which ones
+// these are. The ordinary ones either lie in proc's top directory (self, mounts, net) or are made by proc_symlink(),
+// which sets size and mode (fs/proc/generic.c); the magic ones state a size of 0 or 64 (fs/proc/base.c, fs/proc/fd.c).
+static bool is_magic(const struct walk *w, int link, size_t target_len)
 {
-	char target[4097];
+	struct statfs fs;
+	struct stat st, dir;
+	if (fstatfs(link, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC)
+		return false;
+	if (fstat(link, &st) < 0 || fstat(w->dirs[w->depth], &dir) < 0)
+		return true;
+	return dir.st_ino != PROC_ROOT_INODE && ((size_t)st.st_size != target_len || (st.st_mode & 0777) != 0777);
+}
+
+// Behind the link comes tail: "", or a slash and the rest of the path.
+static int walk_link(struct walk *w, int link, const char *tail, int flags)
+{
+	char target[PATH_MAX + 1];
 	ssize_t len = readlinkat(link, "", target, sizeof(target) - 1);
 	if (len < 0)
 		return -1;
 	target[len] = '\0';
-	if (++w->links > LINKS_MAX) {
+	if (++w->links > LINKS_MAX || is_magic(w, link, (size_t)len)) {
 		errno = ELOOP;
 		return -1;
 	}
-	auto_str char *path = *rest ? str_fmt("%s/%s", target, rest) : str_dup(target);
+	auto_str char *path = str_fmt("%s%s", target, tail);
 	return walk_path(w, path, flags);
 }
 
@@ -72,8 +90,10 @@ static int walk_into(struct walk *w, const char *name, const char *rest, int fla
 	struct stat st;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -1;
-	if (S_ISLNK(st.st_mode))
-		return walk_link(w, fd, rest, flags);
+	if (S_ISLNK(st.st_mode)) {
+		auto_str char *tail = str_fmt("/%s", rest);
+		return walk_link(w, fd, tail, flags);
+	}
 	if (!S_ISDIR(st.st_mode) || w->depth + 1 >= DEPTH_MAX) {
 		errno = S_ISDIR(st.st_mode) ? ENAMETOOLONG : ENOTDIR;
 		return -1;
@@ -102,8 +122,8 @@ static int walk_path(struct walk *w, const char *path, int flags)
 
 static int by_walk(int root, const char *path, int flags)
 {
-	if (!*path) {
-		errno = ENOENT;
+	if (!*path || strlen(path) >= PATH_MAX) {
+		errno = *path ? ENAMETOOLONG : ENOENT;
 		return -1;
 	}
 	struct walk w = { .dirs = { root } };
@@ -118,6 +138,10 @@ int resolve_open(int root, const char *path, int flags)
 {
 	static bool has_no_openat2;
 	const char *wish = getenv("KMODSMITH_OPENAT2");
+	if (flags & O_CREAT) {
+		errno = EINVAL;
+		return -1;
+	}
 	if (!has_no_openat2 && !str_eq(wish, "no")) {
 		int fd = by_kernel(root, path, flags);
 		if (fd >= 0 || (errno != ENOSYS && errno != EPERM))

@@ -18,6 +18,18 @@ int root_init(struct root *root, const char *dir, struct err *err)
 	return 0;
 }
 
+int root_make(const char *dir, struct root *ret, struct err *err)
+{
+	for (size_t i = 1; i <= strlen(dir); i++) {
+		if (dir[i] && dir[i] != '/')
+			continue;
+		auto_str char *part = str_ndup(dir, i);
+		if (mkdir(part, 0755) < 0 && errno != EEXIST && errno != EISDIR && errno != EROFS)
+			return err_set(err, errno, "make the directory '%s'", part);
+	}
+	return root_init(ret, dir, err);
+}
+
 int root_sub(const struct root *parent, const char *path, struct root *ret, struct err *err)
 {
 	int fd = root_open(parent, path, O_PATH | O_DIRECTORY, err);
@@ -42,10 +54,8 @@ char *root_path(const struct root *root, const char *path)
 
 static int fail(const struct root *root, const char *what, const char *path, struct err *err)
 {
-	int code = errno == EDQUOT ? ENOSPC : errno;
 	auto_str char *full = root_path(root, path);
-	err_set(err, code, "%s '%s'", what, full);
-	return code == ENOSPC ? err_code(err, E_NO_SPACE) : -1;
+	return file_fail(what, full, err);
 }
 
 static bool is_absent(void)
@@ -151,6 +161,15 @@ int root_list(const struct root *root, const char *path, struct strv *ret, struc
 	return 1;
 }
 
+// Also says why not: a link to nowhere is no directory either.
+static bool is_directory(const struct root *root, const char *path)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		errno = ENOTDIR;
+	return fd >= 0;
+}
+
 int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err)
 {
 	auto_strv struct strv parts = { 0 };
@@ -165,21 +184,31 @@ int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct e
 		auto_fd int dir = root_parent(root, done, &name, err);
 		if (dir < 0)
 			return -1;
-		if (mkdirat(dir, name, mode) < 0 && errno != EEXIST)
+		if (mkdirat(dir, name, mode) < 0 && (errno != EEXIST || !is_directory(root, done)))
 			return fail(root, "make the directory", done, err);
 	}
 	return 0;
+}
+
+int root_create(const struct root *root, const char *path, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return -1;
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+	return fd < 0 ? fail(root, "create", path, err) : fd;
 }
 
 static int write_temporary(int dir, const char *temporary, const void *data, size_t len, mode_t mode, struct err *err)
 {
 	auto_fd int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	if (fd < 0)
-		return err_set(err, errno, "create '%s'", temporary);
+		return file_fail("create", temporary, err);
 	if (file_write(fd, temporary, data, len, err) < 0)
 		return -1;
 	if (fchmod(fd, mode) < 0 || fsync(fd) < 0)
-		return err_set(err, errno, "write '%s'", temporary);
+		return file_fail("write", temporary, err);
 	return 0;
 }
 
@@ -238,19 +267,19 @@ int root_unlink(const struct root *root, const char *path, struct err *err)
 	auto_str char *name = NULL;
 	auto_fd int dir = root_parent(root, path, &name, err);
 	if (dir < 0)
-		return err->code == ENOENT ? 0 : -1;
+		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
 	if (unlinkat(dir, name, 0) < 0)
 		return errno == ENOENT ? 0 : fail(root, "remove", path, err);
 	return 1;
 }
 
-// Removes what dir/name is; never follows a link out of the tree.
+// Removes what dir/name is; never follows a link out of the tree. errno on failure.
 static int remove_below(int dir, const char *name)
 {
 	if (unlinkat(dir, name, 0) == 0)
 		return 1;
-	if (errno == ENOENT)
-		return 0;
+	if (errno != EISDIR)
+		return errno == ENOENT ? 0 : -1;
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
@@ -263,7 +292,9 @@ static int remove_below(int dir, const char *name)
 	for (struct dirent *e; r >= 0 && (e = readdir(list));)
 		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
 			r = remove_below(fd, e->d_name);
+	int problem = errno;
 	closedir(list);
+	errno = problem;
 	return r < 0 || unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -1 : 1;
 }
 
@@ -272,7 +303,7 @@ int root_rmtree(const struct root *root, const char *path, struct err *err)
 	auto_str char *name = NULL;
 	auto_fd int dir = root_parent(root, path, &name, err);
 	if (dir < 0)
-		return err->code == ENOENT ? 0 : -1;
+		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
 	int r = remove_below(dir, name);
 	return r < 0 ? fail(root, "remove", path, err) : r;
 }

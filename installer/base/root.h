@@ -2,9 +2,10 @@
 // Files below a root directory.
 //
 // No function takes an absolute host path as a string. Two roots exist: `host` (the machine's files, for instance
-// /proc/1/root) and `kern` (where proc, sys and dev are seen). --root DIR sets both, so that a recorded machine is a folder.
-// Paths are resolved inside the root: "..", absolute and relative links never leave it (openat2 RESOLVE_IN_ROOT); where the
-// kernel lacks openat2 or seccomp forbids it, a walk in user space gives the same results (KMODSMITH_OPENAT2=no forces it).
+// /proc/1/root) and `kern` (where proc, sys and dev are seen). --root DIR sets both, so that a recorded machine is a
+// folder. Paths are resolved inside the root: "..", absolute and relative links never leave it (openat2
+// RESOLVE_IN_ROOT); where the kernel lacks openat2 or seccomp forbids it, a walk in user space gives the same results
+// (KMODSMITH_OPENAT2=no forces it).
 //
 // Functions that look at something return 1 = found, 0 = absent, negative = failure.
 #pragma once
@@ -18,24 +19,30 @@ struct root {
 };
 
 int root_init(struct root *root, const char *dir, struct err *err);
-int root_sub(const struct root *parent, const char *path, struct root *ret, struct err *err); // a directory below as a root
+// A directory below as a root.
+int root_make(const char *dir, struct root *ret, struct err *err); // as a user typed it; made with its parents
+int root_sub(const struct root *parent, const char *path, struct root *ret, struct err *err);
 void root_done(struct root *root);
 #define auto_root __attribute__((cleanup(root_done)))
 #define ROOT_NONE ((struct root){ .fd = -1 })
 
-int root_open(const struct root *root, const char *path, int flags, struct err *err);         // fd >= 0
+int root_open(const struct root *root, const char *path, int flags, struct err *err); // fd >= 0
 // The open directory that holds path's last component, and that component. Caller closes.
 int root_parent(const struct root *root, const char *path, char **ret_name, struct err *err); // fd >= 0
 char *root_path(const struct root *root, const char *path); // name + path, for argv and messages only
 
-int root_read(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err); // NUL added; ret_len may be NULL
-int root_line(const struct root *root, const char *path, char **ret, struct err *err); // trimmed text of a one-value file
-int root_stat(const struct root *root, const char *path, struct stat *ret, struct err *err); // of a link: the link itself
-bool root_exists(const struct root *root, const char *path);                           // follows links
+// A NUL is added; ret_len may be NULL.
+int root_read(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err);
+// The trimmed text of a one-value file.
+int root_line(const struct root *root, const char *path, char **ret, struct err *err);
+// Of a link: the link itself.
+int root_stat(const struct root *root, const char *path, struct stat *ret, struct err *err);
+bool root_exists(const struct root *root, const char *path); // follows links
 int root_readlink(const struct root *root, const char *path, char **ret, struct err *err);
 int root_list(const struct root *root, const char *path, struct strv *ret, struct err *err); // names, sorted
 
 int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err);
+int root_create(const struct root *root, const char *path, struct err *err); // fd >= 0: a new or emptied file, 0644
 // Whole or not at all: temporary name, fsync, rename, fsync of the directory. Parents must exist.
 int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err);
 int root_symlink(const struct root *root, const char *target, const char *path, struct err *err); // replaces a link

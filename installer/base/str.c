@@ -98,9 +98,29 @@ bool str_u64(const char *s, int base, uint64_t *ret)
 	return true;
 }
 
+// strverscmp would take "010" for a fraction and put "6.12~rc1" behind "6.12".
 int str_version_cmp(const char *a, const char *b)
 {
-	return strverscmp(a, b);
+	static const char digits[] = "0123456789";
+	const char *x = a, *y = b;
+	while (*x || *y) {
+		if (isdigit((unsigned char)*x) && isdigit((unsigned char)*y)) {
+			x += strspn(x, "0");
+			y += strspn(y, "0");
+			size_t x_len = strspn(x, digits), y_len = strspn(y, digits);
+			int r = x_len == y_len ? strncmp(x, y, x_len) : x_len > y_len ? 1 : -1;
+			if (r)
+				return r;
+			x += x_len;
+			y += y_len;
+		} else if (*x == *y) {
+			x++;
+			y++;
+		} else {
+			return (*x == '~' ? -1 : (unsigned char)*x) - (*y == '~' ? -1 : (unsigned char)*y);
+		}
+	}
+	return strcmp(a, b);
 }
 
 void strv_add(struct strv *v, char *take)

@@ -11,12 +11,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TAKE(p) __extension__({ __typeof__(p) taken_ = (p); (p) = NULL; taken_; })
-#define TAKE_FD(fd) __extension__({ int taken_ = (fd); (fd) = -1; taken_; })
+#define TAKE(p)                             \
+	__extension__({                     \
+		__typeof__(p) taken_ = (p); \
+		(p) = NULL;                 \
+		taken_;                     \
+	})
+#define TAKE_FD(fd)                \
+	__extension__({            \
+		int taken_ = (fd); \
+		(fd) = -1;         \
+		taken_;            \
+	})
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-static inline void free_charp(char **p) { free(*p); }
+static inline void free_charp(char **p)
+{
+	free(*p);
+}
 static inline void close_fdp(const int *fd)
 {
 	if (*fd >= 0)
@@ -25,21 +38,25 @@ static inline void close_fdp(const int *fd)
 #define auto_str __attribute__((cleanup(free_charp)))
 #define auto_fd __attribute__((cleanup(close_fdp)))
 
-void *mem_alloc(size_t size);                            // zeroed, never NULL
-void *mem_grow(void *p, size_t count, size_t size);      // realloc of count * size, overflow-checked, never NULL
-char *str_dup(const char *s);                            // NULL stays NULL
+void *mem_alloc(size_t size);                       // zeroed, never NULL
+void *mem_grow(void *p, size_t count, size_t size); // realloc of count * size, overflow-checked, never NULL
+char *str_dup(const char *s);                       // NULL stays NULL
 char *str_ndup(const char *s, size_t len);
 char *str_fmt(const char *fmt, ...) PRINTF(1, 2);
 void str_add(char **s, const char *fmt, ...) PRINTF(2, 3); // append; *s may be NULL
-char *str_trim(char *s);                                 // in place: blanks at both ends
+char *str_trim(char *s);                                   // in place: blanks at both ends
 bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
-static inline bool str_eq(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
+static inline bool str_eq(const char *a, const char *b)
+{
+	return a && b && strcmp(a, b) == 0;
+}
 
 // Whole string as an unsigned number in the given base (0: by prefix). False on anything else, overflow included.
 bool str_u64(const char *s, int base, uint64_t *ret);
 
-// Natural order of versions and releases: runs of digits compare as numbers (6.1.0-9 < 6.1.0-50).
+// Natural order of versions and releases: runs of digits compare as numbers (6.1.0-9 < 6.1.0-50), and '~' comes before
+// the end (6.12~rc1 < 6.12). 0 for equal strings only.
 int str_version_cmp(const char *a, const char *b);
 
 // A list of strings; zero-initialised is empty. items ends with NULL once something was added.

@@ -73,7 +73,8 @@ static void record(const struct sys *sys, const char *fmt, ...)
 	vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
 	auto_fd int fd = root_open(sys->record, ".", O_RDONLY | O_DIRECTORY, &err);
-	auto_fd int log = fd < 0 ? -1 : openat(fd, ".sys-calls", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
+	auto_fd int log =
+		fd < 0 ? -1 : openat(fd, ".sys-calls", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (log >= 0)
 		dprintf(log, "%s\n", line);
 }
@@ -90,7 +91,8 @@ static int record_load(const struct sys *sys, const char *name, const char *para
 		errno = EEXIST;
 		return -1;
 	}
-	if (root_mkdirs(sys->record, dir, 0755, &err) < 0 || root_write(sys->record, state, "live\n", 5, 0444, &err) < 0) {
+	if (root_mkdirs(sys->record, dir, 0755, &err) < 0 ||
+	    root_write(sys->record, state, "live\n", 5, 0444, &err) < 0) {
 		errno = EROFS;
 		return -1;
 	}
@@ -122,7 +124,9 @@ static int record_unload(const struct sys *sys, const char *name)
 static int node_text(int dir, const char *name, mode_t mode, dev_t dev, uid_t uid, gid_t gid)
 {
 	auto_fd int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-	return fd >= 0 && dprintf(fd, "c %u:%u %04o %u:%u\n", major(dev), minor(dev), mode & 07777U, uid, gid) > 0 ? 0 : -1;
+	if (fd < 0)
+		return -1;
+	return dprintf(fd, "c %u:%u %04o %u:%u\n", major(dev), minor(dev), mode & 07777U, uid, gid) > 0 ? 0 : -1;
 }
 
 static int record_node_make(const struct sys *sys, int dir, const char *name, mode_t mode, dev_t dev)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What cannot be a file: the calls that change the kernel, as one table.
 //
-// sys_real does them. sys_recorder (for --root: a recorded machine is a folder) does none of them: it appends one line per
-// call to DIR/.sys-calls and leaves the file that the real call would leave (a device node becomes a text file
-// "c MAJOR:MINOR MODE UID:GID"), so that what follows sees a consistent machine.
+// sys_real does them. sys_recorder (for --root: a recorded machine is a folder) does none of them: it appends one line
+// per call to DIR/.sys-calls and leaves the file that the real call would leave, so that what follows sees a consistent
+// machine. A device node becomes a text file "c MAJOR:MINOR MODE UID:GID".
 // All return 0, or -1 with errno set: callers know what an errno means for them.
 #pragma once
 #include "base/root.h"
@@ -12,10 +12,12 @@ struct sys {
 	const char *name;
 	// Module image in an open file (finit_module) or in memory (init_module). params: blank-separated name=value.
 	int (*module_load_file)(const struct sys *sys, int fd, const char *name, const char *params);
-	int (*module_load_data)(const struct sys *sys, const void *data, size_t len, const char *name, const char *params);
+	int (*module_load_data)(const struct sys *sys, const void *data, size_t len, const char *name,
+				const char *params);
 	int (*module_unload)(const struct sys *sys, const char *name);
 	int (*node_make)(const struct sys *sys, int dir, const char *name, mode_t mode, dev_t dev); // character device
-	int (*node_look)(const struct sys *sys, int dir, const char *name, struct stat *ret);       // lstat, incl. recorded nodes
+	// lstat, recorded nodes included.
+	int (*node_look)(const struct sys *sys, int dir, const char *name, struct stat *ret);
 	int (*node_set)(const struct sys *sys, int dir, const char *name, mode_t mode, uid_t uid, gid_t gid);
 	const struct root *record; // recorder only
 };

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/job.h"
+#include "node/verdict.h"
+
+#include <stdio.h>
+
+struct values {
+	struct job_values job;
+	char *kernel;
+};
+
+static const struct opt opts[] = {
+	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
+	  "kernel release in question; default: the running one" },
+	{ "package", 'p', "DIR", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.package),
+	  "a package made by `kmodsmith build`" },
+	{ 0 },
+};
+
+struct check_run {
+	struct machine machine;
+	struct host host;
+	struct gpus gpus;
+	struct root state, patches, work;
+	struct package package;
+	struct source source;
+	char *work_name;
+};
+
+static void check_run_done(struct check_run *c)
+{
+	struct err ignored;
+	if (c->work_name)
+		root_rmtree(&c->state, c->work_name, &ignored);
+	free(c->work_name);
+	package_done(&c->package);
+	source_done(&c->source);
+	host_done(&c->host);
+	gpus_done(&c->gpus);
+	root_done(&c->work);
+	root_done(&c->patches);
+	root_done(&c->state);
+	machine_done(&c->machine);
+}
+
+static int open_inputs(const struct values *v, struct check_run *c, struct err *err)
+{
+	const struct job_values *j = &v->job;
+	if (machine_open(&j->common, &c->machine, err) < 0 || job_state(j, &c->machine, &c->state, err) < 0 ||
+	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
+	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
+	    (j->patches && root_init(&c->patches, j->patches, err) < 0))
+		return -1;
+	if (j->package) {
+		auto_root struct root dir = ROOT_NONE;
+		if (root_init(&dir, j->package, err) < 0 || package_open(&dir, &c->package, err) < 0)
+			return -1;
+	}
+	if (!j->source)
+		return 0;
+	c->work_name = str_fmt("tmp/check.%d", (int)getpid());
+	if (root_mkdirs(&c->state, c->work_name, 0755, err) < 0 || root_sub(&c->state, c->work_name, &c->work, err) < 0)
+		return -1;
+	return source_open(j->source, j->source_sha256, &c->work, &c->source, err);
+}
+
+static int judge(const struct values *v, struct check_run *c, struct verdict_result *ret, struct err *err)
+{
+	const struct job_values *j = &v->job;
+	struct verdict_wish wish = {
+		.release = v->kernel ? v->kernel : c->host.release,
+		.headers = &j->headers,
+		.package = c->package.count ? &c->package : NULL,
+		.source = c->source.version ? &c->source : NULL,
+		.gpus = &c->gpus,
+		.host = &c->machine.host,
+		.kern = &c->machine.kern,
+		.state = &c->state,
+		.patches = j->patches ? &c->patches : NULL,
+		.is_rt_allowed = j->is_rt_allowed,
+	};
+	return job_flavour(j, &wish.flavour, err) < 0 ? -1 : verdict_make(&wish, ret, err);
+}
+
+static void show(const struct values *v, const struct verdict_result *r)
+{
+	const struct err_info *info = r->code ? err_info(r->code) : NULL;
+	if (v->job.common.is_json) {
+		auto_json json_t *json = json_pack(
+			"{s:s, s:i, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "exit", (int)r->verdict,
+			"code", json_text(info ? info->name : NULL), "reason", json_text(r->reason), "evidence",
+			json_text(r->evidence), "next", json_text(info ? info->next : NULL));
+		show_json(json);
+		return;
+	}
+	printf("%s: %s%s%s\n", verdict_name(r->verdict), info ? info->name : "", info ? ": " : "", r->reason);
+	printf("compared with: %s\n", r->evidence);
+	if (info)
+		printf("next: %s\n", info->next);
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	struct check_run c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+			       .state = ROOT_NONE,
+			       .patches = ROOT_NONE,
+			       .work = ROOT_NONE,
+			       .package = { .dir = ROOT_NONE },
+			       .source = { .root = ROOT_NONE } };
+	auto_verdict struct verdict_result result = { 0 };
+	int r = open_inputs(v, &c, err);
+	if (r == 0)
+		r = judge(v, &c, &result, err);
+	if (r == 0)
+		show(v, &result);
+	check_run_done(&c);
+	return r < 0 ? r : (int)result.verdict;
+}
+
+const struct cmd cmd_check = {
+	.name = "check",
+	.help = "can a kernel be served? ok, compatible, needs-build or impossible, and why",
+	.about = "Needs no GPU, no root and no network. With --package it proves the modules against the kernel; with "
+		 "--source it\n"
+		 "looks for headers, compiler and known obstacles. Exit status: 0 ok, 10 compatible (made for another "
+		 "release, all\n"
+		 "symbol CRCs equal), 20 needs-build, 30 impossible; 1 and 2 are errors of the check itself.\n\n"
+		 "  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
+	.opts = { source_opts, opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/common.h"
+
+#include <stdio.h>
+
+const struct opt common_opts[] = {
+	{ "root", 0, "DIR", "KMODSMITH_ROOT", OPT_STR, offsetof(struct common, root),
+	  "work on a recorded machine: DIR holds its files, proc, sys and dev" },
+	{ "host-root", 0, "DIR", "KMODSMITH_HOST_ROOT", OPT_STR, offsetof(struct common, host_root),
+	  "where the host's files are, for instance /proc/1/root in a pod" },
+	{ "json", 0, NULL, NULL, OPT_FLAG, offsetof(struct common, is_json), "the result as JSON on standard output" },
+	{ "log-format", 0, "text|json", "KMODSMITH_LOG_FORMAT", OPT_STR, offsetof(struct common, log_format),
+	  "how events on standard error look" },
+	{ "quiet", 'q', NULL, NULL, OPT_FLAG, offsetof(struct common, is_quiet), "only errors and warnings" },
+	{ "verbose", 'v', NULL, NULL, OPT_FLAG, offsetof(struct common, is_verbose), "more events" },
+	{ 0 },
+};
+
+int machine_open(const struct common *common, struct machine *ret, struct err *err)
+{
+	const char *kern = common->root ? common->root : "/";
+	const char *host = common->host_root ? common->host_root : kern;
+	struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE, .is_recorded = common->root != NULL };
+	if (root_init(&m.kern, kern, err) < 0 || root_init(&m.host, host, err) < 0) {
+		machine_done(&m);
+		return -1;
+	}
+	m.sys = *sys_real();
+	*ret = m;
+	if (m.is_recorded)
+		ret->sys = sys_recorder(&ret->kern);
+	return 0;
+}
+
+void machine_done(struct machine *m)
+{
+	root_done(&m->host);
+	root_done(&m->kern);
+}
+
+static size_t cell_width(const char *cell)
+{
+	return strcspn(cell, "\t");
+}
+
+void show_table(const struct strv *rows)
+{
+	size_t width[16] = { 0 };
+	for (size_t r = 0; r < rows->count; r++) {
+		const char *cell = rows->items[r];
+		for (size_t c = 0; c < ARRAY_SIZE(width); c++) {
+			size_t len = cell_width(cell);
+			width[c] = len > width[c] ? len : width[c];
+			if (!cell[len])
+				break;
+			cell += len + 1;
+		}
+	}
+	for (size_t r = 0; r < rows->count; r++) {
+		const char *cell = rows->items[r];
+		for (size_t c = 0; c < ARRAY_SIZE(width); c++) {
+			size_t len = cell_width(cell);
+			if (!cell[len]) {
+				printf("%s\n", cell);
+				break;
+			}
+			printf("%-*.*s  ", (int)width[c], (int)len, cell);
+			cell += len + 1;
+		}
+	}
+}
+
+void show_json(const json_t *value)
+{
+	auto_str char *text = json_dumps(value, JSON_INDENT(2));
+	printf("%s\n", text ? text : "null");
+}
+
+void show_progress(const char *what, unsigned done, unsigned total)
+{
+	static unsigned last = ~0U;
+	unsigned percent = total ? 100 * done / total : 100;
+	if (isatty(STDERR_FILENO)) {
+		fprintf(stderr, "\r%s %3u%% (%u of %u)%s", what, percent, done, total, done >= total ? "\n" : "");
+	} else if (percent / 10 != last / 10 || done >= total) {
+		if (percent != last)
+			log_info("%s %u%% (%u of %u)", what, percent, done, total);
+	}
+	last = percent;
+}

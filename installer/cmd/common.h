@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every command shares: the options of each, the two roots, and how results are shown.
+#pragma once
+#include "base/json.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "base/sys.h"
+
+struct common { // first member of each command's values
+	char *root, *host_root, *log_format;
+	bool is_json, is_quiet, is_verbose;
+};
+extern const struct opt common_opts[];
+
+// The machine a command works on. With --root DIR it is a recording: nothing outside DIR is read or changed.
+struct machine {
+	struct root host, kern;
+	struct sys sys;
+	bool is_recorded;
+};
+int machine_open(const struct common *common, struct machine *ret, struct err *err);
+void machine_done(struct machine *m);
+#define auto_machine __attribute__((cleanup(machine_done)))
+
+// A text table: rows of cells separated by tabs, columns aligned, on standard output.
+void show_table(const struct strv *rows);
+void show_json(const json_t *value);
+// On a terminal a line that rewrites itself; elsewhere a line each time the tens digit changes.
+void show_progress(const char *what, unsigned done, unsigned total);
+
+extern const struct cmd *const commands[]; // NULL-terminated, in the order of --help

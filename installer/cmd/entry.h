@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the process's arguments into a command and back to an exit status.
+#pragma once
+#include "base/opt.h"
+
+const struct cmd *entry_find(const char *name);
+int entry_run(const struct cmd *cmd, int argc, char **argv); // argv[0] is the command's name
+int entry_usage(bool is_error);
+int entry_unknown(const char *name);

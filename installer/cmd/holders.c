@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// holders and unload: who uses the driver, and taking it out when nobody does.
+#include "cmd/job.h"
+#include "node/lock.h"
+
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	unsigned timeout_s;
+};
+
+static const struct opt unload_opts[] = {
+	{ "unload-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, timeout_s),
+	  "deadline of one unload; default 60" },
+	{ 0 },
+};
+
+static json_t *holders_json(const struct holders *h)
+{
+	auto_json json_t *list = json_array();
+	for (size_t i = 0; i < h->count; i++) {
+		const struct holder *x = &h->items[i];
+		json_array_append_new(list, json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:i}", "pid",
+						      x->pid, "uid", x->uid, "comm", json_text(x->comm), "cmdline",
+						      json_text(x->cmdline), "runtime", json_text(x->runtime),
+						      "container", json_text(x->container), "pod", json_text(x->pod),
+						      "kind", holder_kind_name(x->kind), "path", json_text(x->path),
+						      "count", x->count));
+	}
+	return json_pack("{s:b, s:O, s:o, s:i, s:i}", "in_use", holders_block(h), "processes", list, "modules",
+			 json_strv(&h->modules), "looked_at", (int)h->processes, "unreadable", (int)h->unreadable);
+}
+
+static void show_holders(const struct holders *h)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		auto_str char *text = holder_text(&h->items[i]);
+		printf("%s\n", text);
+	}
+	for (size_t i = 0; i < h->modules.count; i++)
+		printf("module %s\n", h->modules.items[i]);
+	if (!h->count && !h->modules.count)
+		printf("nobody holds the driver (%zu processes looked at)\n", h->processes);
+	if (h->unreadable)
+		log_warn("%zu processes could not be looked at: run as root, with the host's process ids",
+			 h->unreadable);
+}
+
+static int run_holders(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_facts struct facts f = { 0 };
+	struct holders h = { 0 };
+	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0 ||
+	    holders_find(&m.kern, &f.loaded, &h, err) < 0)
+		return -1;
+	if (v->common.is_json) {
+		auto_json json_t *json = holders_json(&h);
+		show_json(json);
+	} else {
+		show_holders(&h);
+	}
+	holders_done(&h);
+	return 0;
+}
+
+static int run_unload(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_strv struct strv unloaded = { 0 };
+	struct holders h = { 0 };
+	int timeout_ms = (int)(v->timeout_s ? v->timeout_s : 60) * 1000;
+	if (machine_open(&v->common, &m, err) < 0)
+		return -1;
+	auto_fd int lock = lock_take(&m.kern, err);
+	if (lock < 0)
+		return -1;
+	int r = apply_unload(&m.host, &m.kern, &m.sys, timeout_ms, &h, &unloaded, err);
+	if (r < 0 && err->code == E_IN_USE && !v->common.is_json)
+		show_holders(&h);
+	auto_json json_t *json =
+		r < 0 ? NULL : json_pack("{s:o, s:o}", "unloaded", json_strv(&unloaded), "holders", holders_json(&h));
+	holders_done(&h);
+	if (r < 0)
+		return -1;
+	if (v->common.is_json) {
+		show_json(json);
+	} else {
+		auto_str char *names = strv_join(&unloaded, ", ");
+		printf("%s%s\n", r ? "unloaded " : "no NVIDIA module is loaded", names);
+	}
+	return 0;
+}
+
+const struct cmd cmd_holders = {
+	.name = "holders",
+	.help = "who uses the driver: processes, containers, pods and modules",
+	.about = "Looks at the open files, mappings and mounts of every process, and at the modules that depend on the "
+		 "driver.\n",
+	.opts = { common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_holders,
+};
+
+const struct cmd cmd_unload = {
+	.name = "unload",
+	.help = "take the driver out of the kernel, holders first",
+	.about = "Refuses with E_IN_USE, naming every holder, while anybody uses the driver; then nothing was "
+		 "unloaded.\n",
+	.opts = { unload_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_unload,
+};

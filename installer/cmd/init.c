@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The container's entry: install once, then stay until told to stop. The driver outlives the process: no signal unloads it.
+#include "cmd/job.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+struct values {
+	struct job_values job;
+};
+
+static const int stops[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
+
+static void block_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
+		sigaddset(set, stops[i]);
+	sigaddset(set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, set, NULL);
+}
+
+// As process 1 of a container we are the parent of every orphan.
+static int wait_for_stop(const sigset_t *set)
+{
+	for (;;) {
+		siginfo_t info;
+		int signal = sigwaitinfo(set, &info);
+		if (signal == SIGCHLD)
+			while (waitpid(-1, NULL, WNOHANG) > 0)
+				;
+		else if (signal > 0)
+			return signal;
+	}
+}
+
+static int flow(const struct values *v, struct err *err)
+{
+	auto_job struct job job = JOB_NONE;
+	auto_status struct status status = { 0 };
+	if (job_open(&v->job, &job, err) < 0)
+		return -1;
+	if (job.plan.outcome == PLAN_NO_GPU) {
+		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
+		return 0;
+	}
+	if (job_apply(&job, &status, err) < 0)
+		return -1;
+	log_info("ready: driver %s, %s", job.plan.driver, flavour_name(job.plan.flavour));
+	return 0;
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	sigset_t set;
+	// A signal during the flow stays pending until the node is in a state that may be left.
+	block_signals(&set);
+	if (flow(values, err) < 0)
+		return -1;
+	int signal = wait_for_stop(&set);
+	log_info("signal %d: leaving; the driver stays loaded", signal);
+	return 0;
+}
+
+const struct cmd cmd_init = {
+	.name = "init",
+	.help = "install, then wait until told to stop; the entry of a container",
+	.about = "Does what `install` does, then waits for a signal. SIGTERM ends the process and leaves the driver "
+		 "loaded: only\n"
+		 "`kmodsmith unload` takes it out. A failure ends at once with the error's exit status.\n",
+	.opts = { source_opts, job_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

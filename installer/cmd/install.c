@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan and install: the same job, shown or done.
+#include "cmd/job.h"
+
+#include <stdio.h>
+
+struct values {
+	struct job_values job;
+	bool is_dry_run;
+};
+
+static const struct opt dry_run_opts[] = {
+	{ "dry-run", 'n', NULL, NULL, OPT_FLAG, offsetof(struct values, is_dry_run), "show the plan, do nothing" },
+	{ 0 },
+};
+
+static json_t *plan_json(const struct job *j)
+{
+	auto_json json_t *steps = json_array();
+	const struct plan *p = &j->plan;
+	for (size_t i = 0; i < p->count; i++)
+		json_array_append_new(steps,
+				      json_pack("{s:s, s:o, s:o}", "step", step_kind_name(p->steps[i].kind), "subject",
+						json_text(p->steps[i].subject), "why", json_text(p->steps[i].why)));
+	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:O}", "outcome", plan_outcome_name(p->outcome), "driver",
+			 json_text(p->driver), "flavour", flavour_name(p->flavour), "flavour_why",
+			 json_text(p->flavour_why), "kernel", json_text(j->facts.host.release), "steps", steps);
+}
+
+static void show_plan(const struct job *j)
+{
+	auto_strv struct strv rows = { 0 };
+	const struct plan *p = &j->plan;
+	if (p->outcome == PLAN_NO_GPU) {
+		printf("NO_GPU: no NVIDIA function on this machine, nothing to do\n");
+		return;
+	}
+	printf("driver %s, %s (%s), kernel %s\n", p->driver, flavour_name(p->flavour), p->flavour_why,
+	       j->facts.host.release);
+	for (size_t i = 0; i < p->count; i++)
+		strv_add(&rows, str_fmt("%zu\t%s\t%s\t%s", i + 1, step_kind_name(p->steps[i].kind), p->steps[i].subject,
+					p->steps[i].why));
+	show_table(&rows);
+}
+
+static int run_plan(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_job struct job job = JOB_NONE;
+	if (job_open(&v->job, &job, err) < 0)
+		return -1;
+	if (v->job.common.is_json) {
+		auto_json json_t *json = plan_json(&job);
+		show_json(json);
+	} else {
+		show_plan(&job);
+	}
+	return 0;
+}
+
+static int run_install(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_job struct job job = JOB_NONE;
+	auto_status struct status status = { 0 };
+	if (v->is_dry_run)
+		return run_plan(values, args, count, err);
+	if (job_open(&v->job, &job, err) < 0)
+		return -1;
+	if (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0)
+		return -1;
+	if (v->job.common.is_json) {
+		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "phases",
+						   phases_json(&job.watch), "status", status_json(&status));
+		show_json(json);
+	} else {
+		show_status(&status);
+	}
+	return 0;
+}
+
+const struct cmd cmd_plan = {
+	.name = "plan",
+	.help = "what install would do, and why",
+	.about = "Reads the machine and says which steps `install` would take. Nothing is changed.\n",
+	.opts = { source_opts, job_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_plan,
+};
+
+const struct cmd cmd_install = {
+	.name = "install",
+	.help = "put the driver on this machine, once",
+	.about = "Finds or compiles the modules, proves that they fit the running kernel, loads them, makes the device "
+		 "nodes\n"
+		 "and measures the result. Until the proof the running driver is not touched; a failure after it is "
+		 "undone.\n"
+		 "When the kernel already has the wished modules, nothing is unloaded or loaded.\n\n"
+		 "  kmodsmith install --package DIR             from a package made by `kmodsmith build`\n"
+		 "  kmodsmith install --source FILE             compile against the host's headers, or a kept package\n"
+		 "  kmodsmith install --driver 535.261.03       from the packages that this machine keeps\n",
+	.opts = { source_opts, job_opts, dry_run_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_install,
+};

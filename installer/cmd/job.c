@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/job.h"
+
+#include "node/lock.h"
+
+#include <sys/stat.h>
+
+#define OPT(name, letter, arg, env, type, member, help)                                 \
+	{                                                                               \
+		name, letter, arg, env, type, offsetof(struct job_values, member), help \
+	}
+
+const struct opt source_opts[] = {
+	OPT("source", 's', "PATH", "KMODSMITH_SOURCE", OPT_STR, source,
+	    "driver source: NVIDIA's directory, Debian's .deb or .tar.xz, or a .run file"),
+	OPT("source-sha256", 0, "HEX", "KMODSMITH_SOURCE_SHA256", OPT_STR, source_sha256,
+	    "digest that the source must have"),
+	OPT("flavour", 'f', "auto|open|proprietary", "KERNEL_MODULE_TYPE", OPT_STR, flavour,
+	    "which modules; auto decides by the GPUs and the driver branch"),
+	OPT("headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, headers,
+	    "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree"),
+	OPT("modules", 'm', "NAME,...", "KMODSMITH_MODULES", OPT_LIST, modules,
+	    "module set: nvidia,uvm,modeset,drm,peermem"),
+	OPT("patches", 0, "DIR", "KMODSMITH_PATCHES", OPT_STR, patches,
+	    "more source patches, see kmodsmith-patches(7)"),
+	OPT("jobs", 'j', "N", "MAX_THREADS", OPT_UINT, jobs,
+	    "compilers at once; default: processors, CPU and memory limits"),
+	OPT("timeout", 0, "SECONDS", NULL, OPT_UINT, timeout_s, "deadline of the compile; default 3600"),
+	OPT("allow-rt", 0, NULL, NULL, OPT_FLAG, is_rt_allowed,
+	    "compile for a PREEMPT_RT kernel although NVIDIA refuses it"),
+	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
+	    "kept packages, headers, scratch; default /var/lib/kmodsmith of the host"),
+	{ 0 },
+};
+
+const struct opt job_opts[] = {
+	OPT("driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, driver,
+	    "driver version; default: that of --package or --source"),
+	OPT("package", 'p', "DIR", "KMODSMITH_PACKAGE", OPT_STR, package, "a package made by `kmodsmith build`"),
+	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
+	    "module parameters, beside modprobe.d and /drivers/*.conf"),
+	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
+	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
+	    "directory that holds the dev/ to make nodes in"),
+	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
+	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, "deadline of one unload; default 60"),
+	{ 0 },
+};
+
+int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err)
+{
+	static const char PATH[] = "var/lib/kmodsmith", USER_PATH[] = ".local/state/kmodsmith";
+	const char *home = getenv("HOME");
+	auto_root struct root base = ROOT_NONE;
+	if (values->state_dir) {
+		if (root_make(values->state_dir, ret, err) < 0)
+			return err_wrap(err, "--state-dir");
+		return 0;
+	}
+	if (m->is_recorded || geteuid() == 0 || !home)
+		return root_mkdirs(&m->host, PATH, 0755, err) < 0 ? -1 : root_sub(&m->host, PATH, ret, err);
+	if (root_init(&base, home, err) < 0 || root_mkdirs(&base, USER_PATH, 0755, err) < 0)
+		return -1;
+	return root_sub(&base, USER_PATH, ret, err);
+}
+
+int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err)
+{
+	*ret = FLAVOUR_AUTO;
+	if (values->flavour && !flavour_parse(values->flavour, ret))
+		return err_set(err, E_USAGE, "flavour: '%s' is none of auto, open, proprietary", values->flavour);
+	return 0;
+}
+
+void job_modules(const struct strv *wish, struct strv *ret)
+{
+	for (size_t i = 0; i < wish->count; i++) {
+		const char *name = wish->items[i];
+		strv_add(ret, str_starts(name, "nvidia") ? str_dup(name) : str_fmt("nvidia-%s", name));
+	}
+}
+
+static int open_roots(struct job *j, struct err *err)
+{
+	const struct job_values *v = j->values;
+	if (machine_open(&v->common, &j->machine, err) < 0)
+		return -1;
+	if (root_init(&j->dev_root,
+		      v->dev_root             ? v->dev_root
+		      : *j->machine.kern.name ? j->machine.kern.name
+					      : "/",
+		      err) < 0)
+		return -1;
+	return v->patches ? root_init(&j->patches, v->patches, err) : 0;
+}
+
+// The package that was given, or the one that the node keeps for this driver and kernel.
+static int find_package(struct job *j, struct err *err)
+{
+	const struct job_values *v = j->values;
+	const struct host *h = &j->facts.host;
+	struct package_want want = { .driver = v->driver,
+				     .flavour = j->wish.flavour ? flavour_name(j->wish.flavour) : NULL,
+				     .release = h->release,
+				     .build_id = h->build_id,
+				     .arch = h->arch,
+				     .modules = &j->modules };
+	if (v->package) {
+		auto_root struct root dir = ROOT_NONE;
+		if (root_init(&dir, v->package, err) < 0 || package_open(&dir, &j->package, err) < 0)
+			return -1;
+		if (package_fits(&j->package, &want, &j->package_why_not) == 0)
+			package_done(&j->package);
+		return 0;
+	}
+	auto_str char *digest = NULL;
+	if (v->source && source_digest(v->source, &digest, err) < 0)
+		return -1;
+	want.source = digest;
+	return v->driver || digest ? package_find(&j->state, &want, &j->package, err) : 0;
+}
+
+static int open_source(struct job *j, struct err *err)
+{
+	j->source_tmp = str_fmt("tmp/source.%d", (int)getpid());
+	if (root_mkdirs(&j->state, j->source_tmp, 0755, err) < 0 ||
+	    root_sub(&j->state, j->source_tmp, &j->source_work, err) < 0)
+		return -1;
+	watch_begin(&j->watch);
+	if (source_open(j->values->source, j->values->source_sha256, &j->source_work, &j->source, err) < 0)
+		return -1;
+	watch_end(&j->watch, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
+	return 0;
+}
+
+static bool is_source_needed(const struct job *j)
+{
+	return j->values->source && !j->package.count && facts_has_gpu(&j->facts) &&
+	       !(j->values->driver && str_eq(j->values->driver, j->facts.loaded.version));
+}
+
+static int gather(struct job *j, struct err *err)
+{
+	const struct job_values *v = j->values;
+	watch_begin(&j->watch);
+	if (facts_read(&j->machine.host, &j->machine.kern, &j->facts, err) < 0)
+		return -1;
+	watch_end(&j->watch, "detect", "kernel %s, %zu GPUs, %zu switches, driver %s", j->facts.host.release,
+		  gpus_ours(&j->facts.gpus, GPU_DISPLAY), gpus_ours(&j->facts.gpus, GPU_SWITCH),
+		  j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
+	if (!facts_has_gpu(&j->facts))
+		return 0;
+	if (job_state(v, &j->machine, &j->state, err) < 0 ||
+	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
+	    find_package(j, err) < 0)
+		return -1;
+	if (is_source_needed(j) && open_source(j, err) < 0)
+		return -1;
+	return j->facts.loaded.count ? holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) : 0;
+}
+
+int job_open(const struct job_values *values, struct job *ret, struct err *err)
+{
+	*ret = JOB_NONE;
+	ret->values = values;
+	ret->watch = show_watch();
+	job_modules(&values->modules, &ret->modules);
+	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 || gather(ret, err) < 0)
+		return -1;
+	ret->wish.driver = values->driver;
+	ret->wish.modules = &ret->modules;
+	ret->wish.params = &ret->params;
+	ret->wish.is_compile_forbidden = values->is_compile_forbidden;
+	ret->at_hand = (struct at_hand){ .package = ret->package.count ? &ret->package : NULL,
+					 .package_why_not = ret->package_why_not,
+					 .source_version = ret->source.version,
+					 .source_flavours = ret->source.flavours };
+	return plan_make(&ret->facts, &ret->wish, &ret->at_hand, &ret->holders, &ret->plan, err);
+}
+
+void job_done(struct job *j)
+{
+	struct err ignored;
+	if (j->source_tmp)
+		root_rmtree(&j->state, j->source_tmp, &ignored);
+	plan_done(&j->plan);
+	holders_done(&j->holders);
+	source_done(&j->source);
+	package_done(&j->package);
+	params_done(&j->params);
+	facts_done(&j->facts);
+	strv_done(&j->modules);
+	watch_done(&j->watch);
+	free(j->package_why_not);
+	free(j->source_tmp);
+	root_done(&j->source_work);
+	root_done(&j->patches);
+	root_done(&j->dev_root);
+	root_done(&j->state);
+	machine_done(&j->machine);
+}
+
+int job_apply(struct job *j, struct status *ret, struct err *err)
+{
+	const struct job_values *v = j->values;
+	auto_fd int lock = lock_take(&j->machine.kern, err);
+	if (lock < 0)
+		return -1;
+	struct compile_wish compile = {
+		.release = j->facts.host.release,
+		.banner = j->facts.host.banner,
+		.source = &j->source,
+		.headers = &v->headers,
+		.modules = &j->modules,
+		.gpus = &j->facts.gpus,
+		.host = &j->machine.host,
+		.kern = &j->machine.kern,
+		.state = &j->state,
+		.patches = v->patches ? &j->patches : NULL,
+		.jobs = v->jobs,
+		.timeout_s = v->timeout_s,
+		.is_rt_allowed = v->is_rt_allowed,
+	};
+	struct apply apply = {
+		.host = &j->machine.host,
+		.kern = &j->machine.kern,
+		.dev_root = &j->dev_root,
+		.sys = &j->machine.sys,
+		.state = &j->state,
+		.facts = &j->facts,
+		.wish = &j->wish,
+		.plan = &j->plan,
+		.package = j->at_hand.package,
+		.compile = &compile,
+		.imex_channels = v->imex_channels,
+		.unload_timeout_ms = (int)(v->unload_timeout_s ? v->unload_timeout_s : 60) * 1000,
+		.watch = &j->watch,
+	};
+	return apply_plan(&apply, ret, err);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plan, install, init and doctor have in common: the options that say what is wished, and the gathering of the facts,
+// packages and sources that a plan is made from.
+#pragma once
+#include "cmd/common.h"
+#include "node/apply.h"
+
+struct job_values { // first member of the values of each of these commands
+	struct common common;
+	char *driver, *flavour, *source, *source_sha256, *package, *state_dir, *dev_root, *patches;
+	struct strv headers, modules, params;
+	unsigned jobs, timeout_s, imex_channels, unload_timeout_s;
+	bool is_rt_allowed, is_compile_forbidden;
+};
+extern const struct opt source_opts[]; // what and how to compile; for job_values
+extern const struct opt job_opts[];    // what to install; for job_values
+
+struct job {
+	const struct job_values *values;
+	struct machine machine;
+	struct root state, dev_root, patches, source_work;
+	struct facts facts;
+	struct params params;
+	struct strv modules;    // full names
+	struct package package; // given or kept; .count 0 = none
+	char *package_why_not;
+	struct source source; // opened only when nothing else can serve; .version NULL = not opened
+	char *source_tmp;     // directory below state to remove at the end
+	struct holders holders;
+	struct wish wish;
+	struct at_hand at_hand;
+	struct plan plan;
+	struct watch watch;
+};
+
+// Up to the plan: reads, and unpacks a source when one is needed; changes nothing of the driver.
+int job_open(const struct job_values *values, struct job *ret, struct err *err);
+void job_done(struct job *job);
+#define auto_job __attribute__((cleanup(job_done)))
+#define JOB_NONE                                                            \
+	((struct job){ .state = ROOT_NONE,                                  \
+		       .dev_root = ROOT_NONE,                               \
+		       .patches = ROOT_NONE,                                \
+		       .source_work = ROOT_NONE,                            \
+		       .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+		       .package = { .dir = ROOT_NONE },                     \
+		       .source = { .root = ROOT_NONE } })
+int job_apply(struct job *job, struct status *ret, struct err *err); // takes the node's lock
+
+// The directory for kept packages, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
+// ordinary users, who only build) ~/.local/state/kmodsmith.
+int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
+int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err); // E_USAGE
+void job_modules(const struct strv *wish, struct strv *ret);                          // "uvm" -> "nvidia-uvm"
+
+void show_phase(void *ctx, const struct phase *p);
+void show_note(void *ctx, const char *text);
+struct watch show_watch(void); // phases, progress and notes as log lines
+json_t *phases_json(const struct watch *w);
+json_t *status_json(const struct status *s);
+void show_status(const struct status *s);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/job.h"
+#include "node/lock.h"
+
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *dev_root;
+	unsigned imex_channels;
+	bool is_dry_run;
+};
+
+static const struct opt opts[] = {
+	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
+	  "directory that holds the dev/ to make nodes in" },
+	{ "imex-channels", 0, "N", NULL, OPT_UINT, offsetof(struct values, imex_channels),
+	  "make N IMEX channel nodes; default none" },
+	{ "dry-run", 'n', NULL, NULL, OPT_FLAG, offsetof(struct values, is_dry_run), "compare only" },
+	{ 0 },
+};
+
+static void show(const struct devices *d)
+{
+	auto_strv struct strv rows = { 0 };
+	for (size_t i = 0; i < d->count; i++) {
+		const struct node *n = &d->items[i];
+		strv_add(&rows, str_fmt("%s\t/dev/%s\tc %u:%u\t%04o\t%u:%u\t%s", node_verdict_name(n->verdict), n->path,
+					n->major, n->minor, n->mode, n->uid, n->gid, n->why ? n->why : ""));
+	}
+	show_table(&rows);
+	printf("%zu nodes, %zu changes, %zu wrong\n", d->count, d->changes, devices_bad(d));
+}
+
+static int act(const struct values *v, struct machine *m, struct devices *d, struct err *err)
+{
+	auto_root struct root dev_root = ROOT_NONE;
+	auto_fd int lock = -1;
+	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->kern, ".", &dev_root, err)) < 0)
+		return -1;
+	if (!v->is_dry_run && (lock = lock_take(&m->kern, err)) < 0)
+		return -1;
+	if (devices_want(&m->kern, v->imex_channels, d, err) < 0)
+		return -1;
+	return devices_apply(&dev_root, &m->sys, v->is_dry_run, d, err);
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_devices struct devices d = { 0 };
+	if (machine_open(&v->common, &m, err) < 0 || act(v, &m, &d, err) < 0)
+		return -1;
+	if (v->common.is_json) {
+		struct status s = { .devices = d };
+		auto_json json_t *json = status_json(&s);
+		auto_json json_t *whole = json_pack("{s:O, s:i, s:i}", "nodes", json_object_get(json, "nodes"),
+						    "changes", (int)d.changes, "wrong", (int)devices_bad(&d));
+		show_json(whole);
+	} else {
+		show(&d);
+	}
+	return devices_bad(&d) ? err_info(E_NODES)->exit_status : 0;
+}
+
+const struct cmd cmd_nodes = {
+	.name = "nodes",
+	.help = "create or verify the device nodes and their /dev/char links",
+	.about = "Makes every node that the loaded driver calls for, with the modes and owners that the driver states. "
+		 "A second\n"
+		 "run changes nothing. Exit status 1 when a node is missing or wrong and may not be changed.\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Execute a plan, step by step; on a failure undo, last step first, what this run has changed in the kernel.
+#pragma once
+#include "node/compile.h"
+#include "node/plan.h"
+#include "node/status.h"
+
+struct apply {
+	const struct root *host, *kern, *dev_root;
+	const struct sys *sys;
+	const struct root *state; // kept packages, headers, scratch
+	const struct facts *facts;
+	const struct wish *wish;
+	const struct plan *plan;
+	const struct package *package;      // of STEP_PACKAGE
+	const struct compile_wish *compile; // of STEP_COMPILE; output, name, flavour are filled in here
+	unsigned imex_channels;
+	int unload_timeout_ms;
+	struct watch *watch;
+};
+
+// The node's lock must be held. ret is the status measured at the end. A failure before the first unload or load has
+// changed nothing in the kernel; a later one is undone, and the message says so or says what could not be undone.
+int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
+
+// Everything that is the driver's out of the kernel, in holder order. E_IN_USE names the holders before anything is
+// unloaded. 1 = unloaded, 0 = nothing was loaded.
+int apply_unload(const struct root *host, const struct root *kern, const struct sys *sys, int timeout_ms,
+		 struct holders *ret_holders, struct strv *ret_unloaded, struct err *err);

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/compile.h"
+
+#include "base/file.h"
+#include "kmod/prove.h"
+#include "node/modules.h"
+#include "node/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+void compile_report_done(struct compile_report *r)
+{
+	free(r->headers_from);
+	free(r->flavour_why);
+	*r = (struct compile_report){ 0 };
+}
+
+static int choose_flavour(const struct compile_wish *wish, enum flavour *ret, char **ret_why, struct err *err)
+{
+	static const struct gpus none;
+	struct flavour_choice choice = { 0 };
+	if (flavour_choose(wish->gpus ? wish->gpus : &none, wish->source->version, wish->flavour,
+			   wish->source->flavours, &choice, err) < 0)
+		return -1;
+	*ret = choice.flavour;
+	*ret_why = TAKE(choice.why);
+	flavour_choice_done(&choice);
+	return 0;
+}
+
+static void on_object(void *ctx, size_t done, size_t total)
+{
+	watch_progress(ctx, "compile", done, total);
+}
+
+static int prove(const struct tree *tree, const struct module_set *set, char **ret_text, struct err *err)
+{
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_proof struct proof proof = { 0 };
+	if (target_abi(tree, &abi, err) < 0)
+		return -1;
+	abi.is_sig_enforced = false; // whether a node demands signatures is asked when it loads, not when it is built
+	prove_modules(set->pointers, set->count, &abi, NULL, &proof);
+	*ret_text = str_dup(proof.text);
+	return proof_error(&proof, err);
+}
+
+static void fill_key(const struct compile_wish *wish, const struct tree *tree, const struct build_done *done,
+		     const struct module_set *set, struct package_key *key)
+{
+	*key = (struct package_key){
+		.driver = str_dup(done->driver_version),
+		.flavour = str_dup(flavour_name(done->flavour)),
+		.release = str_dup(wish->release),
+		.build_id = *done->build_id ? str_dup(done->build_id) : NULL,
+		.arch = str_dup(tree->arch),
+		.compiler = str_dup(done->compiler),
+		.source = str_dup(wish->source->digest),
+	};
+	for (size_t i = 0; i < set->count; i++)
+		strv_add(&key->modules, module_set_name(set, i));
+	strv_sort(&key->modules);
+	for (size_t i = 0; i < done->patches.count; i++)
+		strv_add(&key->patches, str_fmt("%s %s", done->patches.items[i].name, done->patches.items[i].digest));
+}
+
+static int complete(const struct root *dir, const struct package_key *key, const struct module_set *set,
+		    struct err *err)
+{
+	struct package_file *files = mem_alloc(set->count * sizeof(*files));
+	for (size_t i = 0; i < set->count; i++)
+		files[i] = (struct package_file){ .name = str_fmt("%s", set->items[i].file),
+						  .module = module_set_name(set, i),
+						  .srcversion = str_dup(set->items[i].srcversion) };
+	int r = package_write(dir, key, files, set->count, err);
+	for (size_t i = 0; i < set->count; i++) {
+		free(files[i].name);
+		free(files[i].module);
+		free(files[i].srcversion);
+	}
+	free(files);
+	return r;
+}
+
+// The finished directory gets its name: a package of the same name is replaced, anything else is not touched.
+static int place(const struct root *output, const char *temporary, const char *final, struct package *ret,
+		 struct err *err)
+{
+	auto_str char *manifest = str_fmt("%s/package.json", final);
+	auto_strv struct strv inside = { 0 };
+	int r = root_list(output, final, &inside, err);
+	if (r < 0)
+		return -1;
+	if (r > 0 && inside.count && !root_exists(output, manifest)) {
+		auto_str char *path = root_path(output, final);
+		return err_set(err, EEXIST, "'%s' is not empty and holds no package", path);
+	}
+	if (root_rmtree(output, final, err) < 0 || root_rename(output, temporary, final, err) < 0)
+		return -1;
+	auto_root struct root dir = ROOT_NONE;
+	return root_sub(output, final, &dir, err) < 0 ? -1 : package_open(&dir, ret, err);
+}
+
+static int build(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour, const char *temporary,
+		 struct watch *watch, struct build_done *ret, struct err *err)
+{
+	auto_strv struct strv modules = { 0 };
+	auto_root struct root dir = ROOT_NONE, work = ROOT_NONE;
+	if (root_sub(&wish->source->root, source_dir(wish->source, flavour), &dir, err) < 0 ||
+	    recipe_modules(&dir, wish->modules, &modules, err) < 0 || root_mkdirs(wish->state, "tmp", 0755, err) < 0 ||
+	    root_sub(wish->state, "tmp", &work, err) < 0)
+		return -1;
+	const char *log = wish->log ? wish->log : "build.log";
+	auto_fd int log_fd = root_create(wish->state, log, err);
+	if (log_fd < 0)
+		return -1;
+	struct build_wish bw = {
+		.tree = tree,
+		.source = wish->source,
+		.flavour = flavour,
+		.modules = &modules,
+		.patches = wish->patches,
+		.kern = wish->kern,
+		.jobs = wish->jobs,
+		.timeout_s = wish->timeout_s,
+		.is_rt_allowed = wish->is_rt_allowed,
+		.work = &work,
+		.output = wish->output,
+		.name = temporary,
+		.log_fd = log_fd,
+		.progress = on_object,
+		.ctx = watch,
+	};
+	if (build_run(&bw, ret, err) == 0)
+		return 0;
+	auto_str char *path = root_path(wish->state, log);
+	watch_note(watch, "the compiler's whole output is in %s", path);
+	return -1;
+}
+
+static int finish(const struct compile_wish *wish, const struct tree *tree, const struct build_done *done,
+		  const char *temporary, struct watch *watch, struct package *ret, struct err *err)
+{
+	auto_root struct root dir = ROOT_NONE;
+	auto_module_set struct module_set set = { 0 };
+	auto_package_key struct package_key key = { 0 };
+	auto_str char *proof = NULL;
+	if (root_sub(wish->output, temporary, &dir, err) < 0 || module_set_read(&dir, &done->files, &set, err) < 0 ||
+	    prove(tree, &set, &proof, err) < 0)
+		return -1;
+	watch_end(watch, "prove", "%s", proof);
+	fill_key(wish, tree, done, &set, &key);
+	if (complete(&dir, &key, &set, err) < 0)
+		return -1;
+	auto_str char *name = wish->name ? str_dup(wish->name) : package_name(&key);
+	if (place(wish->output, temporary, name, ret, err) < 0)
+		return -1;
+	watch_end(watch, "package", "%s", ret->dir.name);
+	return 0;
+}
+
+int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
+		    struct compile_report *report, struct err *err)
+{
+	auto_tree struct tree tree = { .root = ROOT_NONE };
+	auto_build struct build_done done = { 0 };
+	auto_str char *temporary = str_fmt(".build.%d.tmp", (int)getpid());
+	enum flavour flavour = FLAVOUR_AUTO;
+	watch_begin(watch);
+	if (target_headers(wish->host, wish->state, wish->headers, wish->release, wish->banner, &tree,
+			   &report->headers_from, err) < 0)
+		return -1;
+	watch_end(watch, "headers", "%s", report->headers_from);
+	if (choose_flavour(wish, &flavour, &report->flavour_why, err) < 0)
+		return -1;
+	int r = build(wish, &tree, flavour, temporary, watch, &done, err);
+	if (r == 0) {
+		watch_end(watch, "compile", "%s %s: %zu objects with %s, %u jobs", done.driver_version,
+			  flavour_name(flavour), done.objects, done.compiler, done.jobs);
+		report->jobs = done.jobs;
+		report->objects = done.objects;
+		report->peak_kib = done.peak_kib;
+		report->seconds = done.seconds;
+		r = finish(wish, &tree, &done, temporary, watch, ret, err);
+	}
+	struct err ignored;
+	root_rmtree(wish->output, temporary, &ignored);
+	return r;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a driver source and a kernel's headers to a proven package. Needs no GPU, no root and no network (R-I2), and is the
+// same for the `build` command and for a node that finds no package.
+#pragma once
+#include "kmod/build.h"
+#include "node/flavour.h"
+#include "node/watch.h"
+#include "precompiled/package.h"
+
+struct compile_wish {
+	const char *release; // target kernel
+	const char *banner;  // of the running kernel when that is the target, else NULL
+	const struct source *source;
+	const struct strv *headers; // package files; empty = the host's tree or the store
+	const struct strv *modules; // empty = all of the source
+	enum flavour flavour;
+	const struct gpus *gpus; // for FLAVOUR_AUTO; NULL = none known
+	const struct root *host, *kern;
+	const struct root *state;   // header store and scratch; must be writable
+	const struct root *patches; // a user's patches, NULL = none
+	unsigned jobs, timeout_s;   // 0 = choose
+	bool is_rt_allowed;
+	const struct root *output; // the package appears here
+	const char *name;          // under this name; NULL = package_name()
+	const char *log;           // path for the compiler's output, below state; NULL = "build.log"
+};
+
+struct compile_report { // what the package's key does not say
+	char *headers_from;
+	char *flavour_why;
+	unsigned jobs;
+	size_t objects;
+	long peak_kib;
+	double seconds;
+};
+void compile_report_done(struct compile_report *r);
+#define auto_compile_report __attribute__((cleanup(compile_report_done)))
+
+// Phases reported: headers, flavour, compile, prove, package. On failure output is as it was.
+int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
+		    struct compile_report *report, struct err *err);

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/doctor.h"
+
+#include "kmod/jobs.h"
+#include "kmod/toolchain.h"
+#include "node/holders.h"
+#include "node/target.h"
+
+#include <linux/capability.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/statvfs.h>
+
+enum { SPACE_WANTED_MIB = 2048 }; // sources, objects and modules of one compile, measured: about 1.3 GiB
+
+struct exam {
+	const struct root *host, *kern, *state;
+	struct facts facts;
+	struct tree tree;
+	struct findings findings;
+};
+
+void findings_done(struct findings *f)
+{
+	for (size_t i = 0; i < f->count; i++)
+		free(f->items[i].evidence);
+	free(f->items);
+	*f = (struct findings){ 0 };
+}
+
+size_t findings_failed(const struct findings *f)
+{
+	size_t failed = 0;
+	for (size_t i = 0; i < f->count; i++)
+		failed += f->items[i].state == FINDING_FAIL;
+	return failed;
+}
+
+const char *finding_state_name(enum finding_state s)
+{
+	static const char *const names[] = { "pass", "warn", "FAIL" };
+	return names[s];
+}
+
+static void add(struct exam *x, const char *name, enum finding_state state, int code, const char *fmt, ...)
+	PRINTF(5, 6);
+static void add(struct exam *x, const char *name, enum finding_state state, int code, const char *fmt, ...)
+{
+	char text[512];
+	struct findings *f = &x->findings;
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	f->items = mem_grow(f->items, f->count + 1, sizeof(*f->items));
+	f->items[f->count++] =
+		(struct finding){ .name = name, .state = state, .code = code, .evidence = str_dup(text) };
+}
+
+// CapEff of this process; a machine whose status cannot be read says nothing.
+static int examine_rights(struct exam *x, struct err *err)
+{
+	auto_str char *status = NULL;
+	int r = root_read(x->kern, "proc/self/status", &status, NULL, err);
+	if (r <= 0)
+		return r;
+	const char *line = strstr(status, "CapEff:");
+	uint64_t caps = line ? strtoull(line + strlen("CapEff:"), NULL, 16) : 0;
+	bool is_able = (caps >> CAP_SYS_MODULE & 1) && (caps >> CAP_MKNOD & 1);
+	if (is_able)
+		add(x, "rights", FINDING_PASS, 0, "CAP_SYS_MODULE and CAP_MKNOD");
+	else
+		add(x, "rights", FINDING_FAIL, E_RIGHTS, "%s%s missing",
+		    caps >> CAP_SYS_MODULE & 1 ? "" : "CAP_SYS_MODULE ", caps >> CAP_MKNOD & 1 ? "" : "CAP_MKNOD");
+	return 0;
+}
+
+static void examine_gpus(struct exam *x)
+{
+	struct err err;
+	const struct gpus *g = &x->facts.gpus;
+	if (!facts_has_gpu(&x->facts))
+		add(x, "gpu", FINDING_WARN, 0, "no NVIDIA function: install does nothing here (NO_GPU)");
+	else
+		add(x, "gpu", FINDING_PASS, 0, "%zu GPUs, %zu switches, first %s %s", gpus_ours(g, GPU_DISPLAY),
+		    gpus_ours(g, GPU_SWITCH), g->items[0].address, flavour_architecture(g->items[0].device));
+	if (gpus_check_owner(g, &err) < 0)
+		add(x, "owner", FINDING_FAIL, err.code, "%s", err.text);
+	else
+		add(x, "owner", FINDING_PASS, 0, "no foreign driver owns a GPU");
+}
+
+static void examine_kernel(struct exam *x)
+{
+	const struct host *h = &x->facts.host;
+	const char *signing = host_signing_reason(h);
+	add(x, "kernel", FINDING_PASS, 0, "%s, build id %.12s..., %s", h->release, h->build_id, h->arch);
+	if (signing)
+		add(x, "signing", FINDING_WARN, E_SIGNING_REQUIRED, "%s: only signed modules load", signing);
+	else
+		add(x, "signing", FINDING_PASS, 0, "unsigned modules may be loaded (secure boot %s, lockdown %s)",
+		    host_secure_boot_name(h->secure_boot), host_lockdown_name(h->lockdown));
+}
+
+// Missing headers or compilers only matter where no package is at hand.
+static void examine_build(struct exam *x)
+{
+	const struct host *h = &x->facts.host;
+	struct err err;
+	auto_str char *from = NULL;
+	auto_toolchain struct toolchain tools = { 0 };
+	auto_str char *path = str_fmt("%s/usr/sbin:%s/usr/bin:%s/sbin:%s/bin", x->host->name, x->host->name,
+				      x->host->name, x->host->name);
+	if (target_headers(x->host, x->state, NULL, h->release, h->banner, &x->tree, &from, &err) < 0) {
+		add(x, "headers", FINDING_WARN, err.code, "%s", err.text);
+		return;
+	}
+	add(x, "headers", FINDING_PASS, 0, "%s", from);
+	if (toolchain_find(&x->tree, path, &tools, &err) < 0)
+		add(x, "compiler", FINDING_WARN, err.code, "%s", err.text);
+	else
+		add(x, "compiler", FINDING_PASS, 0, "%s", tools.version);
+	struct jobs_facts jobs;
+	jobs_read(x->kern, &jobs);
+	auto_str char *numbers = jobs_text(&jobs);
+	add(x, "jobs", FINDING_PASS, 0, "%u compilers at once (%s)", jobs_count(&jobs, 0), numbers);
+}
+
+static void examine_space(struct exam *x)
+{
+	struct statvfs fs;
+	if (fstatvfs(x->state->fd, &fs) < 0)
+		return;
+	unsigned long long mib = (unsigned long long)fs.f_bavail * fs.f_frsize >> 20;
+	bool is_enough = mib >= SPACE_WANTED_MIB;
+	add(x, "space", is_enough ? FINDING_PASS : FINDING_WARN, is_enough ? 0 : E_NO_SPACE,
+	    "%llu MiB free in '%s', a compile takes up to %d", mib, x->state->name, SPACE_WANTED_MIB);
+}
+
+static int examine_driver(struct exam *x, struct err *err)
+{
+	const struct loaded *l = &x->facts.loaded;
+	struct holders h = { 0 };
+	if (!l->count) {
+		add(x, "driver", FINDING_PASS, 0, "none is loaded");
+		return 0;
+	}
+	add(x, "driver", FINDING_PASS, 0, "%s %s is loaded", l->version ? l->version : "(unknown version)",
+	    flavour_name(l->flavour));
+	if (holders_find(x->kern, l, &h, err) < 0)
+		return -1;
+	if (holders_block(&h)) {
+		auto_str char *first = h.count ? holder_text(&h.items[0]) : str_fmt("module %s", h.modules.items[0]);
+		add(x, "holders", FINDING_WARN, E_IN_USE, "%zu keep the driver, first: %s", h.count + h.modules.count,
+		    first);
+	} else {
+		add(x, "holders", FINDING_PASS, 0, "nobody uses the driver");
+	}
+	holders_done(&h);
+	return 0;
+}
+
+static void exam_done(struct exam *x)
+{
+	facts_done(&x->facts);
+	tree_done(&x->tree);
+	findings_done(&x->findings);
+}
+
+int doctor_read(const struct root *host, const struct root *kern, const struct root *state, struct findings *ret,
+		struct err *err)
+{
+	__attribute__((cleanup(exam_done))) struct exam x = {
+		.host = host, .kern = kern, .state = state, .tree = { .root = ROOT_NONE }
+	};
+	if (facts_read(host, kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
+		return -1;
+	examine_gpus(&x);
+	examine_kernel(&x);
+	examine_build(&x);
+	examine_space(&x);
+	if (examine_driver(&x, err) < 0)
+		return -1;
+	*ret = x.findings;
+	x.findings = (struct findings){ 0 };
+	return 0;
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's PCI functions that the driver binds: GPUs (class 0300, 0302) and NVSwitches (0680), from sys/bus/pci/devices.
+// Audio, USB and bridge functions of the same boards are left out. No function at all is a value: NO_GPU (R-P11).
+#pragma once
+#include "base/root.h"
+
+enum gpu_kind { GPU_DISPLAY, GPU_SWITCH };
+
+// Who owns a function (R-P8).
+enum gpu_owner {
+	GPU_FREE,    // no driver
+	GPU_NVIDIA,  // nvidia, nvidia-nvswitch
+	GPU_VFIO,    // passed through to a virtual machine: never touched, never ours
+	GPU_FOREIGN, // nouveau, nova_core, simple framebuffers: blocks our probe
+};
+
+struct gpu {
+	char address[20]; // "0000:40:00.0"; domains may have more than four digits
+	enum gpu_kind kind;
+	uint32_t class;  // 0x030200
+	uint16_t device; // PCI ids; the vendor is 0x10de
+	uint16_t subsystem_vendor;
+	uint16_t subsystem_device;
+	char *driver;  // bound driver, NULL = none
+	int numa_node; // -1 = none stated
+	bool is_vf;    // SR-IOV virtual function of a GPU in this same machine
+};
+
+struct gpus {
+	struct gpu *items; // sorted by address: domain, bus, device, function
+	size_t count;
+};
+
+int gpus_read(const struct root *kern, struct gpus *ret, struct err *err); // 1 = some, 0 = NO_GPU
+void gpus_done(struct gpus *g);
+#define auto_gpus __attribute__((cleanup(gpus_done)))
+
+enum gpu_owner gpu_owner(const struct gpu *gpu);
+// The driver is to serve it: neither a virtual function nor passed through.
+bool gpu_is_ours(const struct gpu *gpu);
+size_t gpus_ours(const struct gpus *g, enum gpu_kind kind); // how many of them
+// E_BOUND with the address, the driver and the modprobe.d line, when a foreign driver owns a function; else 0.
+int gpus_check_owner(const struct gpus *g, struct err *err);

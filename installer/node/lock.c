@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/lock.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+
+static const char DIR_NAME[] = "run/kmodsmith";
+
+static int refuse(int fd, struct err *err)
+{
+	auto_str char *holder = NULL;
+	if (file_read(fd, "lock", &holder, NULL, err) < 0)
+		return -1;
+	return err_set(err, E_LOCKED, "process %s is changing this node", *holder ? str_trim(holder) : "(unknown)");
+}
+
+int lock_take(const struct root *kern, struct err *err)
+{
+	if (root_mkdirs(kern, DIR_NAME, 0755, err) < 0)
+		return -1;
+	auto_fd int dir = root_open(kern, DIR_NAME, O_PATH | O_DIRECTORY, err);
+	if (dir < 0)
+		return -1;
+	auto_fd int fd = openat(dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return err_set(err, errno, "open '%s/%s/lock'", kern->name, DIR_NAME);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? refuse(fd, err)
+					    : err_set(err, errno, "lock '%s/%s/lock'", kern->name, DIR_NAME);
+	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
+		return err_set(err, errno, "write '%s/%s/lock'", kern->name, DIR_NAME);
+	return TAKE_FD(fd);
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kmodsmith at a time changes a node.
+#pragma once
+#include "base/root.h"
+
+// flock on run/kmodsmith/lock, held until the descriptor is closed; the file names the holder's pid for others to report.
+// E_LOCKED when another process has it. Returns the descriptor.
+int lock_take(const struct root *kern, struct err *err);

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/plan.h"
+
+static const char *const default_modules[] = { "nvidia", "nvidia-uvm", "nvidia-modeset" };
+
+struct making {
+	const struct facts *facts;
+	const struct wish *wish;
+	const struct at_hand *at_hand;
+	const struct holders *holders;
+	struct plan *plan;
+};
+
+void plan_done(struct plan *p)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		free(p->steps[i].subject);
+		free(p->steps[i].why);
+	}
+	free(p->steps);
+	free(p->driver);
+	free(p->flavour_why);
+	strv_done(&p->modules);
+	*p = (struct plan){ 0 };
+}
+
+const char *step_kind_name(enum step_kind kind)
+{
+	static const char *const names[] = {
+		"adopt", "package", "compile", "prove", "unload", "load", "nodes", "verify"
+	};
+	return names[kind];
+}
+
+const char *plan_outcome_name(enum plan_outcome o)
+{
+	static const char *const names[] = { "no-gpu", "adopt", "change" };
+	return names[o];
+}
+
+static void add(struct plan *p, enum step_kind kind, char *take_subject, char *take_why)
+{
+	p->steps = mem_grow(p->steps, p->count + 1, sizeof(*p->steps));
+	p->steps[p->count++] = (struct step){ .kind = kind, .subject = take_subject, .why = take_why };
+}
+
+static void want_modules(const struct making *m)
+{
+	const struct strv *wish = m->wish->modules;
+	if (wish && wish->count) {
+		for (size_t i = 0; i < wish->count; i++)
+			strv_add(&m->plan->modules, str_dup(wish->items[i]));
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
+		strv_add(&m->plan->modules, str_dup(default_modules[i]));
+}
+
+// The version: as wished, else of what is at hand, else what the kernel has.
+static int choose_driver(const struct making *m, struct err *err)
+{
+	const char *version = m->wish->driver;
+	if (!version && m->at_hand->package)
+		version = m->at_hand->package->key.driver;
+	if (!version)
+		version = m->at_hand->source_version;
+	if (!version)
+		version = m->facts->loaded.version;
+	if (!version)
+		return m->at_hand->package_why_not
+			       ? err_set(err, E_NO_PACKAGE, "the package does not fit: %s", m->at_hand->package_why_not)
+			       : err_set(err, E_USAGE,
+					 "nothing says what to install: give --driver, --package or --source");
+	m->plan->driver = str_dup(version);
+	return 0;
+}
+
+static unsigned flavours_at_hand(const struct making *m)
+{
+	const struct at_hand *a = m->at_hand;
+	enum flavour of_package = FLAVOUR_AUTO;
+	if (a->package)
+		flavour_parse(a->package->key.flavour, &of_package);
+	unsigned set = of_package | a->source_flavours;
+	if (!set && str_eq(m->facts->loaded.version, m->plan->driver))
+		set = m->facts->loaded.flavour;
+	return set ? set : FLAVOUR_OPEN | FLAVOUR_PROPRIETARY;
+}
+
+static int choose_flavour(const struct making *m, struct err *err)
+{
+	struct flavour_choice choice = { 0 };
+	if (flavour_choose(&m->facts->gpus, m->plan->driver, m->wish->flavour, flavours_at_hand(m), &choice, err) < 0)
+		return -1;
+	m->plan->flavour = choice.flavour;
+	m->plan->flavour_why = TAKE(choice.why);
+	flavour_choice_done(&choice);
+	return 0;
+}
+
+static const char *srcversion_in(const struct package *p, const char *module)
+{
+	for (size_t i = 0; p && i < p->count; i++)
+		if (str_eq(p->files[i].module, module))
+			return p->files[i].srcversion;
+	return NULL;
+}
+
+// Why the modules in the kernel are not the wished ones; NULL = they are (missing ones are reported through ret_missing).
+static char *differs(const struct making *m, struct strv *ret_missing)
+{
+	const struct loaded *l = &m->facts->loaded;
+	auto_strv struct strv params = { 0 };
+	if (!str_eq(l->version, m->plan->driver))
+		return str_fmt("driver %s is loaded, %s is wished", l->version ? l->version : "(unknown)",
+			       m->plan->driver);
+	if (l->flavour != m->plan->flavour)
+		return str_fmt("the %s modules are loaded, %s is wished", flavour_name(l->flavour),
+			       flavour_name(m->plan->flavour));
+	if (m->wish->params && params_differ(m->wish->params, l, &params) > 0)
+		return str_fmt("a parameter differs: %s", params.items[0]);
+	for (size_t i = 0; i < m->plan->modules.count; i++) {
+		const char *name = m->plan->modules.items[i], *wished = srcversion_in(m->at_hand->package, name);
+		const struct loaded_module *now = loaded_find(l, name);
+		if (!now)
+			strv_add(ret_missing, str_dup(name));
+		else if (wished && now->srcversion && !str_eq(wished, now->srcversion))
+			return str_fmt("%s has srcversion %s, the package's has %s", name, now->srcversion, wished);
+	}
+	return NULL;
+}
+
+static int add_obtain(const struct making *m, const struct strv *modules, struct err *err)
+{
+	const struct at_hand *a = m->at_hand;
+	bool fits = a->package && str_eq(a->package->key.driver, m->plan->driver) &&
+		    str_eq(a->package->key.flavour, flavour_name(m->plan->flavour));
+	if (fits) {
+		add(m->plan, STEP_PACKAGE, str_dup(a->package->dir.name),
+		    str_fmt("made for kernel %s", a->package->key.release));
+	} else if (m->wish->is_compile_forbidden || !a->source_version) {
+		return err_set(err, E_NO_PACKAGE, "no package of driver %s (%s) for kernel %s%s%s, and %s",
+			       m->plan->driver, flavour_name(m->plan->flavour), m->facts->host.release,
+			       a->package_why_not ? ": " : "", a->package_why_not ? a->package_why_not : "",
+			       a->source_version ? "compiling is forbidden" : "no --source to compile");
+	} else {
+		const char *signing = host_signing_reason(&m->facts->host);
+		if (signing && !a->has_signing)
+			return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded",
+				       signing);
+		add(m->plan, STEP_COMPILE,
+		    str_fmt("%s %s for %s", m->plan->driver, flavour_name(m->plan->flavour), m->facts->host.release),
+		    str_dup("no package is at hand"));
+	}
+	add(m->plan, STEP_PROVE, strv_join(modules, ", "),
+	    str_dup("nothing is touched before the new modules are known to fit"));
+	return 0;
+}
+
+static int add_replace(const struct making *m, const char *why, struct err *err)
+{
+	auto_strv struct strv order = { 0 };
+	if (add_obtain(m, &m->plan->modules, err) < 0 || loaded_unload_order(&m->facts->loaded, &order, err) < 0)
+		return -1;
+	if (m->holders && holders_block(m->holders)) {
+		auto_str char *first = m->holders->count ? holder_text(&m->holders->items[0])
+							 : str_fmt("module %s", m->holders->modules.items[0]);
+		return err_set(err, E_IN_USE, "%s, but %zu holder(s) keep the driver: %s", why,
+			       m->holders->count + m->holders->modules.count, first);
+	}
+	add(m->plan, STEP_UNLOAD, strv_join(&order, ", "), str_dup(why));
+	add(m->plan, STEP_LOAD, strv_join(&m->plan->modules, ", "), str_dup("replaces what was unloaded"));
+	return 0;
+}
+
+static int add_modules(const struct making *m, struct err *err)
+{
+	auto_strv struct strv missing = { 0 };
+	if (!m->facts->loaded.count) {
+		if (add_obtain(m, &m->plan->modules, err) < 0)
+			return -1;
+		add(m->plan, STEP_LOAD, strv_join(&m->plan->modules, ", "), str_dup("no driver is loaded"));
+		return 0;
+	}
+	auto_str char *why = differs(m, &missing);
+	if (why)
+		return add_replace(m, why, err);
+	if (missing.count) {
+		if (add_obtain(m, &missing, err) < 0)
+			return -1;
+		add(m->plan, STEP_LOAD, strv_join(&missing, ", "), str_dup("the rest of the set is loaded already"));
+		return 0;
+	}
+	m->plan->outcome = PLAN_ADOPT;
+	add(m->plan, STEP_ADOPT, str_fmt("%s %s", m->plan->driver, flavour_name(m->plan->flavour)),
+	    str_dup("the kernel has the wished modules: zero unloads, zero compiles"));
+	return 0;
+}
+
+static int make(const struct making *m, struct err *err)
+{
+	if (!facts_has_gpu(m->facts)) {
+		m->plan->outcome = PLAN_NO_GPU;
+		return 0;
+	}
+	m->plan->outcome = PLAN_CHANGE;
+	want_modules(m);
+	if (gpus_check_owner(&m->facts->gpus, err) < 0 || choose_driver(m, err) < 0 || choose_flavour(m, err) < 0 ||
+	    add_modules(m, err) < 0)
+		return -1;
+	add(m->plan, STEP_NODES, str_dup("/dev"), str_dup("containers need every node and its /dev/char link"));
+	add(m->plan, STEP_VERIFY,
+	    str_fmt("%zu GPUs, %zu switches", gpus_ours(&m->facts->gpus, GPU_DISPLAY),
+		    gpus_ours(&m->facts->gpus, GPU_SWITCH)),
+	    str_dup("ready means measured"));
+	return 0;
+}
+
+int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
+	      const struct holders *holders, struct plan *ret, struct err *err)
+{
+	auto_plan struct plan plan = { 0 };
+	struct making m = { .facts = facts, .wish = wish, .at_hand = at_hand, .holders = holders, .plan = &plan };
+	if (make(&m, err) < 0)
+		return -1;
+	*ret = plan;
+	plan = (struct plan){ 0 };
+	return 0;
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What installing would do and why, decided without touching anything: facts, wish and what is at hand in; steps out.
+// plan_make does no I/O, so `plan`, --dry-run and the real run cannot disagree.
+#pragma once
+#include "node/facts.h"
+#include "node/holders.h"
+#include "node/params.h"
+#include "precompiled/package.h"
+
+// What somebody wants on this node.
+struct wish {
+	const char *driver;         // version; NULL = that of the package or the source
+	enum flavour flavour;       // FLAVOUR_AUTO = by the GPUs
+	const struct strv *modules; // full names to load; empty = nvidia, nvidia-uvm, nvidia-modeset
+	const struct params *params;
+	bool is_compile_forbidden;
+};
+
+// What the modules could come from.
+struct at_hand {
+	const struct package *package; // given or kept, known to fit release and build id; NULL = none
+	const char *package_why_not;   // why the one that was given does not fit
+	const char *source_version;    // of a driver source; NULL = none given
+	unsigned source_flavours;      // set of enum flavour
+	bool has_signing;              // modules made here can be signed with a key that this kernel trusts
+};
+
+enum step_kind { STEP_ADOPT, STEP_PACKAGE, STEP_COMPILE, STEP_PROVE, STEP_UNLOAD, STEP_LOAD, STEP_NODES, STEP_VERIFY };
+
+struct step {
+	enum step_kind kind;
+	char *subject; // "nvidia-uvm, nvidia-modeset, nvidia"
+	char *why;
+};
+
+enum plan_outcome {
+	PLAN_NO_GPU, // nothing here to serve: no steps
+	PLAN_ADOPT,  // the kernel has what is wished: only nodes are looked after (R-D1)
+	PLAN_CHANGE, // modules are loaded or replaced
+};
+
+struct plan {
+	enum plan_outcome outcome;
+	char *driver;         // target version
+	enum flavour flavour; // target flavour
+	char *flavour_why;
+	struct strv modules; // to be loaded in the end, full names
+	struct step *steps;
+	size_t count;
+};
+
+// Refusals are errors: E_BOUND, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due and holders stop
+// it), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE (nothing says
+// what to install). holders may be NULL when nothing is loaded.
+int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
+	      const struct holders *holders, struct plan *ret, struct err *err);
+void plan_done(struct plan *p);
+#define auto_plan __attribute__((cleanup(plan_done)))
+
+const char *step_kind_name(enum step_kind kind);    // "adopt", "package", ...
+const char *plan_outcome_name(enum plan_outcome o); // "no-gpu", "adopt", "change"

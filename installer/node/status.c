@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void status_done(struct status *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		free(s->checks[i].evidence);
+	free(s->checks);
+	devices_done(&s->devices);
+	*s = (struct status){ 0 };
+}
+
+static void add(struct status *s, const char *name, bool is_ok, const char *fmt, ...) PRINTF(4, 5);
+static void add(struct status *s, const char *name, bool is_ok, const char *fmt, ...)
+{
+	char text[512];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	s->checks = mem_grow(s->checks, s->count + 1, sizeof(*s->checks));
+	s->checks[s->count++] = (struct check){ .name = name, .evidence = str_dup(text), .is_ok = is_ok };
+}
+
+static void check_modules(const struct facts *facts, struct status *s)
+{
+	const struct loaded *l = &facts->loaded;
+	const struct loaded_module *nvidia = loaded_find(l, "nvidia");
+	add(s, "driver", nvidia && l->version, "%s%s%s", l->version ? l->version : "not loaded", l->version ? " " : "",
+	    l->version ? flavour_name(l->flavour) : "");
+	for (size_t i = 0; i < l->count; i++) {
+		const struct loaded_module *m = &l->items[i];
+		if (!m->is_driver)
+			continue;
+		bool is_equal = !m->version || !l->version || str_eq(m->version, l->version);
+		add(s, "module", m->state == LOADED_LIVE && is_equal, "%s %s, %s", m->name,
+		    m->version ? m->version : "(no version)", loaded_state_name(m->state));
+	}
+}
+
+static int check_count(const struct root *kern, struct status *s, const char *name, const char *dir, size_t wanted,
+		       struct err *err)
+{
+	auto_strv struct strv found = { 0 };
+	if (root_list(kern, dir, &found, err) < 0)
+		return -1;
+	add(s, name, found.count == wanted, "%zu of %zu", found.count, wanted);
+	return 0;
+}
+
+static int check_nodes(const struct root *kern, const struct root *dev_root, const struct sys *sys, struct status *s,
+		       struct err *err)
+{
+	int r = devices_want(kern, 0, &s->devices, err);
+	if (r < 0 || (r > 0 && devices_apply(dev_root, sys, true, &s->devices, err) < 0))
+		return -1;
+	size_t bad = devices_bad(&s->devices);
+	auto_str char *first = str_dup("");
+	for (size_t i = 0; bad && !*first && i < s->devices.count; i++) {
+		const struct node *n = &s->devices.items[i];
+		if (n->verdict == NODE_MISSING || n->verdict == NODE_WRONG)
+			str_add(&first, ", first: %s is %s", n->path, node_verdict_name(n->verdict));
+	}
+	add(s, "nodes", s->devices.count && !bad, "%zu of %zu right, with their /dev/char links%s",
+	    s->devices.count - bad, s->devices.count, first);
+	return 0;
+}
+
+int status_read(const struct facts *facts, const struct root *kern, const struct root *dev_root, const struct sys *sys,
+		struct status *ret, struct err *err)
+{
+	auto_status struct status s = { .has_gpu = facts_has_gpu(facts) };
+	if (s.has_gpu) {
+		size_t gpus = gpus_ours(&facts->gpus, GPU_DISPLAY), switches = gpus_ours(&facts->gpus, GPU_SWITCH);
+		check_modules(facts, &s);
+		if (check_count(kern, &s, "gpus", "proc/driver/nvidia/gpus", gpus, err) < 0 ||
+		    (switches &&
+		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
+		    check_nodes(kern, dev_root, sys, &s, err) < 0)
+			return -1;
+		s.is_ready = true;
+		for (size_t i = 0; i < s.count; i++)
+			s.is_ready = s.is_ready && s.checks[i].is_ok;
+	}
+	*ret = s;
+	s = (struct status){ 0 };
+	return 0;
+}
+
+int status_error(const struct status *s, struct err *err)
+{
+	if (!s->has_gpu || s->is_ready)
+		return 0;
+	for (size_t i = 0; i < s->count; i++)
+		if (!s->checks[i].is_ok)
+			return err_set(err, E_NOT_READY, "%s: %s", s->checks[i].name, s->checks[i].evidence);
+	return err_set(err, E_NOT_READY, "no post-condition could be measured");
+}

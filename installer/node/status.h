@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the driver works, measured: post-conditions one by one (R-K2).
+#pragma once
+#include "node/devices.h"
+#include "node/facts.h"
+
+struct check {
+	const char *name; // "module nvidia", "gpus", "nodes"
+	char *evidence;   // "8 of 8"
+	bool is_ok;
+};
+
+struct status {
+	bool has_gpu, is_ready;
+	struct check *checks;
+	size_t count;
+	struct devices devices; // with verdicts
+};
+
+// Compares and changes nothing. dev_root holds dev/.
+int status_read(const struct facts *facts, const struct root *kern, const struct root *dev_root, const struct sys *sys,
+		struct status *ret, struct err *err);
+void status_done(struct status *s);
+#define auto_status __attribute__((cleanup(status_done)))
+// 0 when ready or without a GPU, else E_NOT_READY with the first failed check.
+int status_error(const struct status *s, struct err *err);

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/watch.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+static double now_seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+void watch_begin(struct watch *w)
+{
+	w->started = now_seconds();
+}
+
+void watch_end(struct watch *w, const char *name, const char *note, ...)
+{
+	char text[512];
+	va_list args;
+	va_start(args, note);
+	vsnprintf(text, sizeof(text), note, args);
+	va_end(args);
+	w->phases = mem_grow(w->phases, w->count + 1, sizeof(*w->phases));
+	struct phase *p = &w->phases[w->count++];
+	*p = (struct phase){ .name = str_dup(name), .note = str_dup(text), .seconds = now_seconds() - w->started };
+	if (w->phase)
+		w->phase(w->ctx, p);
+	watch_begin(w);
+}
+
+void watch_progress(struct watch *w, const char *what, size_t done, size_t total)
+{
+	if (w->progress)
+		w->progress(w->ctx, what, (unsigned)done, (unsigned)total);
+}
+
+void watch_note(struct watch *w, const char *fmt, ...)
+{
+	char text[512];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (w->note)
+		w->note(w->ctx, text);
+}
+
+void watch_done(struct watch *w)
+{
+	for (size_t i = 0; i < w->count; i++) {
+		free(w->phases[i].name);
+		free(w->phases[i].note);
+	}
+	free(w->phases);
+	w->phases = NULL;
+	w->count = 0;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who looks on while something long runs: phases with their times, and progress inside a phase (R-K3, R-H1).
+#pragma once
+#include "base/err.h"
+
+struct phase {
+	char *name; // "compile"
+	char *note; // what came out of it: "nvidia, nvidia-uvm with gcc-12, 2 jobs"
+	double seconds;
+};
+
+struct watch {
+	void (*phase)(void *ctx, const struct phase *ended);                          // may be NULL
+	void (*progress)(void *ctx, const char *what, unsigned done, unsigned total); // may be NULL
+	void (*note)(void *ctx, const char *text); // one event worth a log line; may be NULL
+	void *ctx;
+	struct phase *phases;
+	size_t count;
+	double started; // of the phase that runs
+};
+
+void watch_begin(struct watch *w);
+void watch_end(struct watch *w, const char *name, const char *note, ...) PRINTF(3, 4);
+void watch_progress(struct watch *w, const char *what, size_t done, size_t total);
+void watch_note(struct watch *w, const char *fmt, ...) PRINTF(2, 3);
+void watch_done(struct watch *w);
+#define auto_watch __attribute__((cleanup(watch_done)))

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many compilers at once (R-M1): as many as processors, cgroup CPU quota and memory allow.
+#pragma once
+#include "base/root.h"
+
+struct jobs_facts {
+	unsigned processors;      // that this process may run on
+	uint64_t cpu_quota_us;    // cpu.max; 0 = none
+	uint64_t cpu_period_us;
+	uint64_t memory_bytes;    // the least of memory.max less what is used, and of MemAvailable; 0 = unknown
+	uint64_t memory_max_bytes; // memory.max; 0 = none
+	uint64_t oom_kills;       // memory.events
+};
+
+// Of this process's cgroup and all above it (v2, else v1), below kern's proc and sys. What cannot be read is no limit.
+void jobs_read(const struct root *kern, struct jobs_facts *ret);
+// Pure; at least 1. wish: a user's --jobs, 0 = choose.
+unsigned jobs_count(const struct jobs_facts *facts, unsigned wish);
+char *jobs_text(const struct jobs_facts *facts); // the numbers, for messages

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel's build tree (headers), seen inside a root: the host's files, or headers unpacked into the store.
+//
+// All paths are those of the kernel's own file system ("/usr/src/linux-headers-K"), free of links, to be looked up in
+// root; the compile sees the tree at exactly these paths (sandbox.h).
+#pragma once
+#include "base/digest.h"
+#include "base/root.h"
+
+struct tree {
+	struct root root;     // of its own
+	char *release;        // `uname -r` of the kernel
+	char *arch;           // `uname -m` of the kernel: x86_64, aarch64, ppc64le
+	char *build;          // the configured tree: make's O=
+	char *source;         // the tree that holds the Makefile and include/linux; often the same as build
+	struct strv dirs;     // every directory that a compile needs: build, source, and where scripts and tools lead
+	char *config;         // text of .config
+	char *compiler;       // CONFIG_CC_VERSION_TEXT, "" = not stated
+	unsigned compiler_major; // of it; 0 = unknown
+	bool is_clang;        // the kernel was built with clang
+	bool is_rt;           // PREEMPT_RT (R-B8)
+	char *banner;         // "Linux version ...", as /proc/version shows it, without the newline; NULL = not derivable
+	char build_id[DIGEST_HEX + 1]; // SHA-256 of the banner; "" = not derivable
+	char *symvers;        // path of Module.symvers; NULL = absent
+};
+
+// Look in root for the tree of release: /lib/modules/K/build, /usr/src/linux-headers-K, /usr/src/kernels/K; links may be
+// absolute or relative and never leave the root (R-A7). Debian's split trees are followed through the `include` line of
+// their Makefile and the `source` link. E_HEADERS_NOT_FOUND says what was looked at and what is missing in half a tree;
+// E_HEADERS_MISMATCH names the wanted and the found release (R-A6).
+int tree_open(const struct root *root, const char *release, struct tree *ret, struct err *err);
+void tree_done(struct tree *tree);
+#define auto_tree __attribute__((cleanup(tree_done)))
+
+// Releases whose trees root seems to hold, sorted.
+int tree_releases(const struct root *root, struct strv *ret, struct err *err);
+
+// Does the tree belong to the very kernel with this banner (text of /proc/version; a newline at its end is ignored)?
+// 0 = yes or not derivable; E_HEADERS_MISMATCH names both builds (R-A6).
+int tree_check_banner(const struct tree *tree, const char *banner, struct err *err);
+
+// Value of CONFIG_<name> without quotes ("y", "m", a number, a string); NULL = not set.
+char *tree_config(const struct tree *tree, const char *name);
+
+// Does a file below the source or the build tree match an extended regular expression? 1 yes, 0 no or no such file.
+int tree_matches(const struct tree *tree, const char *file, const char *regex, struct err *err);
+
+// SHA-256 of "Linux version ..." as build ids are made everywhere: without the newline.
+void tree_build_id(const char *banner, char ret[DIGEST_HEX + 1]);

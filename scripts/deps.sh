@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
+#   scripts/deps.sh [TIER...]    build test cli lint vm man; without a name: all of them
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
+declare -A tiers=(
+  [build]="gcc make pkg-config libc6-dev libkmod-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev
+    liblz4-dev liblzma-dev zlib1g-dev libacl1-dev"
+  [test]="libcmocka-dev clang"
+  [cli]="bats bats-support bats-assert bats-file jq"
+  [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
+  [vm]="qemu-system-x86 busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd makeself ca-certificates"
+  [man]="scdoc man-db"
+)
+
+missing() { # PACKAGE... -> those that are not installed, one a line
+  local there
+  there=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p') || true
+  printf '%s\n' "$@" | sort -u | grep -vxF -e "$there" || true
+}
+offered() { # does apt know every one of these packages?
+  local known
+  known=$(apt-cache policy "$@" 2>/dev/null | grep -cE '^  Candidate: [^(]' || true)
+  [ "$known" -eq $# ]
+}
+
+[ $# -gt 0 ] || set -- build test cli lint vm man
+packages=()
+for tier in "$@"; do
+  [ -n "${tiers[$tier]-}" ] || { echo "deps: there is no tier '$tier' (${!tiers[*]})" >&2; exit 2; }
+  read -r -d '' -a more <<<"${tiers[$tier]}" || true
+  packages+=("${more[@]}")
+done
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "deps: this machine has no apt; install what these Debian packages hold: ${packages[*]}" >&2
+  exit 1
+fi
+mapfile -t lacking < <(missing "${packages[@]}")
+if [ ${#lacking[@]} -eq 0 ]; then
+  echo "deps: all ${#packages[@]} packages for $* are installed"
+  exit 0
+fi
+if [ "$(id -u)" -ne 0 ]; then
+  echo "deps: ${#lacking[@]} packages are missing and only root can install them. Run:" >&2
+  echo "  apt-get install -y --no-install-recommends ${lacking[*]}" >&2
+  exit 1
+fi
+echo "deps: installing ${lacking[*]}"
+install=(apt-get -qq -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 install -y --no-install-recommends "${lacking[@]}")
+if ! offered "${lacking[@]}" || ! "${install[@]}" >/dev/null; then
+  echo "deps: refreshing apt's lists"
+  apt-get -qq -o Acquire::Retries=3 update
+  "${install[@]}" >/dev/null
+fi

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The house rules that no ready-made tool checks. Prints each violation as FILE:LINE:TEXT; exit 1 if there is one.
+#   scripts/rules.sh RULE    calls paths prints hosts columns sizes spdx notes
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+sources() { find installer kmod precompiled -name '*.[ch]' 2>/dev/null | sort; }
+ours() { find installer kmod precompiled tests scripts .ci man images deploy -type f 2>/dev/null |
+  grep -E '\.(c|h|sh|bash|bats|py|S|def|y?aml)$|^\.ci/run$' | sort; }
+# Lines of our C that match a regular expression, comments left out.
+code() { sources | grep -vxE "$1" | xargs -r grep -nHE "$2" | grep -vE '^[^:]*:[0-9]+:[[:space:]]*(//|\*)'; }
+# Where each rule has its one exception, as FILE regular expressions:
+seams='installer/base/(resolve|root|file)\.c'     # these implement roots
+programs='installer/base/proc\.c'                 # the directories where programs are looked for, /dev/null as input
+mounts='kmod/sandbox\.c'                          # builds a private mount namespace, whose paths are absolute by nature
+texts='installer/node/holders\.c'                # compares what links of proc say; opens nothing by these names
+speakers='installer/cmd/[a-z_]+\.c|installer/main\.c|installer/base/log\.c'
+export LC_ALL=C.UTF-8
+
+calls() { # no shell, no unbounded copy, no process without exec, no host path that bypasses a root
+  code 'none' '\<(system|popen|strcpy|strcat|sprintf|vsprintf|gets|strtok|mktemp|tmpnam|alloca|vfork|atoi|atol)[(]'
+  code "$mounts" '\<fork[(]'
+  code "$seams|$mounts" '\<(open|fopen|freopen|creat|opendir|unlink|rename|mkdir|symlink|mknod)[(]|\<AT_FDCWD\>'
+  code "$seams|$programs|$mounts" '\<(stat|lstat|chmod|chown|truncate|scandir|realpath)[(]'
+}
+paths() { code "$seams|$programs|$mounts|$texts" '"/(etc|proc|sys)[/"]'; }
+prints() { code "$speakers" '\<(printf|puts|putchar|perror|fputs|fprintf|vfprintf|vprintf)[(]'; }
+hosts() { # neither the mirrors that this machine uses nor Debian's well-known ones
+  local names
+  names=$(grep -rhoE '[a-z+]+://[^/ ]+' /etc/apt/sources.list{,.d} 2>/dev/null | sed 's#.*//##' | sort -u)
+  { ours; printf '%s\n' Makefile README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md; } |
+    xargs -r grep -nHFs -e "${names:-no mirror is configured}" -e "deb"".debian.org" -e "security"".debian.org"
+}
+columns() { # tables (.def) read as rows
+  { ours; echo Makefile; } | grep -vE '\.def$|^scripts/inputs.sh$' | while read -r f; do
+    expand "$f" | grep -nE '^.{121,}' | sed "s|^|$f:|"
+  done
+}
+sizes() {
+  [ "$(wc -l <Makefile)" -lt 150 ] || echo "Makefile:1: has 150 lines or more"
+  grep -nH '[$](MAKE)' Makefile
+  find scripts -name '*.sh' ! -name inputs.sh -print0 |
+    xargs -0 awk 'FNR == 61 { print FILENAME ":1: has more than 60 lines" }'
+  { sources; find tests -name '*.[ch]'; } | xargs -r awk 'FNR == 501 { print FILENAME ":1: has more than 500 lines" }
+    /^{$/ { start = FNR } /^}$/ && FNR - start > 61 { print FILENAME ":" start ": function has more than 60 lines" }'
+}
+spdx() {
+  ours | while read -r f; do head -3 "$f" | grep -q 'SPDX-License-Identifier: ' || echo "$f:1: has no SPDX line"; done
+}
+notes() { { ours; echo Makefile; } | xargs -r grep -nHwE 'TO[D]O|FI[X]ME|X[X]X|HA[C]K'; }
+
+case ${1-} in
+calls | paths | prints | hosts | columns | sizes | spdx | notes) found=$("$1") ;;
+*) echo "rules: there is no rule '${1-}'" >&2; exit 2 ;;
+esac
+[ -z "$found" ] || { echo "$found"; exit 1; }

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// R-P7: the flavour follows from the PCI ids and the driver's branch; mixed boxes are named and refused.
+#include "node/flavour.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <stdio.h>
+
+enum { P100 = 0x15f8, P40 = 0x1b38, K80 = 0x102d, M60 = 0x13f2, V100 = 0x1db6, T4 = 0x1eb8, GTX1650 = 0x2182 };
+enum { A100 = 0x20b2, A10 = 0x2236, H100 = 0x2330, GH200 = 0x2342, L40 = 0x26b5, B200 = 0x2901, GB200 = 0x2941 };
+enum { RTX5090 = 0x2b85, B300 = 0x3182, FUTURE = 0x4000 };
+enum { OPEN = FLAVOUR_OPEN, PROP = FLAVOUR_PROPRIETARY, BOTH = OPEN | PROP, AUTO = FLAVOUR_AUTO };
+
+static const struct row {
+	uint16_t gpus[3];
+	const char *version;
+	unsigned wish, available;
+	int expected;       // a flavour, or an error code
+	const char *text;   // in the error or the reason
+	size_t left;
+} rows[] = {
+	{ { V100 }, "535.261.03", AUTO, BOTH, PROP, "Volta", 0 },
+	{ { P100 }, "580.82.07", AUTO, BOTH, PROP, "Pascal", 0 },
+	{ { P40 }, "590.48.01", AUTO, BOTH, E_UNSUPPORTED_GPU, "0000:10:00.0 10de:1b38 Pascal (proprietary only, branches up to 580)", 0 },
+	{ { V100 }, "595.45.04", AUTO, BOTH, E_UNSUPPORTED_GPU, "Volta", 0 },
+	{ { M60 }, "535.261.03", AUTO, OPEN, E_UNSUPPORTED_GPU, "Maxwell", 0 },
+	{ { M60 }, "535.261.03", OPEN, BOTH, E_FLAVOUR, "proprietary can", 0 },
+	{ { K80 }, "470.256.02", AUTO, PROP, PROP, "Kepler", 0 },
+	{ { K80 }, "535.261.03", AUTO, BOTH, E_UNSUPPORTED_GPU, "Kepler", 0 },
+	{ { T4 }, "535.261.03", AUTO, BOTH, PROP, "default of branch 535", 0 },
+	{ { T4 }, "560.35.03", AUTO, BOTH, OPEN, "default of branch 560", 0 },
+	{ { GTX1650 }, "570.172.08", AUTO, PROP, PROP, "Turing", 0 },
+	{ { T4 }, "535.261.03", AUTO, OPEN, OPEN, "only flavour at hand", 0 },
+	{ { T4 }, "470.256.02", OPEN, BOTH, E_FLAVOUR, "proprietary can", 0 },
+	{ { A100, A10 }, "535.261.03", AUTO, BOTH, PROP, NULL, 0 },
+	{ { A100 }, "418.40.04", AUTO, BOTH, E_UNSUPPORTED_GPU, "branch 450 or newer", 0 },
+	{ { H100, H100 }, "580.82.07", AUTO, BOTH, OPEN, NULL, 0 },
+	{ { H100 }, "535.261.03", OPEN, BOTH, OPEN, "asked for", 0 },
+	{ { H100 }, "470.256.02", AUTO, BOTH, E_UNSUPPORTED_GPU, "Hopper", 0 },
+	{ { GH200 }, "535.261.03", AUTO, BOTH, OPEN, "Grace Hopper", 0 },
+	{ { GH200 }, "535.261.03", PROP, BOTH, E_FLAVOUR, "open can", 0 },
+	{ { L40 }, "535.261.03", AUTO, BOTH, PROP, NULL, 0 },
+	{ { L40 }, "515.65.01", AUTO, BOTH, E_UNSUPPORTED_GPU, "Ada (branch 520 or newer)", 0 },
+	{ { B200 }, "570.172.08", AUTO, BOTH, OPEN, "Blackwell", 0 },
+	{ { RTX5090 }, "570.172.08", AUTO, PROP, E_UNSUPPORTED_GPU, "open only", 0 },
+	{ { B300 }, "535.261.03", AUTO, BOTH, E_UNSUPPORTED_GPU, "branch 570 or newer", 0 },
+	{ { GB200 }, "580.82.07", PROP, BOTH, E_FLAVOUR, "10de:2941 Blackwell", 0 },
+	{ { T4, V100 }, "570.172.08", AUTO, BOTH, PROP, NULL, 0 },
+	{ { V100, B200 }, "570.172.08", AUTO, BOTH, E_MIXED_GPUS, "0000:11:00.0 10de:2901 Blackwell", 0 },
+	{ { T4, V100 }, "570.172.08", AUTO, OPEN, E_MIXED_GPUS, "Volta", 0 },
+	{ { P40, H100 }, "590.48.01", AUTO, BOTH, E_MIXED_GPUS, "Pascal", 0 },
+	{ { V100, B200 }, "570.172.08", OPEN, BOTH, OPEN, "leaves without a driver: 0000:10:00.0", 1 },
+	{ { T4 }, "535.261.03", OPEN, PROP, E_FLAVOUR, "not at hand", 0 },
+	{ { FUTURE }, "610.57.04", AUTO, BOTH, OPEN, NULL, 0 },
+	{ { 0 }, "535.261.03", AUTO, BOTH, PROP, NULL, 0 },
+	{ { 0 }, "580.82.07", AUTO, BOTH, OPEN, NULL, 0 },
+	{ { T4 }, "latest", AUTO, BOTH, E_USAGE, "latest", 0 },
+};
+
+static void check(const struct row *row)
+{
+	struct gpu gpus[3] = { 0 };
+	struct gpus g = { gpus, 0 };
+	struct flavour_choice choice = { 0 };
+	struct err err = { 0 };
+	for (; g.count < 3 && row->gpus[g.count]; g.count++) {
+		gpus[g.count].device = row->gpus[g.count];
+		snprintf(gpus[g.count].address, sizeof(gpus[0].address), "0000:1%u:00.0", (unsigned)g.count & 3);
+	}
+	int r = flavour_choose(&g, row->version, (enum flavour)row->wish, row->available, &choice, &err);
+	assert_int_equal(r < 0 ? err.code : (int)choice.flavour, row->expected);
+	assert_int_equal(choice.left.count, row->left);
+	const char *said = r < 0 ? err.text : choice.why;
+	if (row->text && !strstr(said, row->text))
+		fail_msg("'%s' lacks '%s'", said, row->text);
+	flavour_choice_done(&choice);
+}
+
+static void decides(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		check(&rows[i]);
+}
+
+static void what_is_not_ours_does_not_count(void **state)
+{
+	(void)state;
+	char vfio[] = "vfio-pci";
+	struct gpu gpus[] = {
+		{ .address = "0000:10:00.0", .device = H100 },
+		{ .address = "0000:11:00.0", .device = V100, .driver = vfio },
+		{ .address = "0000:12:00.0", .device = V100, .is_vf = true },
+		{ .address = "0000:13:00.0", .device = 0x1ac2, .kind = GPU_SWITCH },
+	};
+	struct gpus g = { gpus, ARRAY_SIZE(gpus) };
+	struct flavour_choice choice = { 0 };
+	struct err err;
+	assert_int_equal(flavour_choose(&g, "590.48.01", FLAVOUR_AUTO, BOTH, &choice, &err), 0);
+	assert_int_equal(choice.flavour, FLAVOUR_OPEN);
+	flavour_choice_done(&choice);
+}
+
+static void many_gpus_are_not_all_named(void **state)
+{
+	(void)state;
+	struct gpu gpus[8] = { 0 };
+	struct gpus g = { gpus, ARRAY_SIZE(gpus) };
+	struct flavour_choice choice = { 0 };
+	struct err err;
+	for (size_t i = 0; i < g.count; i++) {
+		gpus[i].device = B200;
+		strcpy(gpus[i].address, "0000:10:00.0");
+	}
+	assert_int_equal(flavour_choose(&g, "535.261.03", FLAVOUR_AUTO, BOTH, &choice, &err), -1);
+	assert_non_null(strstr(err.text, "and 4 more"));
+}
+
+static void versions_and_names(void **state)
+{
+	(void)state;
+	enum flavour f;
+	assert_int_equal(flavour_branch("535.261.03"), 535);
+	assert_int_equal(flavour_branch("535"), 0);
+	assert_int_equal(flavour_branch(""), 0);
+	assert_int_equal(flavour_branch("x.1"), 0);
+	assert_true(flavour_parse("open", &f) && f == FLAVOUR_OPEN);
+	assert_true(flavour_parse("auto", &f) && f == FLAVOUR_AUTO);
+	assert_false(flavour_parse("Open", &f));
+	assert_string_equal(flavour_architecture(A100), "Ampere");
+	assert_string_equal(flavour_architecture(FUTURE), "unknown");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(decides),
+		cmocka_unit_test(what_is_not_ours_does_not_count),
+		cmocka_unit_test(many_gpus_are_not_all_named),
+		cmocka_unit_test(versions_and_names),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

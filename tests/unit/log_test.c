@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+
+#include "base/json.h"
+#include "tests/unit/test.h"
+
+static struct folder folder;
+
+static int setup(void **state)
+{
+	(void)state;
+	folder_make(&folder);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	folder_done(&folder);
+	return 0;
+}
+
+// Standard error of what say() logs.
+static char *heard(void (*say)(void))
+{
+	struct err err;
+	char *text = NULL;
+	folder_file(&folder, "log", "");
+	auto_fd int log = root_open(&folder.root, "log", O_WRONLY | O_TRUNC, &err);
+	auto_fd int kept = dup(2);
+	fflush(stderr);
+	dup2(log, 2);
+	say();
+	fflush(stderr);
+	dup2(kept, 2);
+	assert_int_equal(root_read(&folder.root, "log", &text, NULL, &err), 1);
+	return text;
+}
+
+static void say_all(void)
+{
+	struct err err;
+	log_debug("hidden %d", 1);
+	log_info("started");
+	log_warn("slow");
+	err_set(&err, E_ABI, "nvidia.ko: 3 symbols differ");
+	log_err(&err);
+}
+
+static void say_hostile(void)
+{
+	char big[3000];
+	memset(big, 'x', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	log_info("one\ntwo\r\n\x1b[31mred\x7f \"quoted\" \xff");
+	log_info("%s", big);
+	for (size_t i = 1; i + 2 < sizeof(big); i += 2)
+		memcpy(big + i, "\xc3\xbc", 2);
+	log_info("%s", big);
+}
+
+static void test_text(void **state)
+{
+	(void)state;
+	log_setup(LOG_LEVEL_INFO, false);
+	auto_str char *text = heard(say_all);
+	auto_str char *want =
+		str_fmt("kmodsmith: started\nkmodsmith: warn: slow\nkmodsmith: error: E_ABI: nvidia.ko: 3 symbols "
+			"differ\nkmodsmith: next: %s\n",
+			err_info(E_ABI)->next);
+	assert_string_equal(text, want);
+	log_setup(LOG_LEVEL_ERROR, false);
+	auto_str char *errors = heard(say_all);
+	assert_true(str_starts(errors, "kmodsmith: error: "));
+}
+
+static void test_json(void **state)
+{
+	(void)state;
+	log_setup(LOG_LEVEL_INFO, true);
+	log_step("prove");
+	auto_str char *text = heard(say_all);
+	log_step(NULL);
+	auto_strv struct strv lines = { 0 };
+	strv_split(&lines, text, "\n");
+	assert_int_equal(lines.count, 3);
+	auto_json json_t *last = json_loads(lines.items[2], JSON_REJECT_DUPLICATES, NULL);
+	const char *ts, *level, *msg, *step, *code, *reason;
+	assert_int_equal(json_unpack(last, "{s:s, s:s, s:s, s:s, s:s, s:s !}", "ts", &ts, "level", &level, "msg", &msg,
+				     "step", &step, "code", &code, "reason", &reason),
+			 0);
+	assert_int_equal(strlen(ts), strlen("2000-01-01T00:00:00.000Z"));
+	assert_string_equal(level, "error");
+	assert_string_equal(msg, "nvidia.ko: 3 symbols differ");
+	assert_string_equal(step, "prove");
+	assert_string_equal(code, "E_ABI");
+	assert_string_equal(reason, "AbiMismatch");
+}
+
+// R-K4: one event is one short line, whatever a compiler or a kernel put into it.
+static void test_one_event_is_one_line(void **state)
+{
+	(void)state;
+	for (int is_json = 0; is_json < 2; is_json++) {
+		log_setup(LOG_LEVEL_INFO, is_json);
+		auto_str char *text = heard(say_hostile);
+		auto_strv struct strv lines = { 0 };
+		strv_split(&lines, text, "\n");
+		assert_int_equal(lines.count, 3);
+		assert_null(strchr(lines.items[2], '?')); // no half character
+		assert_true(str_ends(lines.items[2], is_json ? "\xc3\xbc\"}" : "\xc3\xbc"));
+		for (size_t i = 0; i < lines.count; i++)
+			assert_true(strlen(lines.items[i]) < 520);
+		for (const char *p = text; *p; p++)
+			assert_true(*p == '\n' || (unsigned char)*p >= ' ');
+		assert_null(strchr(text, 0x7f));
+		assert_non_null(strstr(lines.items[0], "one two"));
+	}
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_text),
+		TEST(test_json),
+		TEST(test_one_event_is_one_line),
+	};
+	return cmocka_run_group_tests_name("log", tests, NULL, NULL);
+}

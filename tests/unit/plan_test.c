@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan_make is pure: each row is a machine, a wish and what is at hand, and the steps or the refusal that must follow.
+#include "node/plan.h"
+#include "tests/unit/test.h"
+
+struct row {
+	const char *name;
+	unsigned gpus;      // H100s
+	uint16_t device;    // 0 = 0x2330
+	const char *bound;  // driver of the first GPU
+	const char *loaded; // version in the kernel, NULL = none
+	enum flavour loaded_flavour;
+	const char *loaded_modules; // comma list with underscores
+	const char *package;        // version of the package at hand
+	const char *srcversion;     // of nvidia in the package; what is loaded has "S1"
+	const char *source;         // version of the source at hand
+	const char *wish_driver;
+	enum flavour wish_flavour;
+	bool is_compile_forbidden, is_sig_enforced;
+	const char *holder; // path held by a process
+	int code;           // of the refusal, 0 = none
+	enum plan_outcome outcome;
+	const char *steps; // "package prove load nodes verify"
+};
+
+#define ALL "nvidia,nvidia_uvm,nvidia_modeset"
+
+static const struct row rows[] = {
+	{ .name = "R-P11: no GPU, no steps", .package = "535.1", .outcome = PLAN_NO_GPU, .steps = "" },
+	{ .name = "fresh node with a package",
+	  .gpus = 2,
+	  .package = "535.1",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "package prove load nodes verify" },
+	{ .name = "fresh node with a source",
+	  .gpus = 2,
+	  .source = "535.1",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "compile prove load nodes verify" },
+	{ .name = "R-I1: the package is preferred to a compile",
+	  .gpus = 1,
+	  .package = "535.1",
+	  .source = "535.1",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "package prove load nodes verify" },
+	{ .name = "R-D1: equal modules are adopted",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "adopted by version alone",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .wish_driver = "535.1",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "the missing rest is loaded without an unload",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = "nvidia",
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "package prove load nodes verify" },
+	{ .name = "another srcversion is a replacement",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .srcversion = "S2",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "package prove unload load nodes verify" },
+	{ .name = "another version is a replacement, proven first",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "package prove unload load nodes verify" },
+	{ .name = "the other flavour is a replacement",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_PROPRIETARY,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "package prove unload load nodes verify" },
+	{ .name = "R-D2: a replacement is refused while held",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .holder = "/dev/nvidia0",
+	  .code = E_IN_USE },
+	{ .name = "a held driver that is the wished one is adopted",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .holder = "/dev/nvidia0",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "R-P8: nouveau owns the GPU", .gpus = 1, .bound = "nouveau", .package = "535.1", .code = E_BOUND },
+	{ .name = "R-P7: Pascal and open modules",
+	  .gpus = 1,
+	  .device = 0x1bb3,
+	  .package = "535.1",
+	  .code = E_UNSUPPORTED_GPU },
+	{ .name = "R-C1: signing is asked before the compile",
+	  .gpus = 1,
+	  .source = "535.1",
+	  .is_sig_enforced = true,
+	  .code = E_SIGNING_REQUIRED },
+	{ .name = "a package may be signed, the proof will tell",
+	  .gpus = 1,
+	  .package = "535.1",
+	  .is_sig_enforced = true,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "package prove load nodes verify" },
+	{ .name = "compiling is forbidden",
+	  .gpus = 1,
+	  .source = "535.1",
+	  .is_compile_forbidden = true,
+	  .code = E_NO_PACKAGE },
+	{ .name = "a wished version that nothing offers",
+	  .gpus = 1,
+	  .wish_driver = "570.1",
+	  .package = "535.1",
+	  .code = E_NO_PACKAGE },
+	{ .name = "nothing says what to install", .gpus = 1, .code = E_USAGE },
+	{ .name = "nothing given: what is loaded stays",
+	  .gpus = 1,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+};
+
+static void make_facts(const struct row *row, struct facts *f)
+{
+	f->host = (struct host){ .release = str_dup("6.1.0-56-cloud-amd64"), .is_sig_enforced = row->is_sig_enforced };
+	f->gpus.items = mem_alloc((row->gpus + 1) * sizeof(*f->gpus.items));
+	for (; f->gpus.count < row->gpus; f->gpus.count++) {
+		struct gpu *g = &f->gpus.items[f->gpus.count];
+		*g = (struct gpu){ .kind = GPU_DISPLAY,
+				   .class = 0x030200,
+				   .device = row->device ? row->device : 0x2330 };
+		snprintf(g->address, sizeof(g->address), "0000:%zx0:00.0", f->gpus.count + 4);
+	}
+	if (row->bound)
+		f->gpus.items[0].driver = str_dup(row->bound);
+	auto_strv struct strv names = { 0 };
+	if (row->loaded_modules)
+		strv_split(&names, row->loaded_modules, ",");
+	f->loaded = (struct loaded){ .version = str_dup(row->loaded), .flavour = row->loaded_flavour };
+	f->loaded.items = mem_alloc((names.count + 1) * sizeof(*f->loaded.items));
+	for (; f->loaded.count < names.count; f->loaded.count++)
+		f->loaded.items[f->loaded.count] =
+			(struct loaded_module){ .name = str_dup(names.items[f->loaded.count]),
+						.is_driver = true,
+						.version = str_dup(row->loaded),
+						.srcversion = str_dup("S1") };
+}
+
+static void make_package(const struct row *row, struct package *p)
+{
+	*p = (struct package){ .dir = { .fd = -1, .name = str_dup("/packages/x") } };
+	p->key.driver = str_dup(row->package);
+	p->key.flavour = str_dup("open");
+	p->key.release = str_dup("6.1.0-56-cloud-amd64");
+	p->count = 1;
+	p->files = mem_alloc(sizeof(*p->files));
+	p->files[0] = (struct package_file){ .name = str_dup("nvidia.ko"),
+					     .module = str_dup("nvidia"),
+					     .srcversion = str_dup(row->srcversion) };
+}
+
+static void make_holder(const struct row *row, struct holders *h)
+{
+	if (!row->holder)
+		return;
+	h->items = mem_alloc(sizeof(*h->items));
+	h->items[h->count++] = (struct holder){ .pid = 42,
+						.comm = str_dup("python3"),
+						.cmdline = str_dup("python3 train.py"),
+						.kind = HOLDER_FD,
+						.path = str_dup(row->holder) };
+}
+
+static void check_plan(const struct row *row, const struct plan *plan)
+{
+	auto_str char *steps = str_dup("");
+	for (size_t i = 0; i < plan->count; i++) {
+		str_add(&steps, "%s%s", i ? " " : "", step_kind_name(plan->steps[i].kind));
+		expect(plan->steps[i].subject && *plan->steps[i].subject && plan->steps[i].why && *plan->steps[i].why,
+		       row->name);
+	}
+	expect(plan->outcome == row->outcome, row->name);
+	if (!str_eq(steps, row->steps))
+		fail_msg("%s: steps are '%s', not '%s'", row->name, steps, row->steps);
+}
+
+static void check_row(const struct row *row)
+{
+	auto_facts struct facts facts = { 0 };
+	auto_package struct package package = { .dir = ROOT_NONE };
+	auto_plan struct plan plan = { 0 };
+	struct holders holders = { 0 };
+	struct err err = { 0 };
+	make_facts(row, &facts);
+	make_holder(row, &holders);
+	if (row->package)
+		make_package(row, &package);
+	struct wish wish = { .driver = row->wish_driver,
+			     .flavour = row->wish_flavour,
+			     .is_compile_forbidden = row->is_compile_forbidden };
+	struct at_hand at_hand = { .package = row->package ? &package : NULL,
+				   .source_version = row->source,
+				   .source_flavours = row->source ? FLAVOUR_OPEN | FLAVOUR_PROPRIETARY : 0 };
+	int r = plan_make(&facts, &wish, &at_hand, &holders, &plan, &err);
+	holders_done(&holders);
+	if (row->code) {
+		if (r >= 0 || err.code != row->code)
+			fail_msg("%s: got %d %s, not %s", row->name, r, r < 0 ? err.text : "no refusal",
+				 err_info(row->code)->name);
+		return;
+	}
+	if (r < 0)
+		fail_msg("%s: %s", row->name, err.text);
+	check_plan(row, &plan);
+}
+
+static void plans(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		check_row(&rows[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(plans),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

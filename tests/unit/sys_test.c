@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/sys.h"
+
+#include "tests/unit/test.h"
+
+#include <sys/sysmacros.h>
+
+static struct folder folder;
+static struct sys sys;
+static int dev = -1;
+
+static int setup(void **state)
+{
+	(void)state;
+	struct err err;
+	folder_make(&folder);
+	folder_dir(&folder, "dev");
+	folder_dir(&folder, "sys/module/ext4");
+	folder_file(&folder, "sys/module/ext4/initstate", "live\n");
+	sys = sys_recorder(&folder.root);
+	dev = root_open(&folder.root, "dev", O_RDONLY | O_DIRECTORY, &err);
+	return dev < 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	close(TAKE_FD(dev));
+	folder_done(&folder);
+	return 0;
+}
+
+static void test_loads_and_unloads_show_in_sysfs(void **state)
+{
+	(void)state;
+	assert_int_equal(sys.module_load_file(&sys, -1, "nvidia", "NVreg_OpenRmEnableUnsupportedGpus=1"), 0);
+	folder_expect(&folder, "sys/module/nvidia/initstate", "live\n");
+	assert_int_equal(sys.module_load_data(&sys, "x", 1, "nvidia-uvm", ""), 0);
+	folder_expect(&folder, "sys/module/nvidia_uvm/initstate", "live\n");
+	assert_int_equal(sys.module_load_file(&sys, -1, "nvidia", ""), -1);
+	assert_int_equal(errno, EEXIST);
+	assert_int_equal(sys.module_unload(&sys, "nvidia_uvm"), 0);
+	assert_false(root_exists(&folder.root, "sys/module/nvidia_uvm"));
+	assert_int_equal(sys.module_unload(&sys, "nvidia_uvm"), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_true(root_exists(&folder.root, "sys/module/ext4"));
+	folder_expect(&folder, ".sys-calls",
+		      "load nvidia NVreg_OpenRmEnableUnsupportedGpus=1\n"
+		      "load nvidia-uvm \n"
+		      "load nvidia \n"
+		      "unload nvidia_uvm\n"
+		      "unload nvidia_uvm\n");
+}
+
+static void test_nodes_look_as_if_they_were_real(void **state)
+{
+	(void)state;
+	struct stat st;
+	assert_int_equal(sys.node_look(&sys, dev, "nvidia0", &st), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(sys.node_make(&sys, dev, "nvidia0", 0666, makedev(195, 0)), 0);
+	folder_expect(&folder, "dev/nvidia0", "c 195:0 0666 0:0\n");
+	assert_int_equal(sys.node_look(&sys, dev, "nvidia0", &st), 0);
+	assert_true(S_ISCHR(st.st_mode));
+	assert_int_equal(st.st_mode & 07777, 0666);
+	assert_int_equal(st.st_rdev, makedev(195, 0));
+	assert_int_equal(sys.node_make(&sys, dev, "nvidia0", 0666, makedev(195, 0)), -1);
+	assert_int_equal(errno, EEXIST);
+	assert_int_equal(sys.node_set(&sys, dev, "nvidia0", 0640, 12, 34), 0);
+	assert_int_equal(sys.node_look(&sys, dev, "nvidia0", &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0640);
+	assert_int_equal(st.st_rdev, makedev(195, 0));
+	assert_int_equal(st.st_uid, 12);
+	assert_int_equal(st.st_gid, 34);
+	assert_int_equal(sys.node_set(&sys, dev, "nvidia1", 0640, 12, 34), -1);
+	assert_int_equal(errno, ENOENT);
+	folder_expect(&folder, ".sys-calls",
+		      "mknod nvidia0 c 195 0 0666\n"
+		      "mknod nvidia0 c 195 0 0666\n"
+		      "set nvidia0 0640 12:34\n"
+		      "set nvidia1 0640 12:34\n");
+}
+
+static void test_what_is_no_node_stays_what_it_is(void **state)
+{
+	(void)state;
+	struct stat st;
+	folder_file(&folder, "dev/notes", "c is for characters\n");
+	folder_link(&folder, "notes", "dev/link");
+	assert_int_equal(sys.node_look(&sys, dev, "notes", &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	assert_int_equal(sys.node_look(&sys, dev, "link", &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
+	assert_int_equal(sys.node_make(&sys, dev, "link", 0666, makedev(195, 0)), -1);
+	assert_int_equal(sys.node_set(&sys, dev, "link", 0666, 0, 0), -1);
+	folder_expect(&folder, "dev/notes", "c is for characters\n");
+}
+
+static void test_an_unwritable_record_is_an_error(void **state)
+{
+	(void)state;
+	folder_file(&folder, "sys/module/blocked", "a file where the kernel has a directory");
+	assert_int_equal(sys.module_load_file(&sys, -1, "blocked", ""), -1);
+	assert_int_equal(errno, EROFS);
+}
+
+static void test_the_real_one_refuses_nonsense(void **state)
+{
+	(void)state;
+	const struct sys *real = sys_real();
+	struct stat st;
+	assert_int_equal(real->module_load_file(real, -1, "x", ""), -1);
+	assert_int_equal(real->module_load_data(real, "x", 1, "x", ""), -1);
+	assert_int_equal(real->module_unload(real, "no_such_module_anywhere"), -1);
+	assert_int_equal(real->node_look(real, dev, "nvidia0", &st), -1);
+	assert_int_equal(real->node_set(real, dev, "nvidia0", 0666, 0, 0), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_null(real->record);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_loads_and_unloads_show_in_sysfs),  TEST(test_nodes_look_as_if_they_were_real),
+		TEST(test_what_is_no_node_stays_what_it_is), TEST(test_an_unwritable_record_is_an_error),
+		TEST(test_the_real_one_refuses_nonsense),
+	};
+	return cmocka_run_group_tests_name("sys", tests, NULL, NULL);
+}

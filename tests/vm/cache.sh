@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Compiled and unpacked things, kept under a name that is the hash of everything they are made from: the same inputs
+# are never made twice, changed inputs never meet an old result, and deleting the whole cache costs only time.
+set -euo pipefail
+shopt -s inherit_errexit
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(cd "$here/../.." && pwd)
+cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}
+mkdir -p "$cache/vm"
+inputs_file=$cache/vm/inputs.$$
+trap 'rm -f "$inputs_file"' EXIT
+"$top/scripts/inputs.sh" >"$inputs_file"
+# shellcheck source=/dev/null
+. "$inputs_file"
+rm -f "$inputs_file"
+
+digest() { # FILE|DIR|WORD...: cached directories carry their hash in their name, so the name stands for the contents
+  local input
+  for input in "$@"; do
+    if [ -f "$input" ]; then sha256sum <"$input"; else echo "$input"; fi
+  done
+}
+
+# cached NAME FUNCTION INPUT...: print the directory that FUNCTION DIR INPUT... fills, filling it if it is not there yet.
+# FUNCTION must chain its steps with &&: `set -e` does not hold inside a condition.
+cached() {
+  local name=$1 fill=$2 dir lock
+  shift 2
+  dir=$cache/vm/$name-$({ declare -f "$fill"; digest "$@"; } | sha256sum | cut -c1-16)
+  if [ ! -d "$dir" ]; then
+    exec {lock}>"$dir.lock" && flock "$lock"
+    if [ ! -d "$dir" ]; then
+      rm -rf "$dir.new" && mkdir "$dir.new"
+      if ! "$fill" "$dir.new" "$@" >"$dir.log" 2>&1; then
+        echo "vm: cannot make $name, see $dir.log:" >&2
+        tail -n 15 "$dir.log" >&2
+        return 1
+      fi
+      mv "$dir.new" "$dir"
+    fi
+    exec {lock}>&-
+  fi
+  echo "$dir"
+}
+
+unpack() { # DIR DEB...
+  local dir=$1 deb
+  shift
+  for deb in "$@"; do dpkg-deb --extract "$deb" "$dir" || return; done
+}
+
+of() { # KEY [SUFFIX]: the value of a variable of scripts/inputs.sh
+  local name=$1${2:-}
+  [ -n "${!name:-}" ] || { echo "vm: scripts/inputs.sh knows no $name" >&2; return 1; }
+  echo "${!name}"
+}
+
+headers() { # KEY -> directory with usr/src and usr/lib as the packages have them
+  local debs
+  debs=$(of "$1" _HEADERS)
+  # shellcheck disable=SC2086 # several paths
+  cached "headers-$1" unpack $debs
+}
+
+kernel() { # KEY -> directory with boot/vmlinuz-* and lib/modules
+  local image
+  image=$(of "$1" _IMAGE)
+  cached "kernel-$1" unpack "$image"
+}
+
+# at_home HEADERS COMMAND...: run COMMAND where the header packages seem to be installed, because their makefiles include
+# each other by absolute path. Only a private mount namespace sees it. (Whoever calls make switches the modules' BTF off:
+# with newer headers it needs pahole, and the modules work without it.)
+at_home() {
+  local tree=$1
+  shift
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  unshare --mount --map-root-user bash -euc '
+    mount --bind "$0/usr/src" /usr/src
+    mount -t overlay -o lowerdir="$0/usr/lib:/usr/lib" overlay /usr/lib
+    exec "$@"' "$tree" "$@"
+}
+
+compile_test_modules() { # DIR HEADERS RELEASE SOURCE...
+  local dir=$1 tree=$2 release=$3
+  shift 3
+  cp "$@" "$dir" &&
+    at_home "$tree" make -C "/usr/src/linux-headers-$release" M="$dir" CONFIG_DEBUG_INFO_BTF_MODULES= modules &&
+    strip -g "$dir"/*.ko && find "$dir" -mindepth 1 ! -name '*.ko' -delete
+}
+
+test_modules() { # KEY -> directory with fakegpu.ko and fakeopen.ko for that kernel
+  local tree release
+  tree=$(headers "$1")
+  release=$(of "$1")
+  cached "modules-$1" compile_test_modules "$tree" "$release" "$here"/modules/{Kbuild,fakegpu.c,fakeopen.c}
+}

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# A guest: a Debian kernel, an initramfs with the simulated devices, driver packages and a script, under software emulation.
+# The first comment lines of the script describe the machine (words separated by blanks):
+#   # kernel: K61 ...        keys of scripts/inputs.sh (K61 newest 6.1, K61B the one before, K61R older, K612)  [K61]
+#   # gpus: 2                # switches: 0    # fakegpu: gpu_id=0x20b2 ...   more parameters of the simulated GPU
+#   # stub: yes              load the bring-up stub, so that /dev/nvidiaN can be opened                          [no]
+#   # packages: open:K61 ... driver modules in /packages/open-K61; a bare name is for the kernel that runs: /packages/open
+#   # debs: MODPROBE ...     Debian packages (keys of scripts/inputs.sh) unpacked into the guest's /
+#   # programs: strace ...   programs of this machine, with the libraries they need
+#   # files: PATH ...        files of this repository, in /files under their base names
+#   # mem: 1G   # cpus: 1   # append: lockdown=integrity ...   # timeout: 300 (seconds: to end a guest that hangs)
+# Enforced signatures would refuse the simulated devices, too: let the script ask for them at run time, with
+#   echo 1 >/sys/module/module/parameters/sig_enforce
+# shellcheck source=cache.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cache.sh"
+# shellcheck source=packages.sh
+. "$here/packages.sh"
+
+# BAR0 of the simulated devices lies here; init.sh knows the address, too.
+reserved=memmap=256M\$0x30000000
+
+header() { # SCRIPT NAME DEFAULT
+  local value
+  value=$(sed -n "/^[^#]/q; s/^# $2: *//p" "$1")
+  echo "${value:-$3}"
+}
+
+add_program() { # ROOT PROGRAM GUEST-PATH...: with the libraries that ldd finds
+  local root=$1 program=$2 path
+  shift 2
+  for path in "$@"; do install -D "$program" "$root$path"; done
+  { ldd "$program" 2>/dev/null || true; } | sed -nE 's|.*[[:space:]](/[^ ]+) \(.*|\1|p' | while read -r path; do
+    install -D "$path" "$root$path"
+  done
+}
+
+add_base() { # ROOT KEY
+  local kmod release modules image
+  release=$(of "$2")
+  modules=$(test_modules "$2")
+  kmod=$(readlink -f "$(command -v modprobe)")
+  mkdir -p "$1"/{bin,sbin,dev,proc,sys,run,tmp,var,root,etc,files,packages,vm,lib/modules/"$release"}
+  add_program "$1" "$(command -v busybox)" /bin/busybox
+  # Not busybox sh, because that prefers its own insmod and modprobe whatever PATH says.
+  add_program "$1" "$(command -v dash)" /bin/sh
+  add_program "$1" "$kmod" /sbin/{insmod,rmmod,lsmod,modprobe,modinfo,depmod}
+  install "$here/init.sh" "$1/init"
+  cp "$here/lib.sh" "$1/vm/lib.sh"
+  # As on any host: without headers, the kernel's image and configuration tell what a module must fit.
+  image=$(kernel "$2")
+  mkdir -p "$1/boot"
+  cp "$image/boot/vmlinuz-$release" "$image/boot/config-$release" "$1/boot/"
+  ln -s "$modules" "$1/vm/modules"
+}
+
+add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
+  local name key made
+  for name in $(header "$3" packages ""); do
+    key=${name#*:}
+    [ "$key" != "$name" ] || key=$2
+    made=$(package "${name%:*}" "$key")
+    ln -s "$made" "$1/packages/${name/:/-}"
+  done
+  for name in $(header "$3" debs ""); do
+    made=$(of "$name")
+    dpkg-deb --extract "$made" "$1"
+  done
+  for name in $(header "$3" programs ""); do
+    made=$(command -v "$name")
+    add_program "$1" "$made" "/usr/bin/$name"
+  done
+  for name in $(header "$3" files ""); do ln -s "$top/$name" "$1/files/"; done
+}
+
+# guest_prepare SCRIPT KEY DIR [LIBRARY]: make DIR/vmlinuz and DIR/initrd; the script starts with what LIBRARY defines.
+guest_prepare() {
+  local script=$1 key=$2 dir=$3 root=$3/root kmodsmith=${KMODSMITH:-$top/build/release/kmodsmith}
+  local release image
+  rm -rf "$dir" && mkdir -p "$root"
+  release=$(of "$key")
+  image=$(kernel "$key")
+  add_base "$root" "$key"
+  add_wishes "$root" "$key" "$script"
+  if [ -x "$kmodsmith" ]; then add_program "$root" "$kmodsmith" /usr/bin/kmodsmith; fi
+  cp "$script" "$root/vm/script"
+  printf '. %s\n' "${@:4}" /vm/script >"$root/vm/start"
+  printf '%s="%s"\n' key "$key" gpus "$(header "$script" gpus 0)" switches "$(header "$script" switches 0)" \
+    stub "$(header "$script" stub no)" fakegpu "$(header "$script" fakegpu "")" >"$root/vm/machine"
+  ln -s "$image/boot/vmlinuz-$release" "$dir/vmlinuz"
+  (cd "$root" && find -L . -print0 | cpio --null --create --dereference --format=newc --quiet) >"$dir/initrd"
+  rm -rf "$root"
+}
+
+# guest_boot SCRIPT DIR OUTPUT: OUTPUT is the chardev for what the script prints; DIR/console.log is the kernel's log, and
+# DIR/artifact what the script wrote to /dev/ttyS2. Fails when the guest was ended by force.
+guest_boot() {
+  local script=$1 dir=$2 output=$3
+  timeout --kill-after=10 "$(header "$script" timeout 300)" qemu-system-x86_64 -accel tcg -machine q35 -cpu max \
+    -smp "$(header "$script" cpus 1)" -m "$(header "$script" mem 1G)" -nodefaults -display none -no-reboot \
+    -serial "file:$dir/console.log" -chardev "$output,id=out" -serial chardev:out -serial "file:$dir/artifact" \
+    -kernel "$dir/vmlinuz" -initrd "$dir/initrd" \
+    -append "console=ttyS0 $reserved panic=-1 oops=panic $(header "$script" append "")" </dev/null
+}
+
+guest_status() { # DIR: the script's exit status as the guest reported it; nothing when it never got there
+  sed -n 's/.*guest: exit \([0-9]*\).*/\1/p' "$1/console.log" | tail -n 1
+}
+
+guest_log() { # DIR: the end of the kernel's log without the boot and without the registers and call traces of a panic
+  awk '/Run \/init/ { n = 0 } !/^\[[^]]*\]  *([?<]|R[A-Z0-9]+:|Code:|[a-z_0-9.]+\+0x)/ { line[n++] = $0 }
+    END { for (i = n > 25 ? n - 25 : 0; i < n; i++) print line[i] }' "$1/console.log"
+}

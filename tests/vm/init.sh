@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
+# The first process of a guest. /vm/machine says which devices to simulate, /vm/start is what to run; its output goes to
+# the second serial port, so that it never mixes with the kernel's log on the first, and its exit status to the kernel's log.
+# Should anything in here fail, the guest ends without a status, which the host takes for a failure.
+set -eu
+export PATH=/sbin:/usr/sbin:/bin:/usr/bin HOME=/root TERM=dumb LC_ALL=C
+trap 'poweroff -f' EXIT
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t securityfs securityfs /sys/kernel/security
+mount -t devtmpfs devtmpfs /dev
+exec >/dev/console 2>&1
+for dir in /run /tmp /var; do mount -t tmpfs tmpfs $dir; done
+mkdir -p /dev/char /var/lib /var/log
+stty -F /dev/ttyS1 raw -echo
+stty -F /dev/ttyS2 raw -echo
+
+gpus=0 switches=0 stub=no fakegpu=
+# shellcheck source=/dev/null
+. /vm/machine
+if [ "$gpus$switches" != 00 ]; then
+  # shellcheck disable=SC2086 # several options
+  insmod /vm/modules/fakegpu.ko base=0x30000000 gpus="$gpus" switches="$switches" $fakegpu
+fi
+if [ "$stub" = yes ]; then insmod /vm/modules/fakeopen.ko; fi
+cd /root
+sh /vm/start </dev/null >/dev/ttyS1 2>&1 && status=0 || status=$?
+echo "<0>guest: exit $status" >/dev/kmsg
