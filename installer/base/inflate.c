@@ -16,19 +16,6 @@ static int fail(struct archive *a, struct err *err)
 	return err_set(err, E_ARCHIVE, "inflate: %s", why ? why : "unknown format");
 }
 
-// liblzma, unlike the others, takes bytes behind the last xz stream for damage: find that stream's footer, which ends with
-// the flags of its header and "YZ", at a distance that is a multiple of four.
-static size_t without_tail(const unsigned char *p, size_t len)
-{
-	if (len < 12 || memcmp(p, "\xfd" "7zXZ", 6) != 0)
-		return len;
-	for (size_t end = len & ~(size_t)3; end > 12; end -= 4) {
-		if (p[end - 2] == 'Y' && p[end - 1] == 'Z' && memcmp(p + end - 4, p + 6, 2) == 0)
-			return end;
-	}
-	return len;
-}
-
 static int open_stream(struct archive *a, const void *data, size_t len, struct err *err)
 {
 	struct archive_entry *entry;
@@ -37,7 +24,7 @@ static int open_stream(struct archive *a, const void *data, size_t len, struct e
 	archive_read_support_filter_zstd(a);
 	archive_read_support_filter_lz4(a);
 	archive_read_support_format_raw(a);
-	if (archive_read_open_memory(a, data, without_tail(data, len)) != ARCHIVE_OK || archive_read_next_header(a, &entry) != ARCHIVE_OK)
+	if (archive_read_open_memory(a, data, len) != ARCHIVE_OK || archive_read_next_header(a, &entry) != ARCHIVE_OK)
 		return fail(a, err);
 	return 0;
 }

@@ -57,7 +57,8 @@ static inline void forge_symbol(struct forge *f, const char *name, size_t sectio
 	forge_append(&f->strings, &f->strings_len, name, strlen(name) + 1);
 }
 
-static inline void forge_table(struct forge *f, const char *name, uint32_t type, const char *data, size_t len, size_t link)
+static inline void forge_table(struct forge *f, const char *name, uint32_t type, const char *data, size_t len,
+			       size_t link)
 {
 	size_t i = forge_section(f, name, 0, data, len);
 	f->section[i].type = type;
@@ -120,8 +121,8 @@ struct forge_symver {
 // A module in the shape that modpost gives it. Lists end with a NULL name.
 struct forge_module {
 	const char *name, *vermagic, *depends, *license;
-	const char *extra; // more of .modinfo, NUL-separated, ended by an empty string; NULL = none
-	int machine;       // 0 = x86_64
+	const char *extra;                  // more of .modinfo, NUL-separated, ended by an empty string; NULL = none
+	int machine;                        // 0 = x86_64
 	const struct forge_symver *imports; // with CRCs; module_layout among them is no symbol
 	const struct forge_symver *exports;
 	size_t struct_size; // 0 = 1152
@@ -151,7 +152,8 @@ static inline void forge_exports(struct forge *f, const struct forge_symver *lis
 		forge_symbol(f, crc, gpl + 1, crcs_len, STB_LOCAL);
 		forge_symbol(f, ns, gpl + 2, strings_len, STB_LOCAL);
 		forge_append(&crcs, &crcs_len, &e->crc, 4);
-		forge_append(&strings, &strings_len, e->namespace ? e->namespace : "", strlen(e->namespace ? e->namespace : "") + 1);
+		forge_append(&strings, &strings_len, e->namespace ? e->namespace : "",
+			     strlen(e->namespace ? e->namespace : "") + 1);
 	}
 	forge_section(f, "__kcrctab", 0, crcs, crcs_len);
 	forge_section(f, "__ksymtab_strings", 0, strings, strings_len);
@@ -202,7 +204,8 @@ static inline char *forge_ko(const struct forge_module *m, size_t *ret_len)
 }
 
 // An ELF kernel image with a banner and export tables; exports end with a NULL name.
-static inline char *forge_vmlinux(const char *banner, const struct forge_symver *exports, bool has_crcs, size_t *ret_len)
+static inline char *forge_vmlinux(const char *banner, const struct forge_symver *exports, bool has_crcs,
+				  size_t *ret_len)
 {
 	const uint64_t base = 0xffffffff81000000;
 	const uint64_t text_at = base + 0x10000, table_at[2] = { base + 0x20000, base + 0x30000 };

@@ -18,8 +18,9 @@ static inline char *pack(int (*filter)(struct archive *), const void *data, size
 	*ret_len = 0;
 	if (archive_write_set_format_raw(a) != ARCHIVE_OK || filter(a) != ARCHIVE_OK ||
 	    archive_write_set_bytes_in_last_block(a, 1) != ARCHIVE_OK ||
-	    archive_write_open_memory(a, out, room, ret_len) != ARCHIVE_OK || archive_write_header(a, entry) != ARCHIVE_OK ||
-	    archive_write_data(a, data, len) < 0 || archive_write_close(a) != ARCHIVE_OK)
+	    archive_write_open_memory(a, out, room, ret_len) != ARCHIVE_OK ||
+	    archive_write_header(a, entry) != ARCHIVE_OK || archive_write_data(a, data, len) < 0 ||
+	    archive_write_close(a) != ARCHIVE_OK)
 		abort();
 	archive_entry_free(entry);
 	archive_write_free(a);
