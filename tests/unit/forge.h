@@ -99,6 +99,7 @@ static inline char *forge_end(struct forge *f, size_t *ret_len)
 	forge_append(&names, &names_len, ".shstrtab", sizeof(".shstrtab"));
 	sh[f->count].sh_size = names_len;
 	forge_append(&file, &len, names, names_len);
+	forge_append(&file, &len, "\0\0\0\0\0\0\0", -len % 8);
 	h.e_shoff = len;
 	h.e_shnum = (uint16_t)(f->count + 1);
 	h.e_shstrndx = (uint16_t)f->count;
