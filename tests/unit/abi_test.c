@@ -14,12 +14,14 @@ static void test_vermagic(void **state)
 		int machine;
 		const char *vermagic; // behind the release; NULL = not derivable
 	} rows[] = {
-		{ BASE "CONFIG_SMP=y\nCONFIG_PREEMPT_BUILD=y\nCONFIG_MODULE_UNLOAD=y\nCONFIG_MODVERSIONS=y\n", EM_X86_64,
-		  "SMP preempt mod_unload modversions " },
+		{ BASE "CONFIG_SMP=y\nCONFIG_PREEMPT_BUILD=y\nCONFIG_MODULE_UNLOAD=y\nCONFIG_MODVERSIONS=y\n",
+		  EM_X86_64, "SMP preempt mod_unload modversions " },
 		{ BASE "CONFIG_SMP=y\nCONFIG_PREEMPT=y\n", EM_X86_64, "SMP preempt " },
 		{ BASE "# CONFIG_SMP is not set\nCONFIG_PREEMPT_RT=y\n", EM_X86_64, "preempt_rt " },
-		{ BASE "CONFIG_SMP=y\nCONFIG_PREEMPT_VOLUNTARY=y\nCONFIG_MODULE_UNLOAD=y", EM_X86_64, "SMP mod_unload " },
-		{ "CONFIG_MODULES=y\nCONFIG_ARM64=y\nCONFIG_SMP=y\nCONFIG_MODVERSIONS=y\n", EM_AARCH64, "SMP modversions aarch64" },
+		{ BASE "CONFIG_SMP=y\nCONFIG_PREEMPT_VOLUNTARY=y\nCONFIG_MODULE_UNLOAD=y", EM_X86_64,
+		  "SMP mod_unload " },
+		{ "CONFIG_MODULES=y\nCONFIG_ARM64=y\nCONFIG_SMP=y\nCONFIG_MODVERSIONS=y\n", EM_AARCH64,
+		  "SMP modversions aarch64" },
 		{ BASE "CONFIG_SMP=y\nCONFIG_RANDSTRUCT=y\n", EM_X86_64, NULL },
 		{ "CONFIG_MODULES=y\nCONFIG_RISCV=y\n", EM_NONE, NULL },
 	};
@@ -27,7 +29,8 @@ static void test_vermagic(void **state)
 		struct err err;
 		auto_kernel_abi struct kernel_abi abi = { 0 };
 		auto_str char *want = rows[i].vermagic ? str_fmt("6.1.0-9 %s", rows[i].vermagic) : NULL;
-		expect(kernel_abi_add_config(&abi, "6.1.0-9", rows[i].config, strlen(rows[i].config), &err) == 0, err.text);
+		expect(kernel_abi_add_config(&abi, "6.1.0-9", rows[i].config, strlen(rows[i].config), &err) == 0,
+		       err.text);
 		expect(abi.machine == rows[i].machine, rows[i].config);
 		expect(want ? str_eq(abi.vermagic, want) : !abi.vermagic, rows[i].config);
 	}
@@ -37,13 +40,15 @@ static void test_config(void **state)
 {
 	(void)state;
 	struct err err;
-	static const char strict[] = BASE "CONFIG_MODULE_SIG=y\nCONFIG_MODULE_SIG_FORCE=y\nCONFIG_MODULE_SIG_HASH=\"sha512\"\n"
-					  "CONFIG_DEBUG_INFO_BTF_MODULES=y\n";
+	static const char strict[] =
+		BASE "CONFIG_MODULE_SIG=y\nCONFIG_MODULE_SIG_FORCE=y\nCONFIG_MODULE_SIG_HASH=\"sha512\"\n"
+		     "CONFIG_DEBUG_INFO_BTF_MODULES=y\n";
 	static const char lax[] = BASE "CONFIG_MODULE_ALLOW_BTF_MISMATCH=y\nCONFIG_DEBUG_INFO_BTF_MODULES=y\n"
 				       "CONFIG_MODULE_ALLOW_MISSING_NAMESPACE_IMPORTS=y\n";
 	auto_kernel_abi struct kernel_abi a = { 0 }, b = { 0 };
 	assert_int_equal(kernel_abi_add_config(&a, "6.1", strict, strlen(strict), &err), 0);
-	assert_true(a.has_sig && a.is_sig_enforced && a.is_btf_mismatch_fatal && a.is_ns_required && !a.has_modversions);
+	assert_true(a.has_sig && a.is_sig_enforced && a.is_btf_mismatch_fatal && a.is_ns_required &&
+		    !a.has_modversions);
 	assert_string_equal(a.sig_hash, "sha512");
 	assert_int_equal(kernel_abi_add_config(&b, "6.1", lax, strlen(lax), &err), 0);
 	assert_true(!b.has_sig && !b.is_sig_enforced && !b.is_btf_mismatch_fatal && !b.is_ns_required && !b.sig_hash);
@@ -63,7 +68,9 @@ static void test_build_id(void **state)
 	assert_string_not_equal(a, c);
 }
 
-static const struct forge_symver kernel_exports[] = { { "kfree", 0x5, NULL, false }, { "gpl", 0x6, NULL, true }, { 0 } };
+static const struct forge_symver kernel_exports[] = { { "kfree", 0x5, NULL, false },
+						      { "gpl", 0x6, NULL, true },
+						      { 0 } };
 static const struct forge_symver module_imports[] = { { "module_layout", 0x1, NULL, false }, { 0 } };
 
 static void data_file(const struct folder *folder, const char *path, const char *data, size_t len)
@@ -89,8 +96,11 @@ static void machine_make(struct folder *f)
 static void in_tree_module(const struct folder *f, const char *path)
 {
 	size_t len;
-	struct forge_module ko = { .name = "dummy", .vermagic = "6.1.0-9 SMP preempt modversions ", .struct_size = 1216,
-				   .extra = "intree=Y\0", .imports = module_imports };
+	struct forge_module ko = { .name = "dummy",
+				   .vermagic = "6.1.0-9 SMP preempt modversions ",
+				   .struct_size = 1216,
+				   .extra = "intree=Y\0",
+				   .imports = module_imports };
 	auto_str char *data = forge_ko(&ko, &len);
 	data_file(f, path, data, len);
 }
@@ -200,10 +210,10 @@ static void test_machine_empty(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_vermagic),	cmocka_unit_test(test_config),
-		cmocka_unit_test(test_build_id),	cmocka_unit_test(test_machine_headers),
-		cmocka_unit_test(test_machine_image),   cmocka_unit_test(test_machine_symvers),
-		cmocka_unit_test(test_machine_other),   cmocka_unit_test(test_machine_empty),
+		cmocka_unit_test(test_vermagic),      cmocka_unit_test(test_config),
+		cmocka_unit_test(test_build_id),      cmocka_unit_test(test_machine_headers),
+		cmocka_unit_test(test_machine_image), cmocka_unit_test(test_machine_symvers),
+		cmocka_unit_test(test_machine_other), cmocka_unit_test(test_machine_empty),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

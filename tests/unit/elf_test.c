@@ -13,8 +13,9 @@ static const struct forge_symver imports[] = { { "module_layout", 0x11111111, NU
 static const struct forge_symver exports[] = { { "nv_open", 0xaabbccdd, NULL, false },
 					       { "nv_ops", 0x01020304, "NV_INTERNAL", true },
 					       { 0 } };
-static const char extra[] = "version=535.261.03\0srcversion=0123456789ABCDEF\0intree=Y\0firmware=a.bin\0firmware=b.bin\0"
-			    "import_ns=DMA_BUF\0version=later\0";
+static const char extra[] =
+	"version=535.261.03\0srcversion=0123456789ABCDEF\0intree=Y\0firmware=a.bin\0firmware=b.bin\0"
+	"import_ns=DMA_BUF\0version=later\0";
 static const struct forge_module sample = {
 	.name = "nvidia_uvm",
 	.vermagic = "6.1.0-50-cloud-amd64 SMP preempt mod_unload modversions ",
@@ -151,25 +152,64 @@ static void test_every_byte(void **state)
 	}
 }
 
-static void set16(char *p, uint16_t v) { memcpy(p, &v, 2); }
-static void set64(char *p, uint64_t v) { memcpy(p, &v, 8); }
+static void set16(char *p, uint16_t v)
+{
+	memcpy(p, &v, 2);
+}
+static void set64(char *p, uint64_t v)
+{
+	memcpy(p, &v, 8);
+}
 static Elf64_Shdr *header(char *ko, size_t index)
 {
 	Elf64_Ehdr *h = (Elf64_Ehdr *)(void *)ko;
 	return (Elf64_Shdr *)(void *)(ko + h->e_shoff) + index;
 }
 
-static void damage_class(char *ko) { ko[EI_CLASS] = ELFCLASS32; }
-static void damage_order(char *ko) { ko[EI_DATA] = ELFDATA2MSB; }
-static void damage_magic(char *ko) { ko[0] = 'x'; }
-static void damage_type(char *ko) { set16(ko + offsetof(Elf64_Ehdr, e_type), ET_EXEC); }
-static void damage_shoff(char *ko) { set64(ko + offsetof(Elf64_Ehdr, e_shoff), 1ULL << 60); }
-static void damage_shnum(char *ko) { set16(ko + offsetof(Elf64_Ehdr, e_shnum), 0); }
-static void damage_shstrndx(char *ko) { set16(ko + offsetof(Elf64_Ehdr, e_shstrndx), 60000); }
-static void damage_modinfo(char *ko) { header(ko, 1)->sh_size -= 1; }
-static void damage_offset(char *ko) { header(ko, 1)->sh_offset = UINT64_MAX - 4; }
-static void damage_name(char *ko) { header(ko, 2)->sh_name = 1 << 20; }
-static void damage_versions(char *ko) { header(ko, 4)->sh_size -= 4; }
+static void damage_class(char *ko)
+{
+	ko[EI_CLASS] = ELFCLASS32;
+}
+static void damage_order(char *ko)
+{
+	ko[EI_DATA] = ELFDATA2MSB;
+}
+static void damage_magic(char *ko)
+{
+	ko[0] = 'x';
+}
+static void damage_type(char *ko)
+{
+	set16(ko + offsetof(Elf64_Ehdr, e_type), ET_EXEC);
+}
+static void damage_shoff(char *ko)
+{
+	set64(ko + offsetof(Elf64_Ehdr, e_shoff), 1ULL << 60);
+}
+static void damage_shnum(char *ko)
+{
+	set16(ko + offsetof(Elf64_Ehdr, e_shnum), 0);
+}
+static void damage_shstrndx(char *ko)
+{
+	set16(ko + offsetof(Elf64_Ehdr, e_shstrndx), 60000);
+}
+static void damage_modinfo(char *ko)
+{
+	header(ko, 1)->sh_size -= 1;
+}
+static void damage_offset(char *ko)
+{
+	header(ko, 1)->sh_offset = UINT64_MAX - 4;
+}
+static void damage_name(char *ko)
+{
+	header(ko, 2)->sh_name = 1 << 20;
+}
+static void damage_versions(char *ko)
+{
+	header(ko, 4)->sh_size -= 4;
+}
 
 // The evidence names the place.
 static void test_damage(void **state)
@@ -249,9 +289,10 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_read),	     cmocka_unit_test(test_compressed), cmocka_unit_test(test_every_prefix),
-		cmocka_unit_test(test_every_byte),   cmocka_unit_test(test_damage),	  cmocka_unit_test(test_lacking),
-		cmocka_unit_test(test_empty_file), cmocka_unit_test(test_names),
+		cmocka_unit_test(test_read),         cmocka_unit_test(test_compressed),
+		cmocka_unit_test(test_every_prefix), cmocka_unit_test(test_every_byte),
+		cmocka_unit_test(test_damage),       cmocka_unit_test(test_lacking),
+		cmocka_unit_test(test_empty_file),   cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,29 +19,36 @@ static void test_reasons(void **state)
 		const char *quote;
 	} rows[] = {
 		{ EKEYREJECTED, "Loading of unsigned module is rejected", E_SIGNING_REQUIRED, "unsigned module" },
-		{ EKEYREJECTED, "Loading of module with unavailable key is rejected", E_KEY_UNKNOWN, "unavailable key" },
+		{ EKEYREJECTED, "Loading of module with unavailable key is rejected", E_KEY_UNKNOWN,
+		  "unavailable key" },
 		{ EKEYREJECTED, "Loading of module with unsupported crypto is rejected", E_KEY_UNKNOWN, "crypto" },
 		{ EKEYREJECTED, "PKCS7: S/MIME Caps only allowed with Authenticode", E_SIGNATURE_BAD, "S/MIME" },
 		{ EKEYREJECTED, "", E_SIGNATURE_BAD, "(EKEYREJECTED)" },
 		{ ENOKEY, "", E_KEY_UNKNOWN, "(ENOKEY)" },
 		{ ENOPKG, "", E_KEY_UNKNOWN, "" },
 		{ EBADMSG, "", E_SIGNATURE_BAD, "" },
-		{ EPERM, "Lockdown: insmod: unsigned module loading is restricted; see man kernel_lockdown.7", E_LOCKDOWN,
-		  "unsigned module loading is restricted" },
-		{ EPERM, "LoadPin: kernel-module denied obj=\"/tmp/nvidia.ko\" pid=9 cmdline=\"x\"", E_SELINUX, "LoadPin" },
+		{ EPERM, "Lockdown: insmod: unsigned module loading is restricted; see man kernel_lockdown.7",
+		  E_LOCKDOWN, "unsigned module loading is restricted" },
+		{ EPERM, "LoadPin: kernel-module denied obj=\"/tmp/nvidia.ko\" pid=9 cmdline=\"x\"", E_SELINUX,
+		  "LoadPin" },
 		{ EPERM, "LoadPin: kernel-module old-api-denied obj=<unknown> pid=9", E_SELINUX, "old-api-denied" },
 		{ EPERM, "sysctl kernel.modules_disabled = 1", E_LOAD, "switched off until the next boot" },
 		{ EPERM, "", E_RIGHTS, "CAP_SYS_MODULE" },
 		{ EACCES,
-		  "audit: type=1400 audit(1.2:3): avc:  denied  { module_load } for pid=7 comm=\"k\" path=\"/store/nvidia.ko\"",
+		  "audit: type=1400 audit(1.2:3): avc:  denied  { module_load } for pid=7 comm=\"k\" "
+		  "path=\"/store/nvidia.ko\"",
 		  E_SELINUX, "module_load" },
-		{ EACCES, "audit: type=1400 audit(1.2:3): apparmor=\"DENIED\" operation=\"open\"", E_SELINUX, "DENIED" },
-		{ EACCES, "audit: type=1800 audit(1.2:3): op=appraise_data cause=IMA-signature-required", E_SELINUX, "IMA" },
+		{ EACCES, "audit: type=1400 audit(1.2:3): apparmor=\"DENIED\" operation=\"open\"", E_SELINUX,
+		  "DENIED" },
+		{ EACCES, "audit: type=1800 audit(1.2:3): op=appraise_data cause=IMA-signature-required", E_SELINUX,
+		  "IMA" },
 		{ EACCES, "", E_SELINUX, "security module" },
 		{ ENOEXEC, "nvidia: disagrees about version of symbol module_layout", E_ABI, "module_layout" },
-		{ ENOEXEC, "nvidia: version magic '6.1.0-50 SMP ' should be '6.1.0-56 SMP '", E_ABI, "should be '6.1.0-56" },
+		{ ENOEXEC, "nvidia: version magic '6.1.0-50 SMP ' should be '6.1.0-56 SMP '", E_ABI,
+		  "should be '6.1.0-56" },
 		{ ENOEXEC,
-		  "module nvidia: .gnu.linkonce.this_module section size must match the kernel's built struct module size at "
+		  "module nvidia: .gnu.linkonce.this_module section size must match the kernel's built struct module "
+		  "size at "
 		  "run time",
 		  E_ABI, "section size must match" },
 		{ ENOEXEC, "Invalid ELF section header overflow", E_ELF, "overflow" },
@@ -51,42 +58,53 @@ static void test_reasons(void **state)
 		{ ENOEXEC, "nvidia: exports duplicate symbol nv_open (owned by other)", E_LOAD, "owned by other" },
 		{ ENOEXEC, "", E_ELF, "" },
 		{ EINVAL, "nvidia: no symbol version for kfree", E_ABI, "no symbol version for kfree" },
-		{ EINVAL, "nvidia_uvm: disagrees about version of symbol nvUvmX\nnvidia_uvm: Unknown symbol nvUvmX (err -22)",
+		{ EINVAL,
+		  "nvidia_uvm: disagrees about version of symbol nvUvmX\nnvidia_uvm: Unknown symbol nvUvmX (err -22)",
 		  E_ABI, "disagrees" },
-		{ EINVAL, "nvidia: module uses symbol (x) from namespace DMA_BUF, but does not import it.", E_SYMBOL, "DMA_BUF" },
-		{ EINVAL, "nvidia_peermem: module compiled without IB peer memory symbols present", E_SYMBOL, "IB peer memory" },
+		{ EINVAL, "nvidia: module uses symbol (x) from namespace DMA_BUF, but does not import it.", E_SYMBOL,
+		  "DMA_BUF" },
+		{ EINVAL, "nvidia_peermem: module compiled without IB peer memory symbols present", E_SYMBOL,
+		  "IB peer memory" },
 		{ EINVAL, "nvidia: `x' invalid for parameter `NVreg_Y'", E_CONFIG, "NVreg_Y" },
 		{ EINVAL, "failed to validate module [nvidia] BTF: -22", E_ABI, "BTF" },
 		{ EINVAL, "something new", E_LOAD, "something new" },
 		{ ERANGE, "nvidia: `9' invalid for parameter `NVreg_Y'", E_CONFIG, "NVreg_Y" },
 		{ ENOSPC, "nvidia: `9' too large for parameter `NVreg_Y'", E_CONFIG, "too large" },
-		{ ENOENT, "nvidia_uvm: Unknown symbol nvUvmInterfaceRegister (err -2)", E_SYMBOL, "nvUvmInterfaceRegister" },
+		{ ENOENT, "nvidia_uvm: Unknown symbol nvUvmInterfaceRegister (err -2)", E_SYMBOL,
+		  "nvUvmInterfaceRegister" },
 		{ ENODEV, "NVRM: No NVIDIA GPU found.", E_NO_DEVICE, "No NVIDIA GPU found" },
-		{ ENODEV, "NVRM: GPU 0000:01:00.0 is already bound to vfio-pci.\nNVRM: No NVIDIA devices probed.", E_BOUND,
-		  "vfio-pci" },
+		{ ENODEV, "NVRM: GPU 0000:01:00.0 is already bound to vfio-pci.\nNVRM: No NVIDIA devices probed.",
+		  E_BOUND, "vfio-pci" },
 		{ ENODEV,
-		  "NVRM: The NVIDIA probe routine was not called for 1 device(s).\nNVRM: This can occur when a driver such as: "
+		  "NVRM: The NVIDIA probe routine was not called for 1 device(s).\nNVRM: This can occur when a driver "
+		  "such as: "
 		  "nouveau",
 		  E_BOUND, "was not called" },
 		{ ENODEV,
-		  "NVRM: The NVIDIA GPU 0000:40:00.0 (PCI ID: 10de:1bb3) installed in this system is not supported by open "
+		  "NVRM: The NVIDIA GPU 0000:40:00.0 (PCI ID: 10de:1bb3) installed in this system is not supported by "
+		  "open "
 		  "nvidia.ko because it does not include the required GPU System Processor (GSP).\nnvidia: probe of "
-		  "0000:40:00.0 failed with error -1\nNVRM: The NVIDIA probe routine failed for 1 device(s).\nNVRM: None of the "
+		  "0000:40:00.0 failed with error -1\nNVRM: The NVIDIA probe routine failed for 1 device(s).\nNVRM: "
+		  "None of the "
 		  "NVIDIA devices were initialized.",
 		  E_UNSUPPORTED_GPU, "10de:1bb3" },
 		{ ENODEV,
-		  "NVRM: The NVIDIA GPU 0000:40:00.0 (PCI ID: 10de:2901) installed in this system is not supported by the NVIDIA "
+		  "NVRM: The NVIDIA GPU 0000:40:00.0 (PCI ID: 10de:2901) installed in this system is not supported by "
+		  "the NVIDIA "
 		  "535.261.03 driver release.",
 		  E_UNSUPPORTED_GPU, "10de:2901" },
 		{ ENODEV, "NVRM: ignoring the legacy GPU 0000:40:00.0", E_UNSUPPORTED_GPU, "legacy" },
 		{ ENODEV, "NVRM: Ignoring probe for VF 0000:40:00.4", E_UNSUPPORTED_GPU, "VF" },
 		{ ENODEV,
-		  "NVRM: The NVIDIA GPU 0000:40:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus and is "
+		  "NVRM: The NVIDIA GPU 0000:40:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the "
+		  "bus and is "
 		  "not responding to commands.\nNVRM: None of the NVIDIA devices were initialized.",
 		  E_NO_DEVICE, "fallen off the bus" },
-		{ ENODEV, "NVRM: Can't find an IRQ for your NVIDIA card!\nNVRM: The NVIDIA probe routine was not called for 1", E_NO_DEVICE,
-		  "IRQ" },
-		{ ENODEV, "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid: BAR0 is 0M @ 0x0", E_NO_DEVICE, "BAR0" },
+		{ ENODEV,
+		  "NVRM: Can't find an IRQ for your NVIDIA card!\nNVRM: The NVIDIA probe routine was not called for 1",
+		  E_NO_DEVICE, "IRQ" },
+		{ ENODEV, "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid: BAR0 is 0M @ 0x0",
+		  E_NO_DEVICE, "BAR0" },
 		{ ENODEV, "NVRM: request_mem_region failed for 16M @ 0xe0000000.", E_BOUND, "16M" },
 		{ ENODEV, "NVRM: None of the NVIDIA devices were initialized.", E_NO_DEVICE, "None of" },
 		{ ENODEV, "", E_NO_DEVICE, "no device of its own" },
@@ -135,7 +153,8 @@ static void test_order(void **state)
 		    { .name = "nvidia" },
 		    { .name = "other" } },
 		  "nvidia nvidia_modeset drm other" },
-		{ { { .name = "uvm", .imports = uses_nv }, { .name = "nvidia", .exports = nv_exports } }, "nvidia uvm" },
+		{ { { .name = "uvm", .imports = uses_nv }, { .name = "nvidia", .exports = nv_exports } },
+		  "nvidia uvm" },
 		{ { { .name = "a", .depends = "b" }, { .name = "b", .depends = "a" } }, NULL },
 		{ { { .name = "a", .depends = "elsewhere" } }, "a" },
 	};
@@ -256,10 +275,13 @@ static void test_ways(void **state)
 		{ "label on the file", true, EACCES, 0, "5,2,2,-;audit: avc:  denied  { module_load }\n", 1, 0, 1, 1 },
 		{ "policy on the file", true, EPERM, 0, "5,2,2,-;LoadPin: kernel-module denied obj=x\n", 1, 0, 1, 1 },
 		{ "old kernel", true, ENOSYS, 0, NULL, 1, 0, 1, 1 },
-		{ "both forbidden", true, EACCES, EACCES, "5,2,2,-;audit: avc:  denied  { module_load }\n", -1, E_SELINUX, 1, 1 },
-		{ "lockdown", true, EPERM, 0, "5,2,2,-;Lockdown: k: unsigned module loading is restricted\n", -1, E_LOCKDOWN, 1, 0 },
+		{ "both forbidden", true, EACCES, EACCES, "5,2,2,-;audit: avc:  denied  { module_load }\n", -1,
+		  E_SELINUX, 1, 1 },
+		{ "lockdown", true, EPERM, 0, "5,2,2,-;Lockdown: k: unsigned module loading is restricted\n", -1,
+		  E_LOCKDOWN, 1, 0 },
 		{ "no rights", true, EPERM, EPERM, NULL, -1, E_RIGHTS, 1, 1 },
-		{ "other kernel", true, ENOEXEC, 0, "4,2,2,-;nvidia: disagrees about version of symbol x\n", -1, E_ABI, 1, 0 },
+		{ "other kernel", true, ENOEXEC, 0, "4,2,2,-;nvidia: disagrees about version of symbol x\n", -1, E_ABI,
+		  1, 0 },
 		{ "damaged", false, 0, ENOEXEC, "3,2,2,-;Invalid ELF header len 3\n", -1, E_ELF, 0, 1 },
 		{ "only old lines", true, ENOEXEC, 0, NULL, -1, E_ELF, 1, 0 },
 	};
@@ -333,9 +355,10 @@ static void test_log(void **state)
 	(void)state;
 	auto_folder struct folder f;
 	auto_strv struct strv lines = { 0 };
-	static const char records[] = "6,10,5,-;NVRM: The NVIDIA GPU 0000:40:00.0\\x0aNVRM: installed in this system is\\x0a\n"
-				      " SUBSYSTEM=pci\n DEVICE=+pci:0000:40:00.0\n"
-				      "4,11,6,-;plain; with a semicolon\n";
+	static const char records[] =
+		"6,10,5,-;NVRM: The NVIDIA GPU 0000:40:00.0\\x0aNVRM: installed in this system is\\x0a\n"
+		" SUBSYSTEM=pci\n DEVICE=+pci:0000:40:00.0\n"
+		"4,11,6,-;plain; with a semicolon\n";
 	machine(&f);
 	auto_fd int log = load_log_start(&f.root);
 	assert_int_equal(write(fake.log, records, sizeof(records) - 1), sizeof(records) - 1);
@@ -395,9 +418,9 @@ static void test_recorded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reasons), cmocka_unit_test(test_order),		 cmocka_unit_test(test_ways),
-		cmocka_unit_test(test_params),  cmocka_unit_test(test_exists),		 cmocka_unit_test(test_modules_disabled),
-		cmocka_unit_test(test_log),	    cmocka_unit_test(test_unload), cmocka_unit_test(test_recorded),
+		cmocka_unit_test(test_reasons), cmocka_unit_test(test_order),  cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_params),  cmocka_unit_test(test_exists), cmocka_unit_test(test_modules_disabled),
+		cmocka_unit_test(test_log),     cmocka_unit_test(test_unload), cmocka_unit_test(test_recorded),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

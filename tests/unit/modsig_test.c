@@ -97,10 +97,14 @@ static void test_trailer(void **state)
 		unsigned char value;
 		enum modsig_state want;
 	} rows[] = {
-		{ "algo", 0, 1, MODSIG_BAD },	       { "hash", 1, 4, MODSIG_BAD },
-		{ "id type", 2, 1, MODSIG_UNSUPPORTED }, { "signer length", 3, 1, MODSIG_BAD },
-		{ "key id length", 4, 9, MODSIG_BAD },   { "padding", 7, 1, MODSIG_BAD },
-		{ "length too large", 8, 1, MODSIG_BAD }, { "length off by one", 11, 0, MODSIG_BAD },
+		{ "algo", 0, 1, MODSIG_BAD },
+		{ "hash", 1, 4, MODSIG_BAD },
+		{ "id type", 2, 1, MODSIG_UNSUPPORTED },
+		{ "signer length", 3, 1, MODSIG_BAD },
+		{ "key id length", 4, 9, MODSIG_BAD },
+		{ "padding", 7, 1, MODSIG_BAD },
+		{ "length too large", 8, 1, MODSIG_BAD },
+		{ "length off by one", 11, 0, MODSIG_BAD },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		size_t len;
@@ -212,10 +216,10 @@ static void test_no_certificate(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_signer),	     cmocka_unit_test(test_key_id),
-		cmocka_unit_test(test_no_magic),     cmocka_unit_test(test_trailer),
-		cmocka_unit_test(test_only_magic),   cmocka_unit_test(test_garbage_cms),
-		cmocka_unit_test(test_unsupported),  cmocka_unit_test(test_verify),
+		cmocka_unit_test(test_signer),          cmocka_unit_test(test_key_id),
+		cmocka_unit_test(test_no_magic),        cmocka_unit_test(test_trailer),
+		cmocka_unit_test(test_only_magic),      cmocka_unit_test(test_garbage_cms),
+		cmocka_unit_test(test_unsupported),     cmocka_unit_test(test_verify),
 		cmocka_unit_test(test_verify_unsigned), cmocka_unit_test(test_no_certificate),
 	};
 	return cmocka_run_group_tests(tests, make_keys, drop_keys);

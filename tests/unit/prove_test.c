@@ -19,7 +19,8 @@ static const char SYMVERS[] = "0x00000001\tmodule_layout\tvmlinux\tEXPORT_SYMBOL
 static void abi_make(struct kernel_abi *abi)
 {
 	struct err err;
-	assert_int_equal(kernel_abi_add_tree(abi, RELEASE, SYMVERS, sizeof(SYMVERS) - 1, CONFIG, sizeof(CONFIG) - 1, &err), 0);
+	assert_int_equal(
+		kernel_abi_add_tree(abi, RELEASE, SYMVERS, sizeof(SYMVERS) - 1, CONFIG, sizeof(CONFIG) - 1, &err), 0);
 }
 
 static void module_make(const struct forge_module *ko, struct module *m)
@@ -31,7 +32,14 @@ static void module_make(const struct forge_module *ko, struct module *m)
 		fail_msg("%s", err.text);
 }
 
-#define SYMBOLS(...) (const struct forge_symver[]){ __VA_ARGS__, { 0 } }
+#define SYMBOLS(...)                  \
+	(const struct forge_symver[]) \
+	{                             \
+		__VA_ARGS__,          \
+		{                     \
+			0             \
+		}                     \
+	}
 
 struct row {
 	const char *name;
@@ -54,13 +62,31 @@ static void no_modversions(struct kernel_abi *abi)
 	free(abi->vermagic);
 	abi->vermagic = str_fmt("%s SMP preempt mod_unload ", RELEASE);
 }
-static void enforce(struct kernel_abi *abi) { abi->is_sig_enforced = true; }
-static void lock_down(struct kernel_abi *abi) { abi->is_locked_down = true; }
-static void strict_btf(struct kernel_abi *abi) { abi->is_btf_mismatch_fatal = true; }
-static void big_struct(struct kernel_abi *abi) { abi->struct_size = 1216; }
-static void lax_namespaces(struct kernel_abi *abi) { abi->is_ns_required = false; }
+static void enforce(struct kernel_abi *abi)
+{
+	abi->is_sig_enforced = true;
+}
+static void lock_down(struct kernel_abi *abi)
+{
+	abi->is_locked_down = true;
+}
+static void strict_btf(struct kernel_abi *abi)
+{
+	abi->is_btf_mismatch_fatal = true;
+}
+static void big_struct(struct kernel_abi *abi)
+{
+	abi->struct_size = 1216;
+}
+static void lax_namespaces(struct kernel_abi *abi)
+{
+	abi->is_ns_required = false;
+}
 
-#define LAYOUT { "module_layout", 1, NULL, false }
+#define LAYOUT                                  \
+	{                                       \
+		"module_layout", 1, NULL, false \
+	}
 static const char SAME[] = "6.1.0-56-cloud-amd64 " TAIL, OTHER[] = "6.1.0-50-cloud-amd64 " TAIL;
 
 // D.1 and D.6 of the package format; R-B9.
@@ -70,80 +96,166 @@ static void test_one_module(void **state)
 	const struct row rows[] = {
 		{ "same release",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT, { "kfree", 2, NULL, false }) },
-		  NULL, PROOF_EXACT, 0, "all 2 CRCs equal Module.symvers" },
+		  NULL,
+		  PROOF_EXACT,
+		  0,
+		  "all 2 CRCs equal Module.symvers" },
 		{ "other release, equal CRCs",
 		  { .vermagic = OTHER, .imports = SYMBOLS(LAYOUT, { "kfree", 2, NULL, false }) },
-		  NULL, PROOF_COMPATIBLE, 0, "built for 6.1.0-50-cloud-amd64; all 2 CRCs equal" },
+		  NULL,
+		  PROOF_COMPATIBLE,
+		  0,
+		  "built for 6.1.0-50-cloud-amd64; all 2 CRCs equal" },
 		{ "other architecture",
 		  { .vermagic = SAME, .machine = EM_AARCH64, .imports = SYMBOLS(LAYOUT) },
-		  NULL, PROOF_REFUSED, E_ARCH, "built for aarch64, the kernel is x86_64" },
+		  NULL,
+		  PROOF_REFUSED,
+		  E_ARCH,
+		  "built for aarch64, the kernel is x86_64" },
 		{ "other flags",
 		  { .vermagic = "6.1.0-56-cloud-amd64 SMP mod_unload modversions ", .imports = SYMBOLS(LAYOUT) },
-		  NULL, PROOF_REBUILD, E_ABI, "should be '6.1.0-56-cloud-amd64 SMP preempt mod_unload modversions '" },
+		  NULL,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "should be '6.1.0-56-cloud-amd64 SMP preempt mod_unload modversions '" },
 		{ "release that only starts alike",
 		  { .vermagic = "6.1.0-56-cloud-amd64-rt " TAIL, .imports = SYMBOLS(LAYOUT) },
-		  NULL, PROOF_COMPATIBLE, 0, "built for 6.1.0-56-cloud-amd64-rt;" },
+		  NULL,
+		  PROOF_COMPATIBLE,
+		  0,
+		  "built for 6.1.0-56-cloud-amd64-rt;" },
 		{ "layout differs",
-		  { .vermagic = OTHER, .imports = SYMBOLS({ "module_layout", 9, NULL, false }, { "kfree", 2, NULL, false }) },
-		  NULL, PROOF_REBUILD, E_ABI, "1 of 2 CRCs differ (module/kernel): module_layout 00000009/00000001" },
+		  { .vermagic = OTHER,
+		    .imports = SYMBOLS({ "module_layout", 9, NULL, false }, { "kfree", 2, NULL, false }) },
+		  NULL,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "1 of 2 CRCs differ (module/kernel): module_layout 00000009/00000001" },
 		{ "import differs",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT, { "kfree", 7, NULL, false }) },
-		  NULL, PROOF_REBUILD, E_ABI, "kfree 00000007/00000002" },
+		  NULL,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "kfree 00000007/00000002" },
 		{ "symbol missing, same release",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT, { "gone", 2, NULL, false }) },
-		  NULL, PROOF_REFUSED, E_SYMBOL, "nothing exports gone" },
+		  NULL,
+		  PROOF_REFUSED,
+		  E_SYMBOL,
+		  "nothing exports gone" },
 		{ "symbol missing, other release",
 		  { .vermagic = OTHER, .imports = SYMBOLS(LAYOUT, { "gone", 2, NULL, false }) },
-		  NULL, PROOF_REBUILD, E_SYMBOL, "nothing exports gone" },
+		  NULL,
+		  PROOF_REBUILD,
+		  E_SYMBOL,
+		  "nothing exports gone" },
 		{ "symbol without a CRC in the kernel",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT, { "asm_symbol", 0, NULL, false }) },
-		  NULL, PROOF_EXACT, 0, "all 1 CRCs" },
+		  NULL,
+		  PROOF_EXACT,
+		  0,
+		  "all 1 CRCs" },
 		{ "GPL symbol, GPL module",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT, { "gpl_only", 3, NULL, false }) },
-		  NULL, PROOF_EXACT, 0, "all 2 CRCs" },
+		  NULL,
+		  PROOF_EXACT,
+		  0,
+		  "all 2 CRCs" },
 		{ "GPL symbol, other licence",
 		  { .vermagic = SAME, .license = "NVIDIA", .imports = SYMBOLS(LAYOUT, { "gpl_only", 3, NULL, false }) },
-		  NULL, PROOF_REFUSED, E_SYMBOL, "'gpl_only' is for GPL modules only, the licence is 'NVIDIA'" },
+		  NULL,
+		  PROOF_REFUSED,
+		  E_SYMBOL,
+		  "'gpl_only' is for GPL modules only, the licence is 'NVIDIA'" },
 		{ "namespace not imported",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT, { "in_space", 4, NULL, false }) },
-		  NULL, PROOF_REFUSED, E_SYMBOL, "in the namespace SPACE" },
+		  NULL,
+		  PROOF_REFUSED,
+		  E_SYMBOL,
+		  "in the namespace SPACE" },
 		{ "namespace imported",
-		  { .vermagic = SAME, .extra = "import_ns=SPACE\0", .imports = SYMBOLS(LAYOUT, { "in_space", 4, NULL, false }) },
-		  NULL, PROOF_EXACT, 0, "" },
+		  { .vermagic = SAME,
+		    .extra = "import_ns=SPACE\0",
+		    .imports = SYMBOLS(LAYOUT, { "in_space", 4, NULL, false }) },
+		  NULL,
+		  PROOF_EXACT,
+		  0,
+		  "" },
 		{ "namespace not looked at",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT, { "in_space", 4, NULL, false }) },
-		  lax_namespaces, PROOF_EXACT, 0, "" },
+		  lax_namespaces,
+		  PROOF_EXACT,
+		  0,
+		  "" },
 		{ "no CRCs in the module",
 		  { .vermagic = SAME, .has_no_versions = true, .imports = SYMBOLS({ "kfree", 0, NULL, false }) },
-		  NULL, PROOF_REBUILD, E_ABI, "no symbol versions" },
+		  NULL,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "no symbol versions" },
 		{ "no CRCs in the module, other release",
 		  { .vermagic = OTHER, .has_no_versions = true, .imports = SYMBOLS({ "kfree", 0, NULL, false }) },
-		  NULL, PROOF_REBUILD, E_ABI, "version magic" },
+		  NULL,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "version magic" },
 		{ "kernel without modversions",
-		  { .vermagic = "6.1.0-56-cloud-amd64 SMP preempt mod_unload ", .has_no_versions = true,
+		  { .vermagic = "6.1.0-56-cloud-amd64 SMP preempt mod_unload ",
+		    .has_no_versions = true,
 		    .imports = SYMBOLS({ "kfree", 0, NULL, false }) },
-		  no_modversions, PROOF_EXACT, 0, "no CRCs to compare" },
+		  no_modversions,
+		  PROOF_EXACT,
+		  0,
+		  "no CRCs to compare" },
 		{ "no table, same release",
-		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT) }, no_symvers, PROOF_EXACT, 0, "no CRCs to compare" },
+		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT) },
+		  no_symvers,
+		  PROOF_EXACT,
+		  0,
+		  "no CRCs to compare" },
 		{ "no table, other release",
-		  { .vermagic = OTHER, .imports = SYMBOLS(LAYOUT) }, no_symvers, PROOF_REBUILD, E_ABI, "no CRCs of" },
+		  { .vermagic = OTHER, .imports = SYMBOLS(LAYOUT) },
+		  no_symvers,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "no CRCs of" },
 		{ "no vermagic", { .imports = SYMBOLS(LAYOUT) }, NULL, PROOF_REBUILD, E_ELF, "no version magic" },
 		{ "struct module",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT) },
-		  big_struct, PROOF_REBUILD, E_ABI, "struct module has 1152 bytes, the kernel's has 1216" },
+		  big_struct,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "struct module has 1152 bytes, the kernel's has 1216" },
 		{ "struct module as it should be",
-		  { .vermagic = SAME, .struct_size = 1216, .imports = SYMBOLS(LAYOUT) }, big_struct, PROOF_EXACT, 0, "" },
+		  { .vermagic = SAME, .struct_size = 1216, .imports = SYMBOLS(LAYOUT) },
+		  big_struct,
+		  PROOF_EXACT,
+		  0,
+		  "" },
 		{ "foreign BTF",
 		  { .vermagic = OTHER, .has_btf = true, .imports = SYMBOLS(LAYOUT) },
-		  strict_btf, PROOF_REBUILD, E_ABI, "BTF" },
+		  strict_btf,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "BTF" },
 		{ "foreign BTF, forgiven",
-		  { .vermagic = OTHER, .has_btf = true, .imports = SYMBOLS(LAYOUT) }, NULL, PROOF_COMPATIBLE, 0, "" },
+		  { .vermagic = OTHER, .has_btf = true, .imports = SYMBOLS(LAYOUT) },
+		  NULL,
+		  PROOF_COMPATIBLE,
+		  0,
+		  "" },
 		{ "unsigned, enforced",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT) },
-		  enforce, PROOF_REFUSED, E_SIGNING_REQUIRED, "the module is unsigned, and this kernel enforces" },
+		  enforce,
+		  PROOF_REFUSED,
+		  E_SIGNING_REQUIRED,
+		  "the module is unsigned, and this kernel enforces" },
 		{ "unsigned, locked down",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT) },
-		  lock_down, PROOF_REFUSED, E_SIGNING_REQUIRED, "is locked down" },
+		  lock_down,
+		  PROOF_REFUSED,
+		  E_SIGNING_REQUIRED,
+		  "is locked down" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct row *r = &rows[i];
@@ -203,9 +315,13 @@ static const struct forge_symver nv_exports[] = { { "nv_open", 0x77, NULL, false
 
 static void prove_pair(uint32_t uvm_crc, const struct symvers *loaded, bool is_alone, struct proof *ret)
 {
-	struct forge_module nvidia = { .name = "nvidia", .vermagic = SAME, .imports = SYMBOLS(LAYOUT), .exports = nv_exports };
+	struct forge_module nvidia = {
+		.name = "nvidia", .vermagic = SAME, .imports = SYMBOLS(LAYOUT), .exports = nv_exports
+	};
 	struct forge_module uvm = { .name = "nvidia_uvm", .vermagic = SAME, .depends = "nvidia" };
-	struct forge_symver imports[] = { LAYOUT, { "nv_open", uvm_crc, NULL, false }, { "drm_open", 5, NULL, false }, { 0 } };
+	struct forge_symver imports[] = {
+		LAYOUT, { "nv_open", uvm_crc, NULL, false }, { "drm_open", 5, NULL, false }, { 0 }
+	};
 	uvm.imports = imports;
 	auto_module struct module a = MODULE_NONE, b = MODULE_NONE;
 	auto_kernel_abi struct kernel_abi abi = { 0 };
@@ -265,8 +381,10 @@ static void test_signatures(void **state)
 		const char *text;
 	} rows[] = {
 		{ "known key", &known, "sha256", true, false, PROOF_EXACT, 0, "" },
-		{ "known key, other hash", &known, "sha512", true, false, PROOF_EXACT, 0, "signed with sha512, only sha256 is" },
-		{ "unknown key", &other, "sha256", true, false, PROOF_REFUSED, E_KEY_UNKNOWN, "signed by CN=Other (serial ABCDEF)" },
+		{ "known key, other hash", &known, "sha512", true, false, PROOF_EXACT, 0,
+		  "signed with sha512, only sha256 is" },
+		{ "unknown key", &other, "sha256", true, false, PROOF_REFUSED, E_KEY_UNKNOWN,
+		  "signed by CN=Other (serial ABCDEF)" },
 		{ "unknown key, not enforced", &other, "sha256", false, false, PROOF_EXACT, 0, "" },
 		{ "altered", &known, "sha256", false, true, PROOF_REFUSED, E_SIGNATURE_BAD, "not of this content" },
 	};
@@ -298,7 +416,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_module), cmocka_unit_test(test_ten_symbols), cmocka_unit_test(test_set),
-		cmocka_unit_test(test_loaded),	 cmocka_unit_test(test_signatures),
+		cmocka_unit_test(test_loaded),     cmocka_unit_test(test_signatures),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

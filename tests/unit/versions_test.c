@@ -140,8 +140,9 @@ static void test_unterminated_classic(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_classic),  cmocka_unit_test(test_hashed),  cmocka_unit_test(test_packed),
-		cmocka_unit_test(test_extended), cmocka_unit_test(test_hostile), cmocka_unit_test(test_unterminated_classic),
+		cmocka_unit_test(test_classic), cmocka_unit_test(test_hashed),
+		cmocka_unit_test(test_packed),  cmocka_unit_test(test_extended),
+		cmocka_unit_test(test_hostile), cmocka_unit_test(test_unterminated_classic),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

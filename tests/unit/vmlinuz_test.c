@@ -94,7 +94,8 @@ static void test_banner(void **state)
 	assert_int_equal(vmlinuz_parse(none, len, "vmlinux", &v, &err), -1);
 	assert_non_null(strstr(err.text, "no \"Linux version\" line"));
 	// Of two lines the numbered one is the kernel's; see vmlinuz.c.
-	auto_str char *two = forge_vmlinux("Linux version 6.2 (a) # SMP\nLinux version 6.2 (a) #1 SMP\n", exports, true, &len);
+	auto_str char *two =
+		forge_vmlinux("Linux version 6.2 (a) # SMP\nLinux version 6.2 (a) #1 SMP\n", exports, true, &len);
 	assert_int_equal(vmlinuz_parse(two, len, "vmlinux", &v, &err), 0);
 	assert_string_equal(v.banner, "Linux version 6.2 (a) #1 SMP");
 }
@@ -147,7 +148,13 @@ static void test_no_kernel(void **state)
 	static const struct {
 		const char *data;
 		size_t len;
-	} rows[] = { { "", 0 }, { "MZ", 2 }, { "hello", 5 }, { "\x1f\x8b\x08", 3 }, { "\xfd" "7zXZ", 6 } };
+	} rows[] = { { "", 0 },
+		     { "MZ", 2 },
+		     { "hello", 5 },
+		     { "\x1f\x8b\x08", 3 },
+		     { "\xfd"
+		       "7zXZ",
+		       6 } };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err;
 		auto_vmlinuz struct vmlinuz v = { 0 };
@@ -159,8 +166,9 @@ static void test_no_kernel(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_elf),	     cmocka_unit_test(test_compressed), cmocka_unit_test(test_banner),
-		cmocka_unit_test(test_every_prefix), cmocka_unit_test(test_every_byte), cmocka_unit_test(test_no_kernel),
+		cmocka_unit_test(test_elf),        cmocka_unit_test(test_compressed),
+		cmocka_unit_test(test_banner),     cmocka_unit_test(test_every_prefix),
+		cmocka_unit_test(test_every_byte), cmocka_unit_test(test_no_kernel),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
