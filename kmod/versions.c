@@ -37,13 +37,20 @@ static bool is_classic(const unsigned char *p, size_t len)
 	return len % CLASSIC_RECORD == 0 && le32(p + 4) == 0;
 }
 
+// The kernel exports a function sha256, too: zeros behind its name.
+static bool is_hashed(const unsigned char *name)
+{
+	static const unsigned char zeros[SHA256_DIGEST_LENGTH];
+	return memcmp(name, HASHED, sizeof(HASHED)) == 0 && memcmp(name + sizeof(HASHED), zeros, sizeof(zeros)) != 0;
+}
+
 static int parse_classic(const unsigned char *p, size_t len, struct versions *ret, struct err *err)
 {
 	auto_versions struct versions v = begin(len / CLASSIC_RECORD);
 	for (size_t at = 0; at < len; at += CLASSIC_RECORD) {
 		const unsigned char *name = p + at + 8;
 		struct version one = { .crc = le32(p + at) };
-		if (memcmp(name, HASHED, sizeof(HASHED)) == 0)
+		if (is_hashed(name))
 			one.hash = name + sizeof(HASHED);
 		else if (memchr(name, '\0', CLASSIC_NAME))
 			one.name = (const char *)name;
