@@ -8,9 +8,10 @@ cd "$(dirname "$0")/.." || exit 2
 jobs=$(nproc)
 mapfile -t c < <(find installer kmod precompiled tests/unit -name '*.c' 2>/dev/null | sort)
 mapfile -t ch < <(find installer kmod precompiled tests/unit -name '*.[ch]' 2>/dev/null | sort)
-mapfile -t sh < <(grep -rlE '^#!.*(bash|/sh|bats)$' .ci scripts tests kmod images deploy 2>/dev/null | sort)
+mapfile -t sh < <(grep -rlE '^#!.*(bash|/sh|bats)$' .ci scripts tests kmod images deploy 2>/dev/null
+  find tests -name '*.bash')
 mapfile -t text < <(find ./*.md installer kmod precompiled scripts man deploy images tests -type f 2>/dev/null |
-  grep -E '\.([ch]|sh|bats|md|scd|def)$')
+  grep -E '\.([ch]|sh|bash|bats|md|scd|def)$')
 words=("$@") passed=0 failed=0 skipped=0 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
