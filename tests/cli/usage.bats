@@ -30,8 +30,8 @@ commands() { "$KMODSMITH" --help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'; }
 @test "without a command, with an unknown one and with an unknown option the exit status is 2" {
   run "$KMODSMITH"
   assert_status 2
-  run --separate-stderr "$KMODSMITH" instal
-  assert_error E_USAGE "'instal'"
+  run --separate-stderr "$KMODSMITH" stall
+  assert_error E_USAGE "'stall'"
   assert_status 2
   local name
   for name in $(commands); do
