@@ -32,7 +32,8 @@ DATA := $(sort $(wildcard kmod/patches/*.patch kmod/recipes/*.json))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
 CMDS := $(sort $(shell grep -oE '&cmd_[a-z]+' installer/cmd/commands.c | cut -c6-))
-MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
+MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) \
+  $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
