@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-int main(void)
+#include "kmod/sandbox.h"
+
+int main(int argc, char **argv)
 {
-	return 0;
+	return argc > 1 && str_eq(argv[1], SANDBOX_ARG) ? sandbox_main(argc, argv) : 0;
 }

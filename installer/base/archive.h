@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Archives through libarchive, named formats only: tar, ar (.deb), cpio and rpm, through gzip, xz, zstd and lz4.
 //
-// Unpacking is for hostile input: an entry whose name is absolute or has "..", a hard link that leaves the tree, a device,
-// a fifo or a socket is E_ARCHIVE_UNSAFE; a cut or damaged archive is E_ARCHIVE; limits bound bytes and entries.
-// Symbolic links are kept verbatim, and nothing is ever written through one.
+// Unpacking is for hostile input: an entry whose name is absolute or has "..", a hard link that leaves the tree, a
+// device, a fifo or a socket is E_ARCHIVE_UNSAFE; a cut or damaged archive is E_ARCHIVE; limits bound bytes and
+// entries. Symbolic links are kept verbatim, and nothing is ever written through one.
 #pragma once
 #include "base/root.h"
 
 struct archive_limits {
-	uint64_t bytes;  // unpacked; 0 = 8 GiB
-	size_t entries;  // 0 = 500,000
+	uint64_t bytes; // unpacked; 0 = 8 GiB
+	size_t entries; // 0 = 500,000
 };
 
 // Unpack all of an archive into dest (an existing directory). A .deb means its data.tar member.
-// fd must be seekable; reading starts at offset (for payloads behind a script). Owners and times are not restored; modes
-// are, less set-id bits. select, when not NULL, says which entries to take and may be called with directories too.
+// fd must be seekable; reading starts at offset (for payloads behind a script). Owners and times are not restored;
+// modes are, less set-id bits. select, when not NULL, says which entries to take and may be called with directories
+// too.
 int archive_unpack(int fd, const char *name, off_t offset, const struct root *dest, const struct archive_limits *limits,
 		   bool (*select)(void *ctx, const char *path), void *ctx, struct err *err);
 

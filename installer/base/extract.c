@@ -49,7 +49,8 @@ static int step(const struct extract *x, int at, const char *part, const char *n
 		fd = openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	}
 	if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
-		return err_set(err, E_ARCHIVE_UNSAFE, "'%s' would be written through '%s', which is no directory", name, part);
+		return err_set(err, E_ARCHIVE_UNSAFE, "'%s' would be written through '%s', which is no directory", name,
+			       part);
 	return fd < 0 ? fail(x, "open the directory of", name, err) : fd;
 }
 
@@ -132,7 +133,8 @@ int extract_hardlink(struct extract *x, const char *name, const char *target, st
 	auto_str char *old = str_dup(last);
 	struct stat st;
 	if (from < 0 || fstatat(from, old, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_set(err, E_ARCHIVE, "'%s' is a hard link to '%s', which the archive did not bring", name, target);
+		return err_set(err, E_ARCHIVE, "'%s' is a hard link to '%s', which the archive did not bring", name,
+			       target);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, E_ARCHIVE_UNSAFE, "'%s' is a hard link to '%s', which is no file", name, target);
 	if (str_eq(name, target))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Write files below a directory under names that are not to be trusted: the writing half of archive.h.
 //
-// Every directory on the way is opened without following links, so that nothing lands outside whatever was planted before.
+// Every directory on the way is opened without following links, so that nothing lands outside whatever was planted
+// before.
 #pragma once
 #include "base/root.h"
 
@@ -21,4 +22,5 @@ char *extract_name(const char *raw);
 int extract_dir(struct extract *x, const char *name, mode_t mode, struct err *err);
 int extract_file(struct extract *x, const char *name, mode_t mode, struct err *err); // fd >= 0, empty, for writing
 int extract_symlink(struct extract *x, const char *name, const char *target, struct err *err);
-int extract_hardlink(struct extract *x, const char *name, const char *target, struct err *err); // target: from extract_name
+int extract_hardlink(struct extract *x, const char *name, const char *target,
+		     struct err *err); // target: from extract_name
