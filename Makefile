@@ -27,7 +27,7 @@ LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
 SRC := $(wildcard installer/*/*.c kmod/*.c precompiled/*.c)
-DATA := $(sort $(wildcard kmod/patches/*.patch kmod/recipes/*.json))
+DATA := $(sort $(wildcard kmod/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
@@ -48,6 +48,8 @@ $B/%.o: %.c Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$B/kmod/patch.o: $(DATA)
 
 $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@echo "  CC      $<"

@@ -35,7 +35,7 @@ struct build_done {
 	char *release;
 	char build_id[DIGEST_HEX + 1]; // of the kernel; "" = not derivable
 	char *compiler;                // first line of its --version
-	struct patches patches;        // applied ones: name and digest (text is dropped)
+	struct patches patches;        // the ones applied, besides the source's own
 	struct strv files;             // "nvidia.ko", ... in load order, below output/name
 	unsigned jobs;
 	long peak_kib; // largest resident set of one process

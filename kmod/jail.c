@@ -110,10 +110,9 @@ static void tmpfs(const char *at, const char *options)
 		jail_fail("mount a tmpfs on", at);
 }
 
-// The entry itself, without anything shown inside it: links are copied, the rest is bound read-only.
-static void take_entry(const char *path)
+// One entry of the old root: links are copied, the rest is bound read-only.
+static void take_entry(const char *from, const char *to)
 {
-	auto_str char *from = str_fmt(OLD "%s", path), *to = str_fmt(NEW "%s", path);
 	struct stat st;
 	if (lstat(from, &st) < 0)
 		return;
@@ -134,6 +133,17 @@ static void take_entry(const char *path)
 	else
 		return;
 	bind(from, to, MS_RDONLY | MS_NODEV);
+}
+
+static void each_entry(const char *dir, void (*call)(const void *ctx, const char *name), const void *ctx)
+{
+	DIR *list = opendir(dir);
+	if (!list)
+		jail_fail("list", dir);
+	for (struct dirent *e; (e = readdir(list));)
+		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
+			call(ctx, e->d_name);
+	closedir(list);
 }
 
 static bool is_inside(const char *path, const char *dir)
@@ -158,6 +168,13 @@ static bool is_shown(const struct jail *jail, const char *path)
 	return false;
 }
 
+struct taking {
+	const struct jail *jail;
+	const char *path;
+};
+
+static void take_below(const void *taking, const char *name);
+
 static void take(const struct jail *jail, const char *path)
 {
 	auto_str char *from = str_fmt(OLD "%s", path), *to = str_fmt(NEW "%s", path);
@@ -165,19 +182,39 @@ static void take(const struct jail *jail, const char *path)
 	if (is_shown(jail, path))
 		return;
 	if (!has_shows(jail, path) || lstat(from, &st) < 0 || !S_ISDIR(st.st_mode)) {
-		take_entry(path);
+		take_entry(from, to);
 		return;
 	}
 	make_dirs(to);
-	DIR *dir = opendir(from);
-	if (!dir)
-		jail_fail("list", from);
-	for (struct dirent *e; (e = readdir(dir));) {
-		auto_str char *entry = str_fmt("%s/%s", path, e->d_name);
-		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
-			take(jail, entry);
+	each_entry(from, take_below, &(struct taking){ jail, path });
+}
+
+static void take_below(const void *taking, const char *name)
+{
+	const struct taking *t = taking;
+	auto_str char *path = str_fmt("%s/%s", t->path, name);
+	take(t->jail, path);
+}
+
+static void show_below(const void *show, const char *name)
+{
+	const struct jail_show *s = show;
+	auto_str char *from = str_fmt(OLD "%s/%s", s->from, name), *to = str_fmt(NEW "%s/%s", s->to, name);
+	take_entry(from, to);
+}
+
+// NVIDIA's conftest drops its snippets into the working directory, which kbuild made the kernel's own tree. There they
+// land in memory, between read-only binds.
+static void show(const struct jail_show *s)
+{
+	auto_str char *from = str_fmt(OLD "%s", s->from), *to = str_fmt(NEW "%s", s->to);
+	if (s->is_scratch) {
+		tmpfs(to, "mode=1777");
+		each_entry(from, show_below, s);
+	} else {
+		make_dirs(to);
+		bind(from, to, MS_RDONLY | MS_NODEV);
 	}
-	closedir(dir);
 }
 
 // A shown directory's place in terms of the machine's own links: /lib/modules is /usr/lib/modules where /lib is a link.
@@ -267,12 +304,8 @@ void jail_files(const struct jail *jail)
 	make_dirs(NEW OLD);
 	for (size_t i = 0; i < ARRAY_SIZE(top); i++)
 		take(jail, top[i]);
-	for (size_t i = 0; i < jail->count; i++) {
-		auto_str char *from = str_fmt(OLD "%s", jail->shows[i].from),
-			      *to = str_fmt(NEW "%s", jail->shows[i].to);
-		make_dirs(to);
-		bind(from, to, MS_RDONLY | MS_NODEV);
-	}
+	for (size_t i = 0; i < jail->count; i++)
+		show(&jail->shows[i]);
 	make_devices();
 	make_proc();
 	make_dirs(NEW SANDBOX_WORK);
@@ -288,13 +321,16 @@ static void parse(struct jail *jail, int argc, char **argv, char ***ret_program)
 	for (int i = 2; i < argc && !str_eq(argv[i], "--"); i++) {
 		const char *value = strchr(argv[i], '=');
 		const char *to = value ? strchr(value + 1, '=') : NULL;
+		bool is_scratch = str_starts(argv[i], "--scratch=");
 		if (str_starts(argv[i], "--work="))
 			jail->work = value + 1;
 		else if (str_starts(argv[i], "--dir="))
 			jail->dir = value + 1;
-		else if (str_starts(argv[i], "--show=") && to)
+		else if ((is_scratch || str_starts(argv[i], "--show=")) && to)
 			jail->shows[jail->count++] =
-				(struct jail_show){ str_ndup(value + 1, (size_t)(to - value - 1)), str_dup(to + 1) };
+				(struct jail_show){ .from = str_ndup(value + 1, (size_t)(to - value - 1)),
+						    .to = str_dup(to + 1),
+						    .is_scratch = is_scratch };
 		*ret_program = &argv[i + 2];
 	}
 }

@@ -6,6 +6,7 @@
 
 struct jail_show {
 	char *from, *to;
+	bool is_scratch; // its top level takes new files
 };
 
 struct jail {

@@ -33,5 +33,7 @@ int patches_choose(struct patches *patches, const char *driver_version, enum fla
 		   struct err *err);
 // Apply to a private copy of the source with patch(1); E_PATCH quotes the hunk that failed. path: where programs are.
 int patches_apply(const struct patches *patches, const struct root *source, const char *path, struct err *err);
+// The patches that a Debian source brings and wants applied first (debian/patches/series), in its order; often none.
+int patches_series(const struct root *source, struct patches *ret, struct err *err);
 void patches_done(struct patches *patches);
 #define auto_patches __attribute__((cleanup(patches_done)))

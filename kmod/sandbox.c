@@ -54,9 +54,13 @@ static void describe(const struct sandbox *s, struct strv *argv)
 	strv_add(argv, str_fmt("--work=%s", work ? work : ""));
 	strv_add(argv, str_fmt("--dir=%s", s->dir ? s->dir : SANDBOX_WORK));
 	// A tree of this very file system is seen through /usr anyway.
-	if (headers && s->dirs && !is_same(s->headers, "/"))
-		for (size_t i = 0; i < s->dirs->count; i++)
-			strv_add(argv, str_fmt("--show=%s%s=%s", headers, s->dirs->items[i], s->dirs->items[i]));
+	bool is_elsewhere = headers && !is_same(s->headers, "/");
+	for (size_t i = 0; headers && s->dirs && i < s->dirs->count; i++) {
+		const char *dir = s->dirs->items[i];
+		bool is_scratch = str_eq(dir, s->scratch);
+		if (is_elsewhere || is_scratch)
+			strv_add(argv, str_fmt("--%s=%s%s=%s", is_scratch ? "scratch" : "show", headers, dir, dir));
+	}
 	strv_add(argv, str_dup("--"));
 	for (size_t i = 0; s->argv[i]; i++)
 		strv_add(argv, str_dup(s->argv[i]));

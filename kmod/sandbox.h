@@ -19,6 +19,7 @@ enum { SANDBOX_UID = 65534, SANDBOX_FAILED = 125 };
 struct sandbox {
 	const struct root *headers; // root that dirs are in; NULL = none
 	const struct strv *dirs;    // absolute directories to show at the same path
+	const char *scratch;        // one of dirs whose top level takes new files, kept in memory only; NULL = none
 	const struct root *work;    // what SANDBOX_WORK is; its files are given to SANDBOX_UID when we are root
 	const char *const *argv;    // absolute program, as seen inside
 	const char *const *env;
