@@ -28,7 +28,7 @@ LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
 SRC := $(wildcard installer/*/*.c kmod/*.c precompiled/*.c)
-DATA := $(sort $(wildcard kmod/patches/*.patch kmod/recipes/*.json))
+DATA := $(sort $(wildcard kmod/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
 CMDS := $(sort $(shell grep -oE '&cmd_[a-z]+' installer/cmd/commands.c | cut -c6-))
@@ -52,6 +52,8 @@ $B/%.o: %.c Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$B/kmod/patch.o: $(DATA)
 
 $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@echo "  CC      $<"

@@ -12,11 +12,11 @@
 #include "kmod/recipe.h"
 
 struct source {
-	struct root root;   // the directory of the source; of its own
-	char *version;      // "535.261.03"
-	unsigned branch;    // 535
-	unsigned flavours;  // set of enum flavour
-	char *open;         // directory of the flavour inside root; NULL = absent
+	struct root root;  // the directory of the source; of its own
+	char *version;     // "535.261.03"
+	unsigned branch;   // 535
+	unsigned flavours; // set of enum flavour
+	char *open;        // directory of the flavour inside root; NULL = absent
 	char *proprietary;
 	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
 };
