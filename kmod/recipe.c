@@ -16,7 +16,7 @@ static const struct {
 	{ "nvidia-peermem", "nvidia" },
 };
 
-static const char *const names[] = { [FLAVOUR_OPEN] = "open", [FLAVOUR_PROPRIETARY] = "proprietary" };
+static const char *const names[] = { "auto", "open", "proprietary" };
 
 // Found by compiling every pair. The tree decides, not the kernel's version, because distributions backport.
 static const struct known_bad {
@@ -36,7 +36,7 @@ const char *flavour_name(enum flavour flavour)
 
 bool flavour_parse(const char *s, enum flavour *ret)
 {
-	for (size_t i = FLAVOUR_OPEN; i < ARRAY_SIZE(names); i++) {
+	for (size_t i = FLAVOUR_AUTO; i < ARRAY_SIZE(names); i++) {
 		if (!str_eq(s, names[i]))
 			continue;
 		*ret = (enum flavour)i;

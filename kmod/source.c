@@ -186,6 +186,25 @@ static int open_directory(const char *path, const char *pin, struct source *s, s
 	return copy_digest(&s->root, s->digest, err) < 0 ? -1 : check_pin(path, pin, s->digest, err);
 }
 
+int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	char hex[DIGEST_HEX + 1];
+	auto_root struct root root = ROOT_NONE;
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", path);
+	if (S_ISDIR(st.st_mode) ? root_init(&root, path, err) < 0 || copy_digest(&root, hex, err) < 0 :
+				  digest_file(fd, path, hex, err) < 0)
+		return -1;
+	if (check_pin(path, sha256, hex, err) < 0)
+		return -1;
+	memcpy(ret, hex, sizeof(hex));
+	return 0;
+}
+
 int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err)
 {
 	auto_source struct source s = { .root = ROOT_NONE };

@@ -66,22 +66,6 @@ static unsigned served_by(const struct gpu *gpu, unsigned branch)
 	return branch < OPEN_FIRST_BRANCH ? g->flavours & ~(unsigned)FLAVOUR_OPEN : g->flavours;
 }
 
-const char *flavour_name(enum flavour f)
-{
-	static const char *const names[] = { "auto", "open", "proprietary" };
-	return names[f];
-}
-
-bool flavour_parse(const char *s, enum flavour *ret)
-{
-	for (enum flavour f = FLAVOUR_AUTO; f <= FLAVOUR_PROPRIETARY; f++)
-		if (str_eq(s, flavour_name(f))) {
-			*ret = f;
-			return true;
-		}
-	return false;
-}
-
 const char *flavour_architecture(uint16_t device)
 {
 	return generation_of(device)->name;
