@@ -2,10 +2,7 @@
 // R-P7: the flavour follows from the PCI ids and the driver's branch; mixed boxes are named and refused.
 #include "node/flavour.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <stdio.h>
+#include "tests/unit/tempdir.h"
 
 enum { P100 = 0x15f8, P40 = 0x1b38, K80 = 0x102d, M60 = 0x13f2, V100 = 0x1db6, T4 = 0x1eb8, GTX1650 = 0x2182 };
 enum { A100 = 0x20b2, A10 = 0x2236, H100 = 0x2330, GH200 = 0x2342, L40 = 0x26b5, B200 = 0x2901, GB200 = 0x2941 };

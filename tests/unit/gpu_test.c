@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
 #include "tests/unit/tempdir.h"
 
 static void function(struct tempdir *t, const char *address, const char *vendor, const char *class, const char *device,

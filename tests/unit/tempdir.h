@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A temporary directory as a root, for tests that describe a machine as a folder. Include last, after cmocka.h.
+// A temporary directory as a root, for tests that describe a machine as a folder; with cmocka.
 #pragma once
 #include "base/root.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
+
+#include <cmocka.h>
 
 struct tempdir {
 	char path[64];
