@@ -14,12 +14,15 @@ static void finds_container_and_pod(void **state) // R-D2
 	static const struct {
 		const char *text, *runtime, *container, *pod;
 	} cases[] = {
-		{ "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_ ".slice/cri-containerd-" ID ".scope\n",
+		{ "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_ ".slice/cri-containerd-" ID
+		  ".scope\n",
 		  "containerd", ID, UID },
 		{ "0::/kubepods.slice/kubepods-pod" UID_ ".slice/crio-" ID ".scope\n", "cri-o", ID, UID },
 		{ "0::/kubepods/besteffort/pod" UID "/" ID "\n", NULL, ID, UID },
-		{ "0::/kubepods.slice/kubepods-burstable-pod" HASH ".slice/cri-containerd-" ID ".scope\n", "containerd", ID, HASH },
-		{ "12:devices:/system.slice/containerd.service/kubepods-burstable-pod" UID_ ".slice:cri-containerd:" ID "\n1:name=systemd:/\n",
+		{ "0::/kubepods.slice/kubepods-burstable-pod" HASH ".slice/cri-containerd-" ID ".scope\n", "containerd",
+		  ID, HASH },
+		{ "12:devices:/system.slice/containerd.service/kubepods-burstable-pod" UID_ ".slice:cri-containerd:" ID
+		  "\n1:name=systemd:/\n",
 		  "containerd", ID, UID },
 		{ "11:memory:/docker/" ID "\n0::/\n", "docker", ID, NULL },
 		{ "0::/system.slice/docker-" ID ".scope\n", "docker", ID, NULL },
@@ -35,11 +38,12 @@ static void finds_container_and_pod(void **state) // R-D2
 		const char *const wanted[] = { cases[i].runtime, cases[i].container, cases[i].pod };
 		for (size_t j = 0; j < ARRAY_SIZE(got); j++)
 			if (got[j] != wanted[j] && !str_eq(got[j], wanted[j]))
-				fail_msg("case %zu: '%s', wanted '%s'", i, got[j] ? got[j] : "-", wanted[j] ? wanted[j] : "-");
+				fail_msg("case %zu: '%s', wanted '%s'", i, got[j] ? got[j] : "-",
+					 wanted[j] ? wanted[j] : "-");
 	}
 }
 
-static void limits(struct tempdir *t, unsigned cpu, uint64_t memory)
+static void limits(const struct folder *t, unsigned cpu, uint64_t memory)
 {
 	struct err err;
 	unsigned got_cpu;
@@ -52,8 +56,8 @@ static void limits(struct tempdir *t, unsigned cpu, uint64_t memory)
 static void tightest_limit_counts(void **state) // R-M1
 {
 	(void)state;
-	struct tempdir t;
-	tempdir_init(&t);
+	auto_folder struct folder t;
+	folder_make(&t);
 	limits(&t, 0, 0);
 	tempdir_write(&t, "proc/self/cgroup", "0::/a/b\n");
 	tempdir_write(&t, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
@@ -61,14 +65,13 @@ static void tightest_limit_counts(void **state) // R-M1
 	tempdir_write(&t, "sys/fs/cgroup/a/cpu.max", "150000 100000\n");
 	tempdir_write(&t, "sys/fs/cgroup/a/memory.max", "2147483648\n");
 	limits(&t, 1500, 2147483648);
-	tempdir_done(&t);
 }
 
 static void a_container_sees_itself_as_root(void **state)
 {
 	(void)state;
-	struct tempdir t;
-	tempdir_init(&t);
+	auto_folder struct folder t;
+	folder_make(&t);
 	tempdir_write(&t, "proc/self/cgroup", "5:memory:/kubepods/x\n4:cpu,cpuacct:/kubepods/x\n");
 	tempdir_write(&t, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
 	tempdir_write(&t, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
@@ -77,7 +80,6 @@ static void a_container_sees_itself_as_root(void **state)
 	tempdir_write(&t, "sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n");
 	tempdir_write(&t, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
 	limits(&t, 0, 1073741824);
-	tempdir_done(&t);
 }
 
 int main(void)
