@@ -147,8 +147,7 @@ static int choose_auto(const struct tally *t, const char *version, unsigned bran
 							FLAVOUR_OPEN;
 	char *why = is_free ?
 			    str_fmt("both flavours would do; %s is the default of branch %u", flavour_name(f), branch) :
-			    str_fmt("%s is the only flavour at hand that serves %s", flavour_name(f),
-				    t->list ? t->list : "this node");
+			    str_fmt("the only flavour at hand that serves all %zu GPUs", t->count);
 	*ret = (struct flavour_choice){ .flavour = f, .why = why };
 	return 0;
 }
