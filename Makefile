@@ -28,10 +28,12 @@ LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
 SRC := $(wildcard installer/*/*.c kmod/*.c precompiled/*.c)
-DATA := $(sort $(wildcard kmod/patches/*.patch kmod/recipes/*.json))
+DATA := $(sort $(wildcard kmod/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
-MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd))
+CMDS := $(sort $(shell grep -oE '&cmd_[a-z]+' installer/cmd/commands.c | cut -c6-))
+MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) \
+  $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
@@ -50,6 +52,8 @@ $B/%.o: %.c Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$B/kmod/patch.o: $(DATA)
 
 $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@echo "  CC      $<"
@@ -75,7 +79,14 @@ format:
 cli: $B/kmodsmith
 	$(Q)scripts/cli.sh $<
 
-# Manual pages: man/NAME.SECTION.scd
+# Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd
+$B/mkman: $B/installer/mkman.o $(LIB)
+	@echo "  LD      $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+$B/man/kmodsmith.8 $B/man/kmodsmith-errors.7 $(CMDS:%=$B/man/kmodsmith-%.8): $B/mkman
+	@echo "  MAN     $@"
+	@mkdir -p $(@D)
+	$(Q)$< $(patsubst kmodsmith-%,%,$(basename $(@F))) | scdoc >$@
 $B/man/%: man/%.scd
 	@echo "  MAN     $<"
 	@mkdir -p $(@D)
@@ -90,4 +101,4 @@ install: $B/kmodsmith $(MAN)
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $B/installer/main.d $(UNIT:%=%.d)
+-include $(OBJ:.o=.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

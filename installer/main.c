@@ -2,11 +2,14 @@
 // The table of commands and the way into them; no decision is made here.
 #include "cmd/common.h"
 #include "cmd/entry.h"
+#include "kmod/sandbox.h"
 
 #include <stdio.h>
 
 int main(int argc, char **argv)
 {
+	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
+		return sandbox_main(argc, argv);
 	if (argc < 2 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
 		return entry_usage(argc < 2);
 	if (str_eq(argv[1], "--version"))

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compile a driver's modules for a kernel tree.
 //
-// Checks that cost milliseconds come first (known-bad pair, real-time kernel, compiler), then one probe compile with the
-// tree's own flags, then two canaries, then the build, all inside the sandbox. The same source, tree, compiler and patches
-// give the same bytes, wherever and whenever (R-C2). Output is stripped of debug information and has no BTF (R-B6).
+// Checks that cost milliseconds come first (known-bad pair, real-time kernel, compiler), then one probe compile with
+// the tree's own flags, then two canaries, then the build, all inside the sandbox. The same source, tree, compiler and
+// patches give the same bytes, wherever and whenever (R-C2). Output is stripped of debug information and has no BTF
+// (R-B6).
 #pragma once
 #include "kmod/patch.h"
 #include "kmod/source.h"
@@ -13,17 +14,17 @@ struct build_wish {
 	const struct tree *tree;
 	const struct source *source;
 	enum flavour flavour;
-	const struct strv *modules;    // full names, from recipe_modules; NULL or empty = all of the source
-	const struct root *patches;    // a user's directory of patches; NULL = built-in ones only
-	const struct root *kern;       // for cgroup and processor numbers
-	const char *path;              // where compilers are looked for; NULL = PROC_PATH
-	unsigned jobs;                 // 0 = choose
-	unsigned timeout_s;            // of the whole compile; 0 = one hour
-	bool is_rt_allowed;            // --allow-rt (R-B8)
-	const struct root *work;       // scratch; what the build makes in it is removed at the end
-	const struct root *output;     // receives the modules
-	const char *name;              // directory in output that appears whole or not at all; replaced when it exists
-	int log_fd;                    // the whole output of make goes here; -1 = nowhere
+	const struct strv *modules; // full names, from recipe_modules; NULL or empty = all of the source
+	const struct root *patches; // a user's directory of patches; NULL = built-in ones only
+	const struct root *kern;    // for cgroup and processor numbers
+	const char *path;           // where compilers are looked for; NULL = PROC_PATH
+	unsigned jobs;              // 0 = choose
+	unsigned timeout_s;         // of the whole compile; 0 = one hour
+	bool is_rt_allowed;         // --allow-rt (R-B8)
+	const struct root *work;    // scratch; what the build makes in it is removed at the end
+	const struct root *output;  // receives the modules
+	const char *name;           // directory in output that appears whole or not at all; replaced when it exists
+	int log_fd;                 // the whole output of make goes here; -1 = nowhere
 	void (*progress)(void *ctx, size_t done, size_t total); // objects; may be NULL
 	void *ctx;
 };
@@ -34,10 +35,10 @@ struct build_done {
 	char *release;
 	char build_id[DIGEST_HEX + 1]; // of the kernel; "" = not derivable
 	char *compiler;                // first line of its --version
-	struct patches patches;        // applied ones: name and digest (text is dropped)
+	struct patches patches;        // the ones applied, besides the source's own
 	struct strv files;             // "nvidia.ko", ... in load order, below output/name
 	unsigned jobs;
-	long peak_kib;                 // largest resident set of one process
+	long peak_kib; // largest resident set of one process
 	double seconds;
 	size_t objects;
 	bool is_rt_override;
@@ -50,6 +51,6 @@ int build_run(const struct build_wish *wish, struct build_done *ret, struct err 
 void build_done_free(struct build_done *done);
 #define auto_build __attribute__((cleanup(build_done_free)))
 
-// The first real error in a line of compiler or make output; NULL = the line has none. rank: the lower, the nearer to the
-// cause (a compiler's "file:line: error", then modpost and linker, then make's own "*** ...").
+// The first real error in a line of compiler or make output; NULL = the line has none. rank: the lower, the nearer to
+// the cause (a compiler's "file:line: error", then modpost and linker, then make's own "*** ...").
 char *build_error_line(const char *line, unsigned *ret_rank);

@@ -23,10 +23,11 @@ struct headers_source {
 // The tree of release from the first source that has it, as a tree that owns its root. store: the directory of unpacked
 // headers (must exist and be writable for HEADERS_FILES; NULL = no store). banner: text of the running kernel's
 // /proc/version to compare builds with, or NULL. ret_from: the name of the source, and what in it.
-// Fails with E_HEADERS_NOT_FOUND or, when a source had the tree of another kernel, E_HEADERS_MISMATCH: the message has one
-// clause per source. Damaged or hostile package files fail at once (E_ARCHIVE, E_ARCHIVE_UNSAFE).
+// Fails with E_HEADERS_NOT_FOUND or, when a source had the tree of another kernel, E_HEADERS_MISMATCH: the message has
+// one clause per source. Damaged or hostile package files fail at once (E_ARCHIVE, E_ARCHIVE_UNSAFE).
 int headers_find(const struct headers_source *sources, size_t count, const char *release, const char *banner,
 		 const struct root *store, struct tree *ret, char **ret_from, struct err *err);
 
 // Unpack package files into the store; 1 = unpacked, 0 = was there already. ret_digest names the directory.
-int headers_import(const struct strv *files, const struct root *store, char ret_digest[DIGEST_HEX + 1], struct err *err);
+int headers_import(const struct strv *files, const struct root *store, char ret_digest[DIGEST_HEX + 1],
+		   struct err *err);

@@ -4,12 +4,12 @@
 #include "base/root.h"
 
 struct jobs_facts {
-	unsigned processors;      // that this process may run on
-	uint64_t cpu_quota_us;    // cpu.max; 0 = none
+	unsigned processors;   // that this process may run on
+	uint64_t cpu_quota_us; // cpu.max; 0 = none
 	uint64_t cpu_period_us;
-	uint64_t memory_bytes;    // the least of memory.max less what is used, and of MemAvailable; 0 = unknown
+	uint64_t memory_bytes;     // the least of memory.max less what is used, and of MemAvailable; 0 = unknown
 	uint64_t memory_max_bytes; // memory.max; 0 = none
-	uint64_t oom_kills;       // memory.events
+	uint64_t oom_kills;        // memory.events
 };
 
 // Of this process's cgroup and all above it (v2, else v1), below kern's proc and sys. What cannot be read is no limit.

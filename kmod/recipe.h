@@ -15,13 +15,14 @@ const char *flavour_name(enum flavour flavour); // "auto", "open", "proprietary"
 bool flavour_parse(const char *s, enum flavour *ret); // those names; false = none of them
 
 // The module set for a wish such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"), together
-// with what those need ("nvidia", and "nvidia-modeset" for "nvidia-drm"), in load order. An empty wish means every module
-// of the source. dir is the flavour's directory of the source (source.h). E_USAGE names what the source lacks.
+// with what those need ("nvidia", and "nvidia-modeset" for "nvidia-drm"), in load order. An empty wish means every
+// module of the source. dir is the flavour's directory of the source (source.h). E_USAGE names what the source lacks.
 int recipe_modules(const struct root *dir, const struct strv *wish, struct strv *ret, struct err *err);
 
 // Number of C files that the modules are made of, by the source's own lists; the total of a build's progress.
 size_t recipe_objects(const struct root *dir, const struct strv *modules);
 
 // 0 = not known to fail. E_SOURCE_KERNEL names the reason and the first driver that works (R-B2), in milliseconds:
-// it looks into a few header files of the tree and compiles nothing. Pairs that a built-in patch repairs are no refusals.
+// it looks into a few header files of the tree and compiles nothing. Pairs that a built-in patch repairs are no
+// refusals.
 int recipe_check(const char *driver_version, enum flavour flavour, const struct tree *tree, struct err *err);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Run a program as an unprivileged child in a file system of its own (R-N3).
 //
-// The child sees: the machine's /usr, /bin, /sbin, /lib* read-only; the header trees read-only at their original absolute
-// paths; a private /tmp, /proc and a /dev of null, zero, full, random and urandom; and one writable directory, SANDBOX_WORK.
-// It has new mount, network, pid, ipc and (unless root) user namespaces, no capabilities, no_new_privs, a non-root uid,
-// bounded files and core size. Nothing on the machine is changed. That the work directory always has the same path inside
-// is also what makes builds independent of where they run.
+// The child sees: the machine's /usr, /bin, /sbin, /lib* read-only; the header trees read-only at their original
+// absolute paths; a private /tmp, /proc and a /dev of null, zero, full, random and urandom; and one writable directory,
+// SANDBOX_WORK. It has new mount, network, pid, ipc and (unless root) user namespaces, no capabilities, no_new_privs, a
+// non-root uid, bounded files and core size. Nothing on the machine is changed. That the work directory always has the
+// same path inside is also what makes builds independent of where they run.
 //
 // The program starts itself again: main() must hand argv[1] == SANDBOX_ARG to sandbox_main before anything else.
 #pragma once
@@ -14,16 +14,17 @@
 
 #define SANDBOX_ARG "sandbox-exec"
 #define SANDBOX_WORK "/build"
-enum { SANDBOX_UID = 65534 };
+enum { SANDBOX_UID = 65534, SANDBOX_FAILED = 125 };
 
 struct sandbox {
-	const struct root *headers;    // root that dirs are in; NULL = none
-	const struct strv *dirs;       // absolute directories to show at the same path
-	const struct root *work;       // what SANDBOX_WORK is; its files are given to SANDBOX_UID when we are root
-	const char *const *argv;       // absolute program, as seen inside
+	const struct root *headers; // root that dirs are in; NULL = none
+	const struct strv *dirs;    // absolute directories to show at the same path
+	const char *scratch;        // one of dirs whose top level takes new files, kept in memory only; NULL = none
+	const struct root *work;    // what SANDBOX_WORK is; its files are given to SANDBOX_UID when we are root
+	const char *const *argv;    // absolute program, as seen inside
 	const char *const *env;
-	const char *dir;               // working directory inside; NULL = SANDBOX_WORK
-	int timeout_ms;                // 0 = none
+	const char *dir; // working directory inside; NULL = SANDBOX_WORK
+	int timeout_ms;  // 0 = none
 	void (*line)(void *ctx, const char *line);
 	void *ctx;
 };

@@ -12,11 +12,11 @@
 #include "kmod/recipe.h"
 
 struct source {
-	struct root root;   // the directory of the source; of its own
-	char *version;      // "535.261.03"
-	unsigned branch;    // 535
-	unsigned flavours;  // set of enum flavour
-	char *open;         // directory of the flavour inside root; NULL = absent
+	struct root root;  // the directory of the source; of its own
+	char *version;     // "535.261.03"
+	unsigned branch;   // 535
+	unsigned flavours; // set of enum flavour
+	char *open;        // directory of the flavour inside root; NULL = absent
 	char *proprietary;
 	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
 };
@@ -24,6 +24,8 @@ struct source {
 // path: as a user typed it. sha256: 64 hex digits it must have, or NULL (E_DIGEST). Archives are unpacked below work,
 // under a name made of the digest; the caller removes work when done. E_SOURCE when it is none of the known forms.
 int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err);
+// What source_open() would put into digest, without unpacking anything.
+int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err);
 void source_done(struct source *source);
 #define auto_source __attribute__((cleanup(source_done)))
 

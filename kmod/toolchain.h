@@ -5,13 +5,13 @@
 #include "kmod/tree.h"
 
 struct toolchain {
-	char *cc;       // absolute path
-	char *version;  // first line of `cc --version`
+	char *cc;      // absolute path
+	char *version; // first line of `cc --version`
 	unsigned major;
 	bool is_clang;
-	char *make;     // absolute path
-	char *strip;    // absolute path; llvm-strip for clang
-	char *path;     // the PATH that it was found in
+	char *make;  // absolute path
+	char *strip; // absolute path; llvm-strip for clang
+	char *path;  // the PATH that it was found in
 };
 
 // path: colon-separated directories, NULL = PROC_PATH. E_TOOLCHAIN names what is wanted and every compiler found.

@@ -8,26 +8,26 @@
 #include "base/root.h"
 
 struct tree {
-	struct root root;     // of its own
-	char *release;        // `uname -r` of the kernel
-	char *arch;           // `uname -m` of the kernel: x86_64, aarch64, ppc64le
-	char *build;          // the configured tree: make's O=
-	char *source;         // the tree that holds the Makefile and include/linux; often the same as build
-	struct strv dirs;     // every directory that a compile needs: build, source, and where scripts and tools lead
-	char *config;         // text of .config
-	char *compiler;       // CONFIG_CC_VERSION_TEXT, "" = not stated
+	struct root root; // of its own
+	char *release;    // `uname -r` of the kernel
+	char *arch;       // `uname -m` of the kernel: x86_64, aarch64, ppc64le
+	char *build;      // the configured tree: make's O=
+	char *source;     // the tree that holds the Makefile and include/linux; often the same as build
+	struct strv dirs; // every directory that a compile needs: build, source, and where scripts and tools lead
+	char *config;     // text of .config
+	char *compiler;   // CONFIG_CC_VERSION_TEXT, "" = not stated
 	unsigned compiler_major; // of it; 0 = unknown
-	bool is_clang;        // the kernel was built with clang
-	bool is_rt;           // PREEMPT_RT (R-B8)
-	char *banner;         // "Linux version ...", as /proc/version shows it, without the newline; NULL = not derivable
+	bool is_clang;           // the kernel was built with clang
+	bool is_rt;              // PREEMPT_RT (R-B8)
+	char *banner; // "Linux version ...", as /proc/version shows it, without the newline; NULL = not derivable
 	char build_id[DIGEST_HEX + 1]; // SHA-256 of the banner; "" = not derivable
-	char *symvers;        // path of Module.symvers; NULL = absent
+	char *symvers;                 // path of Module.symvers; NULL = absent
 };
 
-// Look in root for the tree of release: /lib/modules/K/build, /usr/src/linux-headers-K, /usr/src/kernels/K; links may be
-// absolute or relative and never leave the root (R-A7). Debian's split trees are followed through the `include` line of
-// their Makefile and the `source` link. E_HEADERS_NOT_FOUND says what was looked at and what is missing in half a tree;
-// E_HEADERS_MISMATCH names the wanted and the found release (R-A6).
+// Look in root for the tree of release: /lib/modules/K/build, /usr/src/linux-headers-K, /usr/src/kernels/K; links may
+// be absolute or relative and never leave the root (R-A7). Debian's split trees are followed through the `include` line
+// of their Makefile and the `source` link. E_HEADERS_NOT_FOUND says what was looked at and what is missing in half a
+// tree; E_HEADERS_MISMATCH names the wanted and the found release (R-A6).
 int tree_open(const struct root *root, const char *release, struct tree *ret, struct err *err);
 void tree_done(struct tree *tree);
 #define auto_tree __attribute__((cleanup(tree_done)))

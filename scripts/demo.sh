@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The main job, end to end and for real: compile NVIDIA's open kernel modules against a Debian kernel's headers, boot that
-# kernel in QEMU (software emulation) with two simulated H100s, install, hold, unload, and show the status.
+# The main job, end to end and for real: compile NVIDIA's open kernel modules against a Debian kernel's headers, boot
+# that kernel in QEMU (software emulation) with two simulated H100s, install, hold, unload, and show the status.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { printf '\n== %s\n' "$*"; }

@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 # Header, as a regular expression | files that may include it | how many of them at most
 places='archive(_entry)?\.h    | installer/base/(archive|inflate)\.c          | 2
 (zlib|lzma|zstd|lz4.*)\.h     | installer/base/inflate\.c                   | 1
-openssl/.*                    | installer/base/digest\.c|kmod/modsig\.c     | 2
-(gelf|libelf|elfutils/.*)\.h  | kmod/elf\.[ch]                              | 1
+openssl/.*                    | installer/base/digest\.c|kmod/(modsig|versions)\.c | 3
+(gelf|libelf|elfutils/.*)\.h  | kmod/sections\.c                            | 1
 jansson\.h                    | installer/base/json\.h                      | 1
 libkmod\.h                    | kmod/[a-z]+\.c                              | 1
 curl/.*                       | installer/base/net\.c                       | 1
@@ -20,7 +20,7 @@ cmocka\.h                     | tests/unit/[a-z0-9_]+\.[ch]                 | 99
   xargs grep -HnE '^[[:space:]]*#[[:space:]]*include' | awk -v places="$places" '
 function room(path) {
 	if (path ~ /^tests\//) return "tests"
-	if (path == "installer/main.c") return "main"
+	if (path ~ /^installer\/[a-z]+\.c$/) return "main"
 	sub(/^installer\//, "", path)
 	sub(/\/.*/, "", path)
 	return path

@@ -10,17 +10,17 @@ ours() { find installer kmod precompiled tests scripts .ci man images deploy -ty
 # Lines of our C that match a regular expression, comments left out.
 code() { sources | grep -vxE "$1" | xargs -r grep -nHE "$2" | grep -vE '^[^:]*:[0-9]+:[[:space:]]*(//|\*)'; }
 # Where each rule has its one exception, as FILE regular expressions:
-seams='installer/base/(resolve|root|file)\.c'     # these implement roots
-programs='installer/base/proc\.c'                 # the directories where programs are looked for, /dev/null as input
-mounts='kmod/sandbox\.c'                          # builds a private mount namespace, whose paths are absolute by nature
-wedges='kmod/unload\.c'                           # a call that may never come back is made by a child
-texts='installer/node/holders\.c'                # compares what links of proc say; opens nothing by these names
-speakers='installer/cmd/[a-z_]+\.c|installer/main\.c|installer/base/log\.c'
+seams='installer/base/(resolve|root|file)\.c'    # these implement roots
+programs='installer/base/proc\.c'                # the directories where programs are looked for, /dev/null as input
+mounts='kmod/(sandbox|jail)\.c'                   # builds a private mount namespace, whose paths are absolute by nature
+callers='kmod/unload\.c'                        # an unload that hangs takes its caller with it: a child makes the call
+texts='installer/node/scan\.c'                  # compares what links of proc say; opens nothing by these names
+speakers='installer/cmd/[a-z_]+\.c|installer/(main|mkman)\.c|installer/base/log\.c'
 export LC_ALL=C.UTF-8
 
 calls() { # no shell, no unbounded copy, no process without exec, no host path that bypasses a root
   code 'none' '\<(system|popen|strcpy|strcat|sprintf|vsprintf|gets|strtok|mktemp|tmpnam|alloca|vfork|atoi|atol)[(]'
-  code "$mounts|$wedges" '\<fork[(]'
+  code "$mounts|$callers" '\<fork[(]'
   code "$seams|$mounts" '\<(open|fopen|freopen|creat|opendir|unlink|rename|mkdir|symlink|mknod)[(]|\<AT_FDCWD\>'
   code "$seams|$programs|$mounts" '\<(stat|lstat|chmod|chown|truncate|scandir|realpath)[(]'
 }

@@ -89,10 +89,13 @@ int root_parent(const struct root *root, const char *path, char **ret_name, stru
 
 int root_read(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err)
 {
-	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return is_absent() ? 0 : fail(root, "open", path, err);
+	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fd < 0 && is_absent() ? 0 : fail(root, "open", path, err);
 	auto_str char *full = root_path(root, path);
+	if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))
+		return err_set(err, EINVAL, "'%s' is no regular file", full); // it could block or never end
 	return file_read(fd, full, ret, ret_len, err) < 0 ? -1 : 1;
 }
 

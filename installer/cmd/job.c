@@ -113,11 +113,11 @@ static int find_package(struct job *j, struct err *err)
 			package_done(&j->package);
 		return 0;
 	}
-	auto_str char *digest = NULL;
-	if (v->source && source_digest(v->source, &digest, err) < 0)
+	char digest[DIGEST_HEX + 1];
+	if (v->source && source_digest(v->source, v->source_sha256, digest, err) < 0)
 		return -1;
-	want.source = digest;
-	return v->driver || digest ? package_find(&j->state, &want, &j->package, err) : 0;
+	want.source = v->source ? digest : NULL;
+	return v->driver || v->source ? package_find(&j->state, &want, &j->package, err) : 0;
 }
 
 static int open_source(struct job *j, struct err *err)

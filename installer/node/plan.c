@@ -81,7 +81,8 @@ static unsigned flavours_at_hand(const struct making *m)
 	enum flavour of_package = FLAVOUR_AUTO;
 	if (a->package)
 		flavour_parse(a->package->key.flavour, &of_package);
-	unsigned set = of_package | a->source_flavours;
+	// A package that is there beats a default that would have to be compiled first.
+	unsigned set = of_package && !m->wish->flavour ? of_package : of_package | a->source_flavours;
 	if (!set && str_eq(m->facts->loaded.version, m->plan->driver))
 		set = m->facts->loaded.flavour;
 	return set ? set : FLAVOUR_OPEN | FLAVOUR_PROPRIETARY;

@@ -100,6 +100,25 @@ static void test_loops_and_empty_paths_are_failures(void **state)
 	assert_false(root_exists(&folder.root, "a/new"));
 }
 
+static void test_reading_waits_for_nobody(void **state)
+{
+	(void)state;
+	struct err err;
+	char *text = NULL;
+	auto_str char *fifo = str_fmt("%s/m/a/fifo", folder.path);
+	assert_int_equal(mkfifo(fifo, 0644), 0);
+	alarm(10); // a read that blocks must not block the tests
+	assert_int_equal(root_read(&folder.root, "a/fifo", &text, NULL, &err), -1);
+	alarm(0);
+	assert_int_equal(err.code, EINVAL);
+	assert_true(strstr(err.text, "/m/a/fifo'"));
+	auto_root struct root slash = ROOT_NONE;
+	assert_int_equal(root_init(&slash, "/", &err), 0);
+	assert_int_equal(root_read(&slash, "dev/zero", &text, NULL, &err), -1);
+	assert_int_equal(err.code, EINVAL);
+	assert_null(text);
+}
+
 static void test_magic_links_are_refused(void **state)
 {
 	(void)state;
@@ -310,11 +329,17 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_paths_stay_inside),           TEST(test_loops_and_empty_paths_are_failures),
-		TEST(test_magic_links_are_refused),     TEST(test_looking),
-		TEST(test_sub_root_is_a_root),          TEST(test_write_is_whole_and_never_through_a_link),
-		TEST(test_failed_write_leaves_nothing), TEST(test_mkdirs),
-		TEST(test_links_and_renames),           TEST(test_unlink_tells_removed_from_absent),
+		TEST(test_paths_stay_inside),
+		TEST(test_loops_and_empty_paths_are_failures),
+		TEST(test_reading_waits_for_nobody),
+		TEST(test_magic_links_are_refused),
+		TEST(test_looking),
+		TEST(test_sub_root_is_a_root),
+		TEST(test_write_is_whole_and_never_through_a_link),
+		TEST(test_failed_write_leaves_nothing),
+		TEST(test_mkdirs),
+		TEST(test_links_and_renames),
+		TEST(test_unlink_tells_removed_from_absent),
 		TEST(test_rmtree_follows_no_link),
 	};
 	unsetenv("KMODSMITH_OPENAT2");

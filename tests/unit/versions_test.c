@@ -10,7 +10,8 @@ static void put_classic(unsigned char *record, uint32_t crc, const char *name)
 {
 	memset(record, 0, 64);
 	memcpy(record, &crc, 4);
-	memcpy(record + 8, name, strlen(name) < 56 ? strlen(name) : 56);
+	for (size_t i = 0; i < 56 && name[i]; i++) // a long name is cut and has no end
+		record[8 + i] = (unsigned char)name[i];
 }
 
 static size_t put_packed(unsigned char *p, uint32_t crc, const char *name)
@@ -19,7 +20,7 @@ static size_t put_packed(unsigned char *p, uint32_t crc, const char *name)
 	memset(p, 0, size);
 	memcpy(p, &size, 4);
 	memcpy(p + 4, &crc, 4);
-	memcpy(p + 8, name, strlen(name));
+	memcpy(p + 8, name, strlen(name) + 1);
 	return size;
 }
 

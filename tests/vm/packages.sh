@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Driver modules for guests: `package NAME KEY` prints a directory of .ko files of NVIDIA's source NAME (open, proprietary,
-# tesla535, tesla470) for the kernel KEY.
+# Driver packages for guests, made by `kmodsmith build`: `package NAME KEY` prints the directory of the package of NVIDIA's
+# source NAME (open, proprietary, tesla535, tesla470) for the kernel KEY.
 
-compile_package() { # DIR DEB HEADERS RELEASE
-  local dir=$1 deb=$2 tree=$3 release=$4 source=$1/source
-  mkdir "$source" && dpkg-deb --extract "$deb" "$dir/deb" &&
-    tar -xf "$dir"/deb/usr/src/*.tar.xz -C "$source" --strip-components=2 &&
-    at_home "$tree" make -C "$source" -j2 modules SYSSRC="/usr/src/linux-headers-${release%-cloud-amd64}-common" \
-      SYSOUT="/usr/src/linux-headers-$release" CONFIG_DEBUG_INFO_BTF_MODULES= &&
-    strip -g "$source"/*.ko && mv "$source"/*.ko "$dir" && rm -rf "$source" "$dir/deb"
+compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER
+  local headers=$3
+  "${KMODSMITH:-$top/build/release/kmodsmith}" build --source "$2" --headers "${headers// /,}" --kernel "$4" --flavour "$5" \
+    --state-dir "$cache/build" --output "$1/package" && mv "$1"/package/* "$1" && rmdir "$1/package"
+}
+
+# What a package is made by: another builder may make other bytes.
+builder() {
+  find "$top/kmod" "$top/precompiled" "$top/installer/node/compile.c" -type f -print0 | sort -z | xargs -0 cat | sha256sum
 }
 
 package() { # NAME KEY
-  local deb tree release
+  local deb debs release made
   deb=$(of "${1^^}")
-  tree=$(headers "$2")
+  debs=$(of "$2" _HEADERS)
   release=$(of "$2")
-  cached "package-$1-$2" compile_package "$deb" "$tree" "$release"
+  made=$(builder)
+  cached "package-$1-$2" compile_package "$deb" "$debs" "$release" "$([ "$1" = open ] && echo open || echo proprietary)" "$made"
 }

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole directory trees: copy one, name its content.
+#pragma once
+#include "base/digest.h"
+#include "base/root.h"
+
+// Copy the directory from/path to to/name (which must not exist): directories, files and links; modes, not owners or
+// times.
+int copy_tree(const struct root *from, const char *path, const struct root *to, const char *name, struct err *err);
+
+// SHA-256 over the sorted names, kinds, executable bits and contents of everything below the directory.
+int copy_digest(const struct root *root, char ret[DIGEST_HEX + 1], struct err *err);

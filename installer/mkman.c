@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the manual pages, as scdoc text, from the tables that the program itself runs on: `mkman NAME` for a command,
+// `mkman kmodsmith` for the overview, `mkman errors` for the error codes. Only the build calls it.
+#include "cmd/common.h"
+#include "cmd/entry.h"
+
+#include <stdio.h>
+
+// scdoc takes some characters for markup.
+static void print_escaped(const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (strchr("_*\\#<>[]~", text[i]))
+			putchar('\\');
+		putchar(text[i]);
+	}
+}
+
+static void print_text(const char *text)
+{
+	print_escaped(text, strlen(text));
+}
+
+// Lines that start with blanks are examples.
+static void print_about(const char *about)
+{
+	bool is_literal = false;
+	while (*about) {
+		size_t len = strcspn(about, "\n");
+		bool is_example = str_starts(about, "  ");
+		if (is_example != is_literal)
+			printf(is_example ? "\n```\n" : "```\n\n");
+		is_literal = is_example;
+		if (is_example)
+			printf("%.*s\n", (int)len, about);
+		else if (len)
+			print_escaped(about, len), putchar('\n');
+		else
+			putchar('\n');
+		about += len + (about[len] == '\n');
+	}
+	if (is_literal)
+		printf("```\n");
+}
+
+static void print_option(const struct opt *o)
+{
+	if (o->letter)
+		printf("*-%c*, ", o->letter);
+	printf("*--%s*", o->name);
+	if (o->arg) {
+		printf(" ");
+		print_text(o->arg);
+	}
+	printf("\n\t");
+	print_text(o->help);
+	if (o->env)
+		printf(". Environment: *%s*", o->env);
+	printf("\n\n");
+}
+
+static void page_end(void)
+{
+	printf("# SEE ALSO\n\n*kmodsmith*(8), *kmodsmith-errors*(7)\n");
+}
+
+static int command_page(const struct cmd *cmd)
+{
+	printf("kmodsmith-%s(8)\n\n# NAME\n\nkmodsmith-%s - ", cmd->name, cmd->name);
+	print_text(cmd->help);
+	printf("\n\n# SYNOPSIS\n\n*kmodsmith %s* \\[OPTIONS\\] ", cmd->name);
+	print_text(cmd->args ? cmd->args : "");
+	printf("\n\n# DESCRIPTION\n\n");
+	print_about(cmd->about);
+	printf("\n# OPTIONS\n\n");
+	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
+		for (const struct opt *o = cmd->opts[t]; o->name; o++)
+			print_option(o);
+	printf("*-h*, *--help*\n\tthe options on standard output\n\n");
+	page_end();
+	return 0;
+}
+
+static int overview_page(void)
+{
+	printf("kmodsmith(8)\n\n# NAME\n\nkmodsmith - put the NVIDIA kernel driver on GPU nodes and keep it right\n\n"
+	       "# SYNOPSIS\n\n*kmodsmith* COMMAND \\[OPTIONS\\] \\[ARGUMENTS\\]\n\n# DESCRIPTION\n\n"
+	       "kmodsmith finds or compiles NVIDIA's kernel modules, proves that they fit the running kernel, loads "
+	       "them and\n"
+	       "makes the device nodes. Until the proof a running driver is not touched.\n\n# COMMANDS\n\n");
+	for (size_t i = 0; commands[i]; i++) {
+		printf("*kmodsmith-%s*(8)\n\t", commands[i]->name);
+		print_text(commands[i]->help);
+		printf("\n\n");
+	}
+	printf("# FILES\n\n_/etc/kmodsmith/kmodsmith.conf_\n\tlines KEY = VALUE; a key is the name of an option "
+	       "without its dashes.\n"
+	       "\tAn unknown key is an error. *KMODSMITH_CONFIG* names another file. The environment beats the file, "
+	       "the\n"
+	       "\tcommand line beats both.\n\n_/var/lib/kmodsmith_\n\tpackages, unpacked headers and scratch of this "
+	       "machine\n\n"
+	       "# EXIT STATUS\n\n0 done, 1 failed, 2 wrong usage or configuration; *kmodsmith-check*(8) has more.\n\n");
+	page_end();
+	return 0;
+}
+
+static int errors_page(void)
+{
+	printf("kmodsmith-errors(7)\n\n# NAME\n\nkmodsmith-errors - error codes, what they mean and what to do\n\n# "
+	       "CODES\n\n");
+	for (const struct err_info *e = NULL; (e = err_info_next(e));) {
+		printf("*%s*\n\t", e->name);
+		print_text(e->text);
+		printf(". Next: ");
+		print_text(e->next);
+		printf(".\n\n");
+	}
+	page_end();
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc == 2 ? argv[1] : "";
+	const struct cmd *cmd = entry_find(name);
+	if (cmd)
+		return command_page(cmd);
+	if (str_eq(name, "kmodsmith"))
+		return overview_page();
+	if (str_eq(name, "errors"))
+		return errors_page();
+	fprintf(stderr, "mkman: no page '%s'\n", name);
+	return 2;
+}

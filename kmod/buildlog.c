@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/buildlog.h"
+
+#include "base/file.h"
+#include "kmod/build.h"
+#include "kmod/sandbox.h"
+
+#include <regex.h>
+
+// Nearest to the cause first. The compiler's own line says file and line; make's last words say nothing but a name.
+static const char *const errors[] = {
+	"^[^ :]+:[0-9]+:([0-9]+:)? *(fatal |internal )?error: ",
+	"^(ERROR: modpost: |[^ :]*(ld|objtool|modpost)(\\.bfd|\\.lld)?: |.*: undefined reference to |.*cc1?: (fatal "
+	")?error: "
+	"|.*: fatal error: |.*gcc.*: error: |.*clang.*: error: )",
+	"^(/bin/sh: |[^ ]*sh: .*not found|.* No rule to make target |.*: Permission denied|.*: No such file or "
+	"directory)",
+	"^(The .* kernel|\\*\\*\\* )",
+	"^make(\\[[0-9]+\\])?: \\*\\*\\* ",
+};
+
+static bool matches(const char *line, const char *regex)
+{
+	regex_t compiled;
+	if (regcomp(&compiled, regex, REG_EXTENDED | REG_NOSUB) != 0)
+		abort();
+	bool is_match = regexec(&compiled, line, 0, NULL, 0) == 0;
+	regfree(&compiled);
+	return is_match;
+}
+
+char *build_error_line(const char *line, unsigned *ret_rank)
+{
+	static const char source[] = SANDBOX_WORK "/src/";
+	// Warnings quote code, and most lines have neither word: do not run expressions over them.
+	if (!strstr(line, "rror") && !strstr(line, "***") && !strstr(line, ": ") && !strstr(line, "The "))
+		return NULL;
+	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
+		if (!matches(line, errors[i]))
+			continue;
+		*ret_rank = i;
+		return str_dup(str_starts(line, source) ? line + strlen(source) : line);
+	}
+	return NULL;
+}
+
+static bool is_object(const char *line)
+{
+	return str_starts(line, "  CC [M]  ");
+}
+
+void buildlog_line(void *buildlog, const char *line)
+{
+	struct buildlog *log = buildlog;
+	struct err ignored;
+	if (log->fd >= 0) {
+		file_write(log->fd, "the log", line, strlen(line), &ignored);
+		file_write(log->fd, "the log", "\n", 1, &ignored);
+	}
+	if (is_object(line)) {
+		if (log->done < log->total)
+			log->done++;
+		if (log->progress)
+			log->progress(log->ctx, log->done, log->total);
+		return;
+	}
+	if (strstr(line, "Killed signal terminated program") || str_ends(line, "Error 137"))
+		log->is_killed = true;
+	unsigned rank = 0;
+	auto_str char *error = build_error_line(line, &rank);
+	if (error && (!log->error || rank < log->rank)) {
+		free(log->error);
+		log->error = TAKE(error);
+		log->rank = rank;
+	}
+}
+
+void buildlog_done(struct buildlog *log)
+{
+	free(log->error);
+	log->error = NULL;
+}

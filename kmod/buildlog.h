@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a build says, line by line: progress, the first real error, and whether memory ran out.
+#pragma once
+#include "base/err.h"
+
+struct buildlog {
+	int fd;      // every line goes here; -1 = nowhere
+	size_t done; // objects
+	size_t total;
+	void (*progress)(void *ctx, size_t done, size_t total);
+	void *ctx;
+	char *error; // the nearest to the cause so far; NULL = none
+	unsigned rank;
+	bool is_killed; // a compiler was ended by SIGKILL: the kernel's out-of-memory killer
+};
+
+void buildlog_line(void *buildlog, const char *line); // fits struct proc
+void buildlog_done(struct buildlog *log);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// make, as every step of a build calls it: in the sandbox, with one environment and one set of variables.
+#pragma once
+#include "kmod/build.h"
+#include "kmod/buildlog.h"
+#include "kmod/sandbox.h"
+
+struct compile {
+	const struct tree *tree;
+	const struct toolchain *tools;
+	struct root job;  // what SANDBOX_WORK is: src, probe, out
+	long deadline_ms; // on the monotonic clock
+	bool is_rt_allowed;
+	long peak_kib;
+};
+
+// Run a program of the toolchain; 0 however it ended, except E_BUILD_TIMEOUT.
+int compile_run(struct compile *c, const char *const *argv, const char *dir, struct buildlog *log, struct proc_end *ret,
+		struct err *err);
+// The variables that select tree, compiler and reproducible output.
+void compile_variables(const struct compile *c, struct strv *argv);
+// Two canaries and a probe, before the driver's own probes are trusted (R-B1, R-B3): E_TOOLCHAIN when the tree's flags
+// do not suit the compiler, E_CONFTEST_BROKEN when a right snippet fails or a wrong one passes.
+int compile_canaries(struct compile *c, struct err *err);
+long compile_now_ms(void);

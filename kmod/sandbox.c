@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parent's half: hand the description to a second start of this program as arguments.
+#include "kmod/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static int give_entry(int dir, const char *name, uid_t uid);
+
+static int give_below(int fd, uid_t uid)
+{
+	struct root here = { .fd = fd, .name = (char[]){ "" } };
+	auto_strv struct strv names = { 0 };
+	struct err err;
+	if (root_list(&here, ".", &names, &err) < 0) {
+		errno = EIO;
+		return -1;
+	}
+	for (size_t i = 0; i < names.count; i++)
+		if (give_entry(fd, names.items[i], uid) < 0)
+			return -1;
+	return 0;
+}
+
+static int give_entry(int dir, const char *name, uid_t uid)
+{
+	struct stat st;
+	if (fchownat(dir, name, uid, uid, AT_SYMLINK_NOFOLLOW) < 0 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -1;
+	if (!S_ISDIR(st.st_mode))
+		return 0;
+	auto_fd int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -1 : give_below(fd, uid);
+}
+
+static bool is_same(const struct root *root, const char *dir)
+{
+	struct stat a, b;
+	return fstat(root->fd, &a) == 0 && stat(dir, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// The child looks its paths up from "/".
+static char *absolute(const struct root *root)
+{
+	return *root->name && *root->name != '/' ? realpath(root->name, NULL) : str_dup(root->name);
+}
+
+static void describe(const struct sandbox *s, struct strv *argv)
+{
+	auto_str char *work = absolute(s->work), *headers = s->headers ? absolute(s->headers) : NULL;
+	strv_add(argv, str_dup("/proc/self/exe"));
+	strv_add(argv, str_dup(SANDBOX_ARG));
+	strv_add(argv, str_fmt("--work=%s", work ? work : ""));
+	strv_add(argv, str_fmt("--dir=%s", s->dir ? s->dir : SANDBOX_WORK));
+	// A tree of this very file system is seen through /usr anyway.
+	bool is_elsewhere = headers && !is_same(s->headers, "/");
+	for (size_t i = 0; headers && s->dirs && i < s->dirs->count; i++) {
+		const char *dir = s->dirs->items[i];
+		bool is_scratch = str_eq(dir, s->scratch);
+		if (is_elsewhere || is_scratch)
+			strv_add(argv, str_fmt("--%s=%s%s=%s", is_scratch ? "scratch" : "show", headers, dir, dir));
+	}
+	strv_add(argv, str_dup("--"));
+	for (size_t i = 0; s->argv[i]; i++)
+		strv_add(argv, str_dup(s->argv[i]));
+}
+
+int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
+{
+	if (geteuid() == 0 && give_entry(s->work->fd, ".", SANDBOX_UID) < 0)
+		return err_set(err, errno, "give '%s' to uid %d", s->work->name, SANDBOX_UID);
+	auto_strv struct strv argv = { 0 };
+	describe(s, &argv);
+	struct proc proc = { .argv = (const char *const *)argv.items,
+			     .env = s->env,
+			     .timeout_ms = s->timeout_ms,
+			     .line = s->line,
+			     .ctx = s->ctx };
+	if (proc_run(&proc, ret, err) < 0)
+		return -1;
+	if (ret->status != SANDBOX_FAILED)
+		return 0;
+	auto_strv struct strv lines = { 0 };
+	strv_split(&lines, ret->tail, "\n");
+	return err_set(err, E_SANDBOX, "%s", lines.count ? lines.items[lines.count - 1] : "no reason given");
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/source.h"
+
+#include "base/archive.h"
+#include "base/copy.h"
+#include "base/file.h"
+#include "kmod/payload.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+unsigned source_branch(const char *version)
+{
+	return (unsigned)strtoul(version, NULL, 10);
+}
+
+const char *source_dir(const struct source *source, enum flavour flavour)
+{
+	return flavour == FLAVOUR_OPEN ? source->open : source->proprietary;
+}
+
+void source_done(struct source *s)
+{
+	root_done(&s->root);
+	free(s->version);
+	free(s->open);
+	free(s->proprietary);
+	*s = (struct source){ .root = ROOT_NONE };
+}
+
+static char *find_version(const struct root *root, const char *dir)
+{
+	auto_str char *path = str_fmt("%s/Kbuild", dir), *text = NULL;
+	struct err absent;
+	if (root_read(root, path, &text, NULL, &absent) <= 0)
+		return NULL;
+	const char *mark = "NV_VERSION_STRING=\\\"";
+	const char *at = strstr(text, mark);
+	if (!at)
+		return NULL;
+	at += strlen(mark);
+	size_t len = strspn(at, "0123456789.");
+	return len ? str_ndup(at, len) : NULL;
+}
+
+// What the module says of its own licence is the flavour, whatever a distribution calls the directory.
+static unsigned find_flavour(const struct root *root, const char *dir)
+{
+	static const char *const files[] = { "nvidia/nv-frontend.c", "nvidia/nv.c" };
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, files[i]), *text = NULL;
+		struct err absent;
+		if (root_read(root, path, &text, NULL, &absent) <= 0)
+			continue;
+		if (strstr(text, "MODULE_LICENSE(\"NVIDIA\")"))
+			return FLAVOUR_PROPRIETARY;
+		if (strstr(text, "MODULE_LICENSE(\"Dual MIT/GPL\")"))
+			return FLAVOUR_OPEN;
+	}
+	return 0;
+}
+
+static int take_dir(struct source *s, const char *dir, struct err *err)
+{
+	unsigned flavour = find_flavour(&s->root, dir);
+	auto_str char *version = flavour ? find_version(&s->root, dir) : NULL;
+	auto_str char *core = str_fmt("%s/nvidia/nv-kernel.o_binary", dir);
+	if (!version)
+		return 0;
+	if (!root_exists(&s->root, core))
+		return err_set(err, E_SOURCE, "'%s/%s' lacks '%s': a source release whose core is not compiled",
+			       s->root.name, dir, core);
+	if (s->version && !str_eq(s->version, version))
+		return err_set(err, E_SOURCE, "'%s' holds two drivers, %s and %s", s->root.name, s->version, version);
+	char **place = flavour == FLAVOUR_OPEN ? &s->open : &s->proprietary;
+	if (!*place)
+		*place = str_dup(dir);
+	if (!s->version)
+		s->version = TAKE(version);
+	s->flavours |= flavour;
+	return 1;
+}
+
+// A flavour's directory is the root itself or at most two levels down (kernel-open, modules/nvidia-kernel).
+static int scan(struct source *s, const char *dir, unsigned depth, struct err *err)
+{
+	auto_str char *kbuild = str_fmt("%s/Kbuild", dir), *conftest = str_fmt("%s/conftest.sh", dir);
+	if (root_exists(&s->root, kbuild) && root_exists(&s->root, conftest))
+		return take_dir(s, dir, err);
+	auto_strv struct strv names = { 0 };
+	if (depth == 0)
+		return 0;
+	if (root_list(&s->root, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *below = str_fmt("%s/%s", dir, names.items[i]);
+		struct stat st;
+		int r = root_stat(&s->root, below, &st, err);
+		if (r > 0 && S_ISDIR(st.st_mode))
+			r = scan(s, below, depth - 1, err);
+		if (r < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int identify(struct source *s, const char *path, struct err *err)
+{
+	if (scan(s, ".", 2, err) < 0)
+		return -1;
+	if (!s->flavours)
+		return err_set(err, E_SOURCE,
+			       "'%s' holds no kernel modules of an NVIDIA driver (a directory with Kbuild, "
+			       "conftest.sh and nvidia/nv-kernel.o_binary)",
+			       path);
+	s->branch = source_branch(s->version);
+	return 0;
+}
+
+static bool is_inner(void *ctx, const char *path)
+{
+	(void)ctx;
+	return str_starts(path, "usr/src/") && strstr(path, ".tar");
+}
+
+// A .run has 300 MB of user space that a build does not need.
+static bool is_kernel_part(void *ctx, const char *path)
+{
+	(void)ctx;
+	const char *second = strchr(path, '/');
+	return str_starts(path, "kernel") || (second && str_starts(second + 1, "kernel")) || !second;
+}
+
+// Debian's package holds usr/src/NAME.tar.xz; a package that installs the tree itself holds a directory there.
+static int unpack_inner(const struct root *root, const char *path, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(root, "usr/src", &names, err) < 0)
+		return -1;
+	if (names.count != 1)
+		return err_set(err, E_SOURCE, "'%s' holds no usr/src/*.tar.xz: not a Debian package of driver source",
+			       path);
+	auto_str char *inner = str_fmt("usr/src/%s", names.items[0]);
+	auto_fd int fd = root_open(root, inner, O_RDONLY, err);
+	if (fd < 0 || archive_unpack(fd, inner, 0, root, NULL, NULL, NULL, err) < 0)
+		return err_wrap(err, "'%s'", path);
+	return root_unlink(root, inner, err) < 0 ? -1 : 0;
+}
+
+static int unpack(int fd, const char *path, const struct root *to, struct err *err)
+{
+	struct payload payload;
+	if (payload_find(fd, path, &payload, err) < 0)
+		return -1;
+	bool (*select)(void *, const char *) = payload.kind == PAYLOAD_DEB   ? is_inner
+					       : payload.kind == PAYLOAD_RUN ? is_kernel_part
+									     : NULL;
+	if (archive_unpack(fd, path, payload.offset, to, NULL, select, NULL, err) < 0)
+		return -1;
+	return payload.kind == PAYLOAD_DEB ? unpack_inner(to, path, err) : 0;
+}
+
+static int check_pin(const char *path, const char *wanted, const char *found, struct err *err)
+{
+	if (!wanted || strcmp(wanted, found) == 0)
+		return 0;
+	return err_set(err, E_DIGEST, "'%s' has SHA-256 %s, wanted is %s", path, found, wanted);
+}
+
+static int open_archive(int fd, const char *path, const char *pin, const struct root *work, struct source *s,
+			struct err *err)
+{
+	if (digest_file(fd, path, s->digest, err) < 0 || check_pin(path, pin, s->digest, err) < 0)
+		return -1;
+	auto_str char *name = str_fmt("source-%.16s", s->digest);
+	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
+	    root_sub(work, name, &s->root, err) < 0)
+		return -1;
+	return unpack(fd, path, &s->root, err);
+}
+
+static int open_directory(const char *path, const char *pin, struct source *s, struct err *err)
+{
+	if (root_init(&s->root, path, err) < 0 || identify(s, path, err) < 0)
+		return -1;
+	return copy_digest(&s->root, s->digest, err) < 0 ? -1 : check_pin(path, pin, s->digest, err);
+}
+
+int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	char hex[DIGEST_HEX + 1];
+	auto_root struct root root = ROOT_NONE;
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", path);
+	if (S_ISDIR(st.st_mode) ? root_init(&root, path, err) < 0 || copy_digest(&root, hex, err) < 0 :
+				  digest_file(fd, path, hex, err) < 0)
+		return -1;
+	if (check_pin(path, sha256, hex, err) < 0)
+		return -1;
+	memcpy(ret, hex, sizeof(hex));
+	return 0;
+}
+
+int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err)
+{
+	auto_source struct source s = { .root = ROOT_NONE };
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", path);
+	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, &s, err) < 0
+				: open_archive(fd, path, sha256, work, &s, err) < 0 || identify(&s, path, err) < 0)
+		return -1;
+	*ret = s;
+	s = (struct source){ .root = ROOT_NONE };
+	return 0;
+}

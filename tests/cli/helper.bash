@@ -1,0 +1,61 @@
+# shellcheck shell=bash disable=SC2154,SC2016 # bats sets status and output; quotes around values in messages
+# SPDX-License-Identifier: Apache-2.0
+# What every test file loads: the binary under test ($KMODSMITH), recorded machines, and assertions on status and JSON.
+#
+#   load helper
+#   @test "..." { host h100x8; kmodsmith status --json; assert_status 0; assert_json .ready false; }
+bats_require_minimum_version 1.5.0
+bats_load_library bats-support
+bats_load_library bats-assert
+bats_load_library bats-file
+
+top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+: "${KMODSMITH:=$top/build/release/kmodsmith}"
+unset "${!KMODSMITH_@}" # the environment of whoever runs the tests decides nothing
+
+# A private copy of a recorded machine; commands run by kmodsmith() then see only that.
+host() { # NAME
+  [ -d "$top/tests/hosts/$1" ] || fail "tests/hosts has no machine '$1'"
+  ROOT=$BATS_TEST_TMPDIR/host
+  rm -rf "$ROOT"
+  cp -a "$top/tests/hosts/$1" "$ROOT"
+  snapshot
+}
+
+# Run the program as `run` does: $status, $output (standard output alone) and $stderr. Never longer than 20 s.
+kmodsmith() { # ARGUMENT...
+  local command=$1
+  shift
+  run --separate-stderr timeout 20 "$KMODSMITH" "$command" ${ROOT:+--root "$ROOT"} "$@"
+}
+
+tree_state() { # every file, link and mode below ROOT, without the record of calls
+  (cd "$ROOT" && find . ! -name .sys-calls -printf '%p %y %m %l\n' | sort
+    find . -type f ! -name .sys-calls -print0 | sort -z | xargs -0r sha256sum)
+}
+snapshot() { tree_state >"$BATS_TEST_TMPDIR/before"; }
+assert_unchanged() { # nothing below ROOT differs from the last snapshot
+  tree_state >"$BATS_TEST_TMPDIR/after"
+  run diff -u "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after"
+  assert_success
+}
+calls() { cat "$ROOT/.sys-calls" 2>/dev/null || true; } # what would have been asked of the kernel
+
+told() { printf 'status: %s\nstdout: %s\nstderr: %s\n' "$status" "$output" "${stderr-}"; }
+assert_status() { # NUMBER
+  [ "$status" -eq "$1" ] || told | batslib_decorate "exit status is $status, not $1" | fail
+}
+assert_error() { # CODE [TEXT]: a failure with this code, evidence that contains TEXT, and a next step
+  [ "$status" -ne 0 ] || told | batslib_decorate "succeeded, but should have failed with $1" | fail
+  [[ ${stderr-} == *"error: $1: "*"${2-}"* ]] || told | batslib_decorate "no error $1 ${2:+with '$2'}" | fail
+  [[ ${stderr-} == *"kmodsmith: next: "* ]] || told | batslib_decorate "no next step" | fail
+}
+assert_json() { # FILTER [EXPECTED]: jq's filter gives exactly the text EXPECTED; without it, gives something true
+  local got
+  got=$(jq -r "$1" <<<"$output") || told | batslib_decorate "the output is no JSON with '$1'" | fail
+  if [ $# -eq 1 ]; then
+    [[ $got != false && $got != null && -n $got ]] || told | batslib_decorate "'$1' is '$got'" | fail
+  else
+    [ "$got" = "$2" ] || told | batslib_decorate "'$1' is '$got', not '$2'" | fail
+  fi
+}

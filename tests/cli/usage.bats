@@ -1,0 +1,87 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What every command has in common: help, usage errors, codes, configuration.
+# shellcheck disable=SC2154 # bats and helper.bash set stderr and top
+load helper
+
+commands() { "$KMODSMITH" --help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'; }
+
+@test "help lists the commands and each explains itself" {
+  run commands
+  assert_line plan
+  assert_line install
+  assert_line status
+  local name
+  for name in $(commands); do
+    run --separate-stderr "$KMODSMITH" "$name" --help
+    assert_status 0
+    assert_output --partial "kmodsmith $name"
+    assert_output --regexp '--json'
+    assert_equal "$stderr" ""
+  done
+}
+
+@test "--version prints a version" {
+  run --separate-stderr "$KMODSMITH" --version
+  assert_status 0
+  assert_output --regexp '^kmodsmith [0-9]+\.[0-9]+\.[0-9]+$'
+}
+
+@test "without a command, with an unknown one and with an unknown option the exit status is 2" {
+  run "$KMODSMITH"
+  assert_status 2
+  run --separate-stderr "$KMODSMITH" stall
+  assert_error E_USAGE "'stall'"
+  assert_status 2
+  local name
+  for name in $(commands); do
+    run --separate-stderr "$KMODSMITH" "$name" --no-such-option
+    assert_error E_USAGE no-such-option
+    assert_status 2
+  done
+}
+
+@test "explain knows every code of the table and says what to do" {
+  local code codes
+  mapfile -t codes < <(sed -nE 's/^X\((E_[A-Z_]+),.*/\1/p' "$top/installer/base/errors.def")
+  for code in "${codes[@]}"; do
+    run --separate-stderr "$KMODSMITH" explain "$code"
+    assert_status 0
+    assert_output --partial "Next: "
+    run --separate-stderr "$KMODSMITH" explain "$code" --json
+    assert_json .code "$code"
+    assert_json '.next | length > 10'
+  done
+  run --separate-stderr "$KMODSMITH" explain --json
+  assert_json 'length >= 30'
+}
+
+@test "explain of an unknown code is a failure with a code" {
+  run --separate-stderr "$KMODSMITH" explain E_NONSENSE
+  assert_error E_NOT_FOUND E_NONSENSE
+}
+
+@test "an unknown key in the configuration is named with its line" {
+  printf 'driver = 535.261.03\nno-such-key = 1\n' >"$BATS_TEST_TMPDIR/conf"
+  KMODSMITH_CONFIG=$BATS_TEST_TMPDIR/conf run --separate-stderr "$KMODSMITH" explain
+  assert_error E_CONFIG "line 2: unknown key 'no-such-key'"
+  assert_status 2
+}
+
+@test "a configuration that is named must exist" {
+  KMODSMITH_CONFIG=$BATS_TEST_TMPDIR/none run --separate-stderr "$KMODSMITH" explain
+  assert_error E_CONFIG "$BATS_TEST_TMPDIR/none"
+}
+
+@test "errors are JSON where JSON was asked for, and standard output has nothing else" {
+  run --separate-stderr "$KMODSMITH" explain E_NONSENSE --json
+  assert_json .error.code E_NOT_FOUND
+  assert_json '.error.next | length > 10'
+}
+
+@test "the log is one JSON object a line where that was asked for" {
+  run --separate-stderr "$KMODSMITH" explain E_NONSENSE --log-format json
+  assert_status 1
+  run jq -r .code <<<"$stderr"
+  assert_output E_NOT_FOUND
+}

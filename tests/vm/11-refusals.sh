@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
+# What must not be loaded is refused, each for its own reason, and the kernel stays as it was.
+# kernel: K61
+# gpus: 1
+# packages: open open:K61R
+refused() { # CODE NAME COMMAND...
+  code=$1 name=$2 && shift 2
+  t_fails 1 "$name" "$@"
+  like "  its code is $code" "$out" "error: $code: "
+  like "  and a next step" "$out" '^kmodsmith: next: '
+  is "  no module is loaded" "$(grep -c ^nvidia /proc/modules)" 0
+}
+copy() { rm -rf /tmp/p && cp -rL "$1" /tmp/p && chmod -R u+w /tmp/p; }
+reseal() { # a manifest that is right about the size and the digest of nvidia.ko
+  sum=$(sha256sum </tmp/p/nvidia.ko | cut -d' ' -f1) size=$(wc -c </tmp/p/nvidia.ko)
+  awk -v sum="$sum" -v size="$size" '/"name": "nvidia.ko"/ { mine = 1 } mine && /"sha256"/ { sub(/[0-9a-f]{64}/, sum); sub(/[0-9a-f][0-9a-f][0-9a-f][0-9a-f]*/, sum) }
+    mine && /"size"/ { sub(/[0-9]+/, size); mine = 0 } { print }' /tmp/p/package.json >/tmp/p.json && mv /tmp/p.json /tmp/p/package.json
+}
+
+refused E_NO_PACKAGE "a package for another kernel" kmodsmith install --package /packages/open-K61R
+like "  names both kernels" "$out" 'kernel release is 6\.1\.0-[0-9]+-cloud-amd64, wanted '
+copy /packages/open-K61R
+sed -i "s/$(sed -n 's/.*"release": "\([^"]*\)".*/\1/p' /tmp/p/package.json)/$(uname -r)/; /\"build_id\"/d" /tmp/p/package.json
+refused E_ABI "R-B9: a package that lies about its kernel" kmodsmith install --package /tmp/p
+like "  lists symbols" "$out" 'module_layout'
+copy /packages/open
+truncate -s 5000000 /tmp/p/nvidia.ko
+refused E_DIGEST "R-N2: a truncated module" kmodsmith install --package /tmp/p
+reseal
+refused E_ELF "the same with a manifest that agrees" kmodsmith install --package /tmp/p
+rm /tmp/p/nvidia.ko
+t_fails 1 "a missing module" kmodsmith install --package /tmp/p
+t_fails 1 "no package at all" kmodsmith install --package /tmp
+t_fails 2 "an unknown option" kmodsmith install --pakage /packages/open
+t_fails 2 "a flavour that is none" kmodsmith install --package /packages/open --flavour closed
+mkdir -p /etc/kmodsmith && echo 'pakage = /packages/open' >/etc/kmodsmith/kmodsmith.conf
+t_fails 2 "an unknown key in the configuration file" kmodsmith install
+like "  named with its line" "$out" "E_CONFIG: configuration file, line 1: unknown key 'pakage'"
+rm /etc/kmodsmith/kmodsmith.conf
+refused E_NO_PACKAGE "a version that nothing offers" kmodsmith install --driver 570.1
+mkdir -p /tmp/full && mount -t tmpfs -o size=1M tmpfs /tmp/full
+refused E_NO_SPACE "no room for the node's copy" kmodsmith install --package /packages/open --state-dir /tmp/full
+is "  nothing half-written stays" "$(find /tmp/full -name '*.ko' | wc -l)" 0
+
+echo 1 >/sys/module/module/parameters/sig_enforce
+refused E_SIGNING_REQUIRED "R-C1: unsigned modules where signatures are enforced" kmodsmith install --package /packages/open
+t "doctor tells" kmodsmith doctor
+like "  that only signed modules load" "$out" 'E_SIGNING_REQUIRED'

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
+# Device nodes of a whole machine, held against NVIDIA's own tool.
+# kernel: K61 K612
+# gpus: 8
+# switches: 4
+# stub: yes
+# packages: open
+# debs: MODPROBE
+# programs: strace
+nodes() { find /dev/nvidia* /dev/char -newermt 1970-01-02 -exec stat -c '%n %i %F %a %u %g %t:%T %Z' {} + | sort; }
+
+for module in nvidia nvidia-uvm nvidia-modeset; do t "$module.ko loads" insmod /packages/open/$module.ko; done
+is "the kernel makes no node" "$(ls /dev/nvidia* 2>/dev/null)" ""
+t "nodes" kmodsmith nodes
+like "it counts them" "$out" '^2[0-9] nodes, [0-9]+ changes, 0 wrong$'
+is "nodes of 8 GPUs and 4 switches" "$(ls -d /dev/nvidia[0-7] /dev/nvidia-nvswitch[0-3] | wc -l)" 12
+t "R-G2: a second run" strace -f -qq -o /tmp/trace -e trace=mknodat,mknod,symlinkat,symlink,unlinkat,renameat,renameat2,fchmodat,fchmod,chmod,fchownat,chown kmodsmith nodes
+is "changes nothing" "$(grep -cE 'dev|nvidia' /tmp/trace)" 0
+like "and says so" "$out" ' 0 changes, 0 wrong$'
+
+nodes >/tmp/before
+for minor in 0 1 2 3 4 5 6 7 255; do t "nvidia-modprobe -c $minor" nvidia-modprobe -c $minor; done
+for minor in 0 1 2 3 255; do t "nvidia-modprobe -s -c $minor" nvidia-modprobe -s -c $minor; done
+t "nvidia-modprobe -u" nvidia-modprobe -u -c 0
+t "nvidia-modprobe -m" nvidia-modprobe -m
+t "nvidia-modprobe -l" nvidia-modprobe -l
+for file in $(find /proc/driver/nvidia/capabilities /proc/driver/nvidia-nvlink/capabilities -type f); do
+  t "nvidia-modprobe -f $file" nvidia-modprobe -f "$file"
+done
+nodes >/tmp/after
+t "NVIDIA's nvidia-modprobe finds nothing to change" diff /tmp/before /tmp/after
+
+rm /dev/nvidia3 /dev/char/195:0 && chmod 600 /dev/nvidia1 && mknod /tmp/x c 1 3 && mv /tmp/x /dev/nvidia5
+t_fails 1 "a dry run sees what is wrong" kmodsmith nodes --dry-run
+like "  missing" "$out" 'missing +/dev/nvidia3'
+like "  wrong mode" "$out" 'wrong +/dev/nvidia1 .*mode'
+like "  wrong number" "$out" 'wrong +/dev/nvidia5 .*number'
+like "  link missing" "$out" '(wrong|missing) +/dev/nvidia0 .*link'
+t_fails 1 "R-K2: status is not ready" kmodsmith status
+t "nodes puts it right" kmodsmith nodes
+t "status is" kmodsmith status
+mkdir -p /tmp/root/dev
+t "R-G4: another dev-root" kmodsmith nodes --dev-root /tmp/root
+is "has the nodes" "$(ls -d /tmp/root/dev/nvidia[0-7] | wc -l)" 8
+t "rmmod" rmmod nvidia_modeset nvidia_uvm nvidia
+t "the driver's wishes for its files" insmod /packages/open/nvidia.ko NVreg_DeviceFileMode=0660 NVreg_DeviceFileGID=44
+t "are followed" kmodsmith nodes
+is "mode and group" "$(stat -c '%a %g' /dev/nvidia0)" "660 44"
+t "rmmod again" rmmod nvidia
+t "a driver that wants its files left alone" insmod /packages/open/nvidia.ko NVreg_ModifyDeviceFiles=0
+rm /dev/nvidia2
+t_fails 1 "gets no node made" kmodsmith nodes
+is "really none" "$(ls /dev/nvidia2 2>/dev/null)" ""

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
+# The container's entry: it installs, waits, and leaves the driver behind; two at once do not meet.
+# kernel: K61
+# gpus: 1
+# stub: yes
+# packages: open
+started() { # LOG: waits until init says so or ends
+  until grep -q 'ready: driver' "$1"; do kill -0 "$init" 2>/dev/null || return 1; sleep 0.1; done
+}
+kmodsmith init --package /packages/open >/tmp/init.log 2>&1 &
+init=$!
+t "init installs and stays" started /tmp/init.log
+t "the driver is ready" kmodsmith status
+for signal in TERM; do
+  kill -$signal $init
+  wait $init
+  is "SIG$signal ends it with status 0" $? 0
+done
+is "the driver stays loaded" "$(grep -c '^nvidia ' /proc/modules)" 1
+kmodsmith init --package /packages/open >/tmp/init2.log 2>&1 &
+init=$!
+t "init on a running driver" started /tmp/init2.log
+like "adopts it" "$(cat /tmp/init2.log)" 'adopt'
+kill -KILL $init
+wait $init
+t "after SIGKILL the driver still serves" kmodsmith status
+t "unload" kmodsmith unload
+
+mkdir -p /run/kmodsmith
+flock /run/kmodsmith/lock sleep 1000000 &
+locker=$!
+until ! flock -n /run/kmodsmith/lock true; do sleep 0.1; done
+t_fails 1 "two at once: install" kmodsmith install --package /packages/open
+like "  the second is told so" "$out" 'E_LOCKED'
+t_fails 1 "two at once: unload" kmodsmith unload
+t_fails 1 "two at once: nodes" kmodsmith nodes
+t "status needs no lock" sh -c 'kmodsmith status; [ $? -eq 1 ]'
+kill $locker $(pidof sleep)
+wait $locker
+t "afterwards it goes through" kmodsmith install --package /packages/open
