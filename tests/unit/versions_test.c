@@ -8,10 +8,11 @@ static const char LONG_NAME[] = "a_symbol_with_a_name_that_is_too_long_for_the_f
 
 static void put_classic(unsigned char *record, uint32_t crc, const char *name)
 {
+	char field[57] = { 0 };
+	snprintf(field, sizeof(field), "%s", name);
 	memset(record, 0, 64);
 	memcpy(record, &crc, 4);
-	for (size_t i = 0; i < 56 && name[i]; i++) // a long name is cut and has no end
-		record[8 + i] = (unsigned char)name[i];
+	memcpy(record + 8, field, 56); // without the NUL of a long name
 }
 
 static size_t put_packed(unsigned char *p, uint32_t crc, const char *name)
