@@ -107,11 +107,13 @@ struct tally {
 	unsigned all;  // flavours at hand that serve every GPU
 	unsigned raw;  // flavours that serve any GPU, at hand or not
 	char *list;    // the first four GPUs described
+	char *names;   // their architectures, each once
 };
 
 static void tally_done(struct tally *t)
 {
 	free(t->list);
+	free(t->names);
 }
 
 static struct tally tally_gpus(const struct gpus *gpus, unsigned branch, unsigned available)
@@ -126,6 +128,8 @@ static struct tally tally_gpus(const struct gpus *gpus, unsigned branch, unsigne
 		t.all &= flavours;
 		t.raw |= flavours;
 		t.served += (flavours & available) != 0;
+		if (!t.names || !strstr(t.names, generation_of(gpu->device)->name))
+			str_add(&t.names, "%s%s", t.names ? ", " : "", generation_of(gpu->device)->name);
 		if (t.count++ < MOST_NAMED)
 			describe(&t.list, gpu);
 	}
@@ -147,7 +151,8 @@ static int choose_auto(const struct tally *t, const char *version, unsigned bran
 							FLAVOUR_OPEN;
 	char *why = is_free ?
 			    str_fmt("both flavours would do; %s is the default of branch %u", flavour_name(f), branch) :
-			    str_fmt("the only flavour at hand that serves all %zu GPUs", t->count);
+			    str_fmt("the only flavour at hand that serves all %zu GPUs (%s)", t->count,
+				    t->names ? t->names : "none");
 	*ret = (struct flavour_choice){ .flavour = f, .why = why };
 	return 0;
 }
