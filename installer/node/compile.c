@@ -2,13 +2,14 @@
 #include "node/compile.h"
 
 #include "base/file.h"
+#include "base/scratch.h"
 #include "kmod/prove.h"
 #include "node/modules.h"
 #include "node/target.h"
 
 #include <errno.h>
-#include <sys/stat.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 void compile_report_done(struct compile_report *r)
 {
@@ -107,10 +108,11 @@ static int build(const struct compile_wish *wish, const struct tree *tree, enum 
 		 struct watch *watch, struct build_done *ret, struct err *err)
 {
 	auto_strv struct strv modules = { 0 };
-	auto_root struct root dir = ROOT_NONE, work = ROOT_NONE;
+	auto_root struct root dir = ROOT_NONE;
+	auto_scratch struct scratch work = SCRATCH_NONE;
 	if (root_sub(&wish->source->root, source_dir(wish->source, flavour), &dir, err) < 0 ||
-	    recipe_modules(&dir, wish->modules, &modules, err) < 0 || root_mkdirs(wish->state, "tmp", 0755, err) < 0 ||
-	    root_sub(wish->state, "tmp", &work, err) < 0)
+	    recipe_modules(&dir, wish->modules, &modules, err) < 0 ||
+	    scratch_make(wish->state, "build", &work, err) < 0)
 		return -1;
 	const char *log = wish->log ? wish->log : "build.log";
 	auto_fd int log_fd = root_create(wish->state, log, err);
@@ -126,7 +128,7 @@ static int build(const struct compile_wish *wish, const struct tree *tree, enum 
 		.jobs = wish->jobs,
 		.timeout_s = wish->timeout_s,
 		.is_rt_allowed = wish->is_rt_allowed,
-		.work = &work,
+		.work = &work.root,
 		.output = wish->output,
 		.name = temporary,
 		.log_fd = log_fd,
