@@ -218,6 +218,8 @@ int archive_unpack(int fd, const char *name, off_t offset, const struct root *de
 	struct archive *a = reader();
 	struct archive_entry *e = NULL;
 	int r = archive_read_open(a, in, NULL, read_file, NULL) == ARCHIVE_OK ? next(&u, a, &e, err) : fail(&u, a, err);
+	if (r == 0)
+		r = err_set(err, E_ARCHIVE, "'%s' has no entries", name);
 	if (r > 0)
 		r = is_ar(a) ? unpack_deb(&u, a, e, err) : unpack_all(&u, a, e, err);
 	archive_read_free(a);
