@@ -3,11 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 
 enum { RECORD_MAX = 8192, LINES_MAX = 256 };
 
@@ -129,73 +124,4 @@ int load_module(const struct sys *sys, const struct module *module, const char *
 	if (error == EPERM)
 		note_modules_disabled(kern, &lines);
 	return load_explain(module->name, error, &lines, err);
-}
-
-static int unload_result(const char *name, int error, struct err *err)
-{
-	switch (error) {
-	case 0:
-		return 1;
-	case ENOENT:
-		return 0;
-	case EAGAIN:
-	case EBUSY:
-		return err_set(err, E_IN_USE, "unload '%s': it is in use (%s)", name, strerrorname_np(error));
-	case EPERM:
-		return err_set(err, E_RIGHTS, "unload '%s': CAP_SYS_MODULE is missing", name);
-	default:
-		return err_set(err, error, "unload '%s'", name);
-	}
-}
-
-// 1 = the child ended, 0 = it did not in time.
-static int wait_child(pid_t child, int timeout_ms)
-{
-	auto_fd int fd = (int)syscall(SYS_pidfd_open, child, 0);
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	struct timespec nap = { .tv_nsec = 10 * 1000 * 1000 };
-	siginfo_t info;
-	if (fd >= 0) {
-		int r;
-		do {
-			r = poll(&p, 1, timeout_ms);
-		} while (r < 0 && errno == EINTR);
-		return r > 0;
-	}
-	for (int waited = 0; waited < timeout_ms; waited += 10) { // before Linux 5.3
-		info.si_pid = 0;
-		if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child)
-			return 1;
-		nanosleep(&nap, NULL);
-	}
-	return 0;
-}
-
-// A module whose exit function hangs takes its caller with it, so the caller is a child that makes this one call.
-static int unload_in_child(const struct sys *sys, const char *name, int timeout_ms, struct err *err)
-{
-	int status;
-	pid_t child = fork();
-	if (child < 0)
-		return err_set(err, errno, "unload '%s': start a process", name);
-	if (child == 0)
-		_exit(sys->module_unload(sys, name) < 0 ? errno : 0);
-	if (!wait_child(child, timeout_ms)) {
-		kill(child, SIGKILL);
-		return err_set(err, E_WEDGED, "unload '%s': the kernel did not come back within %d ms (process %d)",
-			       name, timeout_ms, (int)child);
-	}
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	if (!WIFEXITED(status))
-		return err_set(err, E_WEDGED, "unload '%s': the kernel killed the caller with signal %d", name,
-			       WTERMSIG(status));
-	return unload_result(name, WEXITSTATUS(status), err);
-}
-
-int unload_module(const struct sys *sys, const char *name, int timeout_ms, struct err *err)
-{
-	if (timeout_ms > 0)
-		return unload_in_child(sys, name, timeout_ms, err);
-	return unload_result(name, sys->module_unload(sys, name) < 0 ? errno : 0, err);
 }

@@ -10,8 +10,9 @@
 enum modsig_state {
 	MODSIG_NONE, // unsigned: no magic at the very end (cut files and trailing bytes included)
 	MODSIG_SIGNED,
-	MODSIG_UNSUPPORTED, // not PKCS#7, an unknown hash, ...: unsigned for a kernel that does not enforce, refused by others
-	MODSIG_BAD,         // the trailer contradicts itself or the CMS is garbage: the kernel refuses it in any case
+	// Not PKCS#7, an unknown hash, ...: unsigned for a kernel that does not enforce, refused by others.
+	MODSIG_UNSUPPORTED,
+	MODSIG_BAD, // the trailer contradicts itself or the CMS is garbage: the kernel refuses it in any case
 };
 
 struct modsig {

@@ -263,6 +263,17 @@ static struct symvers *exports_of(const struct module *const *modules, size_t co
 	return sv;
 }
 
+// Of two modules with the same verdict the one that says more speaks for the set.
+static bool is_worse(const struct proof_module *a, const struct module *module_a, const struct proof_module *b,
+		     const struct module *module_b)
+{
+	if (a->verdict != b->verdict)
+		return a->verdict > b->verdict;
+	if (a->mismatch_count != b->mismatch_count)
+		return a->mismatch_count > b->mismatch_count;
+	return module_a->import_count > module_b->import_count;
+}
+
 void prove_modules(const struct module *const *modules, size_t count, const struct kernel_abi *abi,
 		   const struct symvers *loaded, struct proof *ret)
 {
@@ -280,7 +291,7 @@ void prove_modules(const struct module *const *modules, size_t count, const stru
 		};
 		prove_module(&c);
 		ret->is_crc_checked |= c.compared > 0;
-		if (ret->modules[i].verdict > ret->modules[worst].verdict)
+		if (is_worse(&ret->modules[i], modules[i], &ret->modules[worst], modules[worst]))
 			worst = i;
 	}
 	if (!count) {

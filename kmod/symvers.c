@@ -106,11 +106,11 @@ void symvers_add(struct symvers *sv, const struct symver *symbol)
 		return;
 	copy.name = keep(sv, symbol->name, strlen(symbol->name));
 	// Symbols come owner by owner, so the strings of the last one usually serve again.
-	copy.owner = last && str_eq(last->owner, symbol->owner) ? last->owner
-								: keep(sv, symbol->owner, strlen(symbol->owner));
-	copy.namespace = last && str_eq(last->namespace, symbol->namespace)
-				 ? last->namespace
-				 : keep(sv, symbol->namespace, strlen(symbol->namespace));
+	copy.owner = last && str_eq(last->owner, symbol->owner) ? last->owner :
+								  keep(sv, symbol->owner, strlen(symbol->owner));
+	copy.namespace = last && str_eq(last->namespace, symbol->namespace) ?
+				 last->namespace :
+				 keep(sv, symbol->namespace, strlen(symbol->namespace));
 	put(sv, &copy);
 }
 

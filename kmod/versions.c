@@ -20,9 +20,9 @@ static int version_cmp(const void *a, const void *b)
 }
 
 // What the parsers share: room for at most `most` records, filled, then sorted for versions_find.
-static void begin(struct versions *v, size_t most)
+static struct versions begin(size_t most)
 {
-	*v = (struct versions){ .items = mem_grow(NULL, most + 1, sizeof(*v->items)) };
+	return (struct versions){ .items = mem_grow(NULL, most + 1, sizeof(struct version)) };
 }
 
 static void finish(struct versions *v, struct versions *ret)
@@ -37,14 +37,20 @@ static bool is_classic(const unsigned char *p, size_t len)
 	return len % CLASSIC_RECORD == 0 && le32(p + 4) == 0;
 }
 
+// The kernel exports a function sha256, too: zeros behind its name.
+static bool is_hashed(const unsigned char *name)
+{
+	static const unsigned char zeros[SHA256_DIGEST_LENGTH];
+	return memcmp(name, HASHED, sizeof(HASHED)) == 0 && memcmp(name + sizeof(HASHED), zeros, sizeof(zeros)) != 0;
+}
+
 static int parse_classic(const unsigned char *p, size_t len, struct versions *ret, struct err *err)
 {
-	auto_versions struct versions v;
-	begin(&v, len / CLASSIC_RECORD);
+	auto_versions struct versions v = begin(len / CLASSIC_RECORD);
 	for (size_t at = 0; at < len; at += CLASSIC_RECORD) {
 		const unsigned char *name = p + at + 8;
 		struct version one = { .crc = le32(p + at) };
-		if (memcmp(name, HASHED, sizeof(HASHED)) == 0)
+		if (is_hashed(name))
 			one.hash = name + sizeof(HASHED);
 		else if (memchr(name, '\0', CLASSIC_NAME))
 			one.name = (const char *)name;
@@ -58,8 +64,7 @@ static int parse_classic(const unsigned char *p, size_t len, struct versions *re
 
 static int parse_packed(const unsigned char *p, size_t len, struct versions *ret, struct err *err)
 {
-	auto_versions struct versions v;
-	begin(&v, len / 8);
+	auto_versions struct versions v = begin(len / 8);
 	for (size_t at = 0; at < len;) {
 		if (len - at < 4)
 			return err_set(err, E_ELF, "__versions: the record at %zu is cut", at);
@@ -91,11 +96,10 @@ int versions_parse(const void *data, size_t len, struct versions *ret, struct er
 int versions_parse_extended(const void *crcs, size_t crcs_len, const void *names, size_t names_len,
 			    struct versions *ret, struct err *err)
 {
-	auto_versions struct versions v;
-	const char *name = names, *end = name + names_len;
+	auto_versions struct versions v = begin(crcs_len / 4);
+	const char *name = names ? names : "", *end = name + names_len; // a section may have no data
 	if (crcs_len % 4 != 0)
 		return err_set(err, E_ELF, "__version_ext_crcs has %zu bytes, not a multiple of 4", crcs_len);
-	begin(&v, crcs_len / 4);
 	for (size_t at = 0; at < crcs_len; at += 4) {
 		const char *stop = name < end ? memchr(name, '\0', (size_t)(end - name)) : NULL;
 		if (!stop)

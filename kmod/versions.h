@@ -3,8 +3,8 @@
 //
 //   classic    u64 crc, char name[56] (upper half of the crc zero)
 //   hashed     as classic, but a name too long for its field is "sha256\0" and the binary hash of the name (Android)
-//   packed     u32 size of this record, u32 crc, name, padded to 4; a record of size 0 or the end of the section ends it
-//              (Ubuntu since 6.8)
+//   packed     u32 size of this record, u32 crc, name, padded to 4; a record of size 0 or the end of the section ends
+//              it (Ubuntu since 6.8)
 //   extended   an array of u32 and a list of NUL-terminated names in two sections (CONFIG_EXTENDED_MODVERSIONS, 6.14)
 //
 // Every length and offset is checked; what does not add up is E_ELF.

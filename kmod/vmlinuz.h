@@ -7,7 +7,8 @@
 #include "kmod/symvers.h"
 
 struct vmlinuz {
-	char *banner; // "Linux version 6.1.0-56-cloud-amd64 (...) ... #1 SMP ...", without the newline: as /proc/version
+	// "Linux version 6.1.0-56-cloud-amd64 (...) ... #1 SMP ...", without the newline: as /proc/version shows it.
+	char *banner;
 	char *release;           // its third word
 	int machine;             // EM_X86_64, ...
 	struct symvers *symvers; // owner "vmlinux"; without CRCs when the kernel has no modversions

@@ -13,8 +13,8 @@ code() { sources | grep -vxE "$1" | xargs -r grep -nHE "$2" | grep -vE '^[^:]*:[
 seams='installer/base/(resolve|root|file)\.c'    # these implement roots
 programs='installer/base/proc\.c'                # the directories where programs are looked for, /dev/null as input
 mounts='kmod/(sandbox|jail)\.c'                   # builds a private mount namespace, whose paths are absolute by nature
-callers='kmod/load\.c'                          # an unload that hangs takes its caller with it: a child makes the call
-texts='installer/node/holders\.c'               # compares what links of proc say; opens nothing by these names
+callers='kmod/unload\.c'                        # an unload that hangs takes its caller with it: a child makes the call
+texts='installer/node/scan\.c'                  # compares what links of proc say; opens nothing by these names
 speakers='installer/cmd/[a-z_]+\.c|installer/(main|mkman)\.c|installer/base/log\.c'
 export LC_ALL=C.UTF-8
 

@@ -19,5 +19,5 @@ int archive_unpack(int fd, const char *name, off_t offset, const struct root *de
 		   bool (*select)(void *ctx, const char *path), void *ctx, struct err *err);
 
 // Decompress one gzip, xz, zstd, lz4 (legacy frames too) or plain stream held in memory, up to max bytes.
-// Bytes behind the end of the stream are ignored.
+// The end of the data must be the end of the stream: what else follows may be taken for damage.
 int archive_inflate(const void *data, size_t len, size_t max, char **ret, size_t *ret_len, struct err *err);

@@ -121,7 +121,7 @@ static void show(const struct values *v, const struct build *b)
 {
 	const struct package *p = &b->package;
 	auto_json json_t *json =
-		json_pack("{s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(p->dir.name), "key",
+		json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(p->dir.name), "key",
 			  package_key_json(&p->key), "phases", phases_json(&b->watch), "headers",
 			  json_text(b->report.headers_from), "jobs", b->report.jobs, "objects", (int)b->report.objects,
 			  "peak_kib", (int)b->report.peak_kib);

@@ -153,7 +153,6 @@ static int load_set(const struct run *r, const struct module_set *set, const siz
 			return -1;
 		if (done > 0)
 			strv_add(ret, str_dup(m->name));
-		watch_progress(a->watch, "load", i + 1, set->count);
 	}
 	return 0;
 }

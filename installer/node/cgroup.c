@@ -15,7 +15,10 @@ enum { ID_LEN = 64, UUID_LEN = 36, HASH_LEN = 32 };
 static const struct {
 	const char *prefix, *name;
 } runtimes[] = {
-	{ "cri-containerd", "containerd" }, { "docker", "docker" }, { "crio", "cri-o" }, { "libpod", "podman" },
+	{ "cri-containerd", "containerd" },
+	{ "docker", "docker" },
+	{ "crio", "cri-o" },
+	{ "libpod", "podman" },
 };
 
 static const char *runtime_of(const char *path, const char *id)

@@ -7,6 +7,7 @@
 #include "node/target.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <fcntl.h>
 
 void compile_report_done(struct compile_report *r)
@@ -135,7 +136,9 @@ static int build(const struct compile_wish *wish, const struct tree *tree, enum 
 	if (build_run(&bw, ret, err) == 0)
 		return 0;
 	auto_str char *path = root_path(wish->state, log);
-	watch_note(watch, "the compiler's whole output is in %s", path);
+	struct stat st;
+	if (fstat(log_fd, &st) == 0 && st.st_size > 0) // refusals come before the compiler
+		watch_note(watch, "the compiler's whole output is in %s", path);
 	return -1;
 }
 

@@ -125,7 +125,8 @@ static void want_uvm(const struct context *c)
 static int want_links(const struct context *c, struct err *err)
 {
 	struct permissions p;
-	unsigned nvlink = devices_major(c->table, "nvidia-nvlink"), nvswitch = devices_major(c->table, "nvidia-nvswitch");
+	unsigned nvlink = devices_major(c->table, "nvidia-nvlink"),
+		 nvswitch = devices_major(c->table, "nvidia-nvswitch");
 	if (nvlink) {
 		if (read_permissions(c->kern, "proc/driver/nvidia-nvlink/permissions", &p, err) < 0)
 			return -1;
@@ -156,7 +157,8 @@ static int want_capabilities(const struct context *c, const char *dir, unsigned 
 		int r = root_stat(c->kern, path, &st, err);
 		if (r > 0 && S_ISDIR(st.st_mode) && depth > 0)
 			r = want_capabilities(c, path, major, depth - 1, err);
-		else if (r > 0 && S_ISREG(st.st_mode) && (r = read_permissions(c->kern, path, &p, err)) > 0 && p.has_minor)
+		else if (r > 0 && S_ISREG(st.st_mode) && (r = read_permissions(c->kern, path, &p, err)) > 0 &&
+			 p.has_minor)
 			want(c->d, str_fmt("nvidia-caps/nvidia-cap%u", p.minor), major, p.minor, &p);
 		if (r < 0)
 			return -1;
@@ -166,7 +168,8 @@ static int want_capabilities(const struct context *c, const char *dir, unsigned 
 
 static int want_caps(const struct context *c, struct err *err)
 {
-	static const char *const trees[] = { "proc/driver/nvidia/capabilities", "proc/driver/nvidia-nvlink/capabilities" };
+	static const char *const trees[] = { "proc/driver/nvidia/capabilities",
+					     "proc/driver/nvidia-nvlink/capabilities" };
 	unsigned major = devices_major(c->table, "nvidia-caps");
 	for (size_t i = 0; major && i < ARRAY_SIZE(trees); i++)
 		if (want_capabilities(c, trees[i], major, CAPABILITY_DEPTH, err) < 0)
@@ -207,8 +210,9 @@ int devices_want(const struct root *kern, unsigned imex_channels, struct devices
 	if (!major)
 		major = devices_major(c.table, "nvidia-frontend"); // its older name
 	if (major) {
-		if (read_permissions(kern, "proc/driver/nvidia/params", &c.params, err) < 0 || want_gpus(&c, major, err) < 0 ||
-		    want_links(&c, err) < 0 || want_caps(&c, err) < 0 || want_imex(&c, imex_channels, err) < 0)
+		if (read_permissions(kern, "proc/driver/nvidia/params", &c.params, err) < 0 ||
+		    want_gpus(&c, major, err) < 0 || want_links(&c, err) < 0 || want_caps(&c, err) < 0 ||
+		    want_imex(&c, imex_channels, err) < 0)
 			return err_wrap(err, "list the device nodes");
 		want_uvm(&c);
 		unsigned vgpu = devices_major(c.table, "nvidia-vgpu-vfio");

@@ -2,8 +2,8 @@
 // Device nodes below dev/ and their links in dev/char (R-G1 to R-G4).
 //
 // devices_want() says which nodes the loaded driver calls for: majors from proc/devices only, minors, modes and owners
-// from proc/driver/nvidia*. devices_apply() brings a dev tree into that state, with no change where it is in it already.
-// What a missing optional module would need is not wanted, so nothing has to be skipped later.
+// from proc/driver/nvidia*. devices_apply() brings a dev tree into that state, with no change where it is in it
+// already. What a missing optional module would need is not wanted, so nothing has to be skipped later.
 #pragma once
 #include "base/sys.h"
 
@@ -39,9 +39,9 @@ void devices_done(struct devices *d);
 
 // Compare every node and its link with what is below dev_root/dev and, unless is_dry, put it right. dev_root is the
 // directory that holds dev/ ("/", "/run/nvidia/driver"); nothing outside dev_root/dev is touched. Links are relative
-// ("../nvidia0"), as nvidia-modprobe makes them; an existing link with another target that leads to the same node stays.
-// A node of the wrong type or number is replaced through a temporary name. Fills verdicts.
-// 1 = something was changed, 0 = nothing; E_NODES names the first node that could not be made, after trying them all.
+// ("../nvidia0"), as nvidia-modprobe makes them; an existing link with another target that leads to the same node
+// stays. A node of the wrong type or number is replaced through a temporary name. Fills verdicts. 1 = something was
+// changed, 0 = nothing; E_NODES names the first node that could not be made, after trying them all.
 int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dry, struct devices *d, struct err *err);
 
 size_t devices_bad(const struct devices *d);        // nodes that are MISSING or WRONG

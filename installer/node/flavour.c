@@ -5,8 +5,9 @@
 //   superchips           detect-self-hosted.h in the same place: 2340-237f, 2940-297f, 31c0-31ff; open only
 //   GSP from Turing on   NVIDIA driver installation guide, "Kernel Modules": open modules start with branch 515, serve
 //                        Turing and newer only, are the default from 560 on, and are required by Blackwell
-//   first, last branch   "CUDA Toolkit, Driver, and Architecture Matrix": last drivers R470 for Kepler, R580 for Maxwell
-//                        to Volta; first by the driver of the first CUDA toolkit: 10.0 R410, 11.0 R450, 11.8 R520, 12.8 R570
+//   first, last branch   "CUDA Toolkit, Driver, and Architecture Matrix": last drivers R470 for Kepler and R580 for
+//                        Maxwell to Volta; the first one is that of the first CUDA toolkit: 10.0 has R410, 11.0 R450,
+//                        11.8 R520 (Hopper and Ada), 12.8 R570 (Blackwell)
 #include "node/flavour.h"
 
 enum { BOTH = FLAVOUR_OPEN | FLAVOUR_PROPRIETARY, OPEN_FIRST_BRANCH = 515, OPEN_DEFAULT_BRANCH = 560 };
@@ -101,14 +102,18 @@ static void describe(char **text, const struct gpu *gpu)
 }
 
 struct tally {
-	size_t count, served; // GPUs that count; those that at least one available flavour serves
-	unsigned all, raw;    // flavours that serve every GPU, of the available ones; flavours that serve any, whether available or not
-	char *list;           // every GPU described, at most four
+	size_t count;  // GPUs that count
+	size_t served; // of these, how many some flavour at hand serves
+	unsigned all;  // flavours at hand that serve every GPU
+	unsigned raw;  // flavours that serve any GPU, at hand or not
+	char *list;    // the first four GPUs described
+	char *names;   // their architectures, each once
 };
 
 static void tally_done(struct tally *t)
 {
 	free(t->list);
+	free(t->names);
 }
 
 static struct tally tally_gpus(const struct gpus *gpus, unsigned branch, unsigned available)
@@ -123,6 +128,8 @@ static struct tally tally_gpus(const struct gpus *gpus, unsigned branch, unsigne
 		t.all &= flavours;
 		t.raw |= flavours;
 		t.served += (flavours & available) != 0;
+		if (!t.names || !strstr(t.names, generation_of(gpu->device)->name))
+			str_add(&t.names, "%s%s", t.names ? ", " : "", generation_of(gpu->device)->name);
 		if (t.count++ < MOST_NAMED)
 			describe(&t.list, gpu);
 	}
@@ -139,12 +146,13 @@ static int choose_auto(const struct tally *t, const char *version, unsigned bran
 	if (!t->all)
 		return err_set(err, E_MIXED_GPUS, "no flavour of driver %s serves all of %s", version, t->list);
 	bool is_free = t->all == BOTH;
-	enum flavour f = !is_free		      ? (enum flavour)t->all :
+	enum flavour f = !is_free                     ? (enum flavour)t->all :
 			 branch < OPEN_DEFAULT_BRANCH ? FLAVOUR_PROPRIETARY :
 							FLAVOUR_OPEN;
-	char *why = is_free ? str_fmt("both flavours would do; %s is the default of branch %u", flavour_name(f), branch) :
-			      str_fmt("%s is the only flavour at hand that serves %s", flavour_name(f),
-				      t->list ? t->list : "this node");
+	char *why = is_free ?
+			    str_fmt("both flavours would do; %s is the default of branch %u", flavour_name(f), branch) :
+			    str_fmt("the only flavour at hand that serves all %zu GPUs (%s)", t->count,
+				    t->names ? t->names : "none");
 	*ret = (struct flavour_choice){ .flavour = f, .why = why };
 	return 0;
 }
@@ -161,11 +169,13 @@ static int choose_wish(const struct gpus *gpus, const struct tally *t, const cha
 	if (t->count && choice.left.count == t->count) {
 		flavour_choice_done(&choice);
 		return t->raw ? err_set(err, E_FLAVOUR, "the %s flavour of driver %s cannot serve %s; %s can",
-					flavour_name(wish), version, t->list, flavour_name((enum flavour)(BOTH & ~wish))) :
+					flavour_name(wish), version, t->list,
+					flavour_name((enum flavour)(BOTH & ~wish))) :
 				err_set(err, E_UNSUPPORTED_GPU, "driver %s cannot serve %s", version, t->list);
 	}
 	auto_str char *left = strv_join(&choice.left, ", ");
-	choice.why = str_fmt("%s was asked for%s%s", flavour_name(wish), *left ? "; it leaves without a driver: " : "", left);
+	choice.why = str_fmt("%s was asked for%s%s", flavour_name(wish), *left ? "; it leaves without a driver: " : "",
+			     left);
 	*ret = choice;
 	return 0;
 }
@@ -177,7 +187,8 @@ int flavour_choose(const struct gpus *gpus, const char *driver_version, enum fla
 	if (!branch)
 		return err_set(err, E_USAGE, "'%s' is no driver version", driver_version);
 	if (!available || (wish != FLAVOUR_AUTO && !(available & wish)))
-		return err_set(err, E_FLAVOUR, "the %s flavour of driver %s is not at hand", flavour_name(wish), driver_version);
+		return err_set(err, E_FLAVOUR, "the %s flavour of driver %s is not at hand", flavour_name(wish),
+			       driver_version);
 	__attribute__((cleanup(tally_done))) struct tally t = tally_gpus(gpus, branch, available);
 	return wish == FLAVOUR_AUTO ? choose_auto(&t, driver_version, branch, ret, err) :
 				      choose_wish(gpus, &t, driver_version, wish, ret, err);

@@ -43,8 +43,8 @@ static bool look(const struct root *kern, const char *address, struct gpu *ret)
 {
 	enum { NVIDIA = 0x10de };
 	uint64_t vendor, class;
-	if (strlen(address) >= sizeof(ret->address) || !attribute(kern, address, "vendor", &vendor) || vendor != NVIDIA ||
-	    !attribute(kern, address, "class", &class))
+	if (strlen(address) >= sizeof(ret->address) || !attribute(kern, address, "vendor", &vendor) ||
+	    vendor != NVIDIA || !attribute(kern, address, "class", &class))
 		return false;
 	bool is_display = class >> 8 == 0x0300 || class >> 8 == 0x0302, is_switch = class >> 8 == 0x0680;
 	if (!is_display && !is_switch)
@@ -52,7 +52,7 @@ static bool look(const struct root *kern, const char *address, struct gpu *ret)
 	auto_str char *physfn = str_fmt("%s/%s/physfn", devices, address);
 	*ret = (struct gpu){
 		.kind = is_display ? GPU_DISPLAY : GPU_SWITCH,
-		.class = (uint32_t)class,
+		.class = (uint32_t) class,
 		.device = id(kern, address, "device"),
 		.subsystem_vendor = id(kern, address, "subsystem_vendor"),
 		.subsystem_device = id(kern, address, "subsystem_device"),
@@ -60,7 +60,7 @@ static bool look(const struct root *kern, const char *address, struct gpu *ret)
 		.numa_node = numa_node(kern, address),
 		.is_vf = root_exists(kern, physfn),
 	};
-	strcpy(ret->address, address);
+	memcpy(ret->address, address, strlen(address) + 1);
 	return true;
 }
 
@@ -125,10 +125,11 @@ int gpus_check_owner(const struct gpus *g, struct err *err)
 	for (size_t i = 0; i < g->count; i++) {
 		const struct gpu *gpu = &g->items[i];
 		if (!gpu->is_vf && gpu_owner(gpu) == GPU_FOREIGN)
-			return err_set(err, E_BOUND,
-				       "%s 10de:%04x is bound to %s; put 'blacklist %s' into a file of /etc/modprobe.d, "
-				       "renew the initramfs and reboot",
-				       gpu->address, gpu->device, gpu->driver, gpu->driver);
+			return err_set(
+				err, E_BOUND,
+				"%s 10de:%04x is bound to %s; put 'blacklist %s' into a file of /etc/modprobe.d, "
+				"renew the initramfs and reboot",
+				gpu->address, gpu->device, gpu->driver, gpu->driver);
 	}
 	return 0;
 }

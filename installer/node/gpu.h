@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's PCI functions that the driver binds: GPUs (class 0300, 0302) and NVSwitches (0680), from sys/bus/pci/devices.
-// Audio, USB and bridge functions of the same boards are left out. No function at all is a value: NO_GPU (R-P11).
+// NVIDIA's PCI functions that the driver binds: GPUs (class 0300, 0302) and NVSwitches (0680), from
+// sys/bus/pci/devices. Audio, USB and bridge functions of the same boards are left out. No function at all is a value:
+// NO_GPU (R-P11).
 #pragma once
 #include "base/root.h"
 

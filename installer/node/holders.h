@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who keeps the driver in use (R-D2): processes with an open NVIDIA device, a mapping of one, or a mount of driver files
-// in their mount namespace, and modules that depend on the driver's.
+// Who keeps the driver in use (R-D2): processes with an open NVIDIA device, a mapping of one, or a mount of driver
+// files in their mount namespace, and modules that depend on the driver's.
 //
-// The scan reads proc/PID/fd, maps and mountinfo. A device is recognised by its name (/dev/nvidia*, /dev/gdrdrv, the DRM
-// nodes of an NVIDIA GPU) and, under any other name, by its device number against the majors of proc/devices.
+// The scan reads proc/PID/fd, maps and mountinfo. A device is recognised by its name (/dev/nvidia*, /dev/gdrdrv, the
+// DRM nodes of an NVIDIA GPU) and, under any other name, by its device number against the majors of proc/devices.
 // Processes that end meanwhile are normal. Our own process is left out.
 #pragma once
 #include "node/loaded.h"
@@ -32,11 +32,11 @@ struct holders {
 	size_t count;
 	struct strv modules; // names of modules, outside of the driver's own set, that hold one of it
 	size_t processes;    // looked at
-	size_t unreadable; // could not be looked at for lack of rights (need CAP_SYS_PTRACE); then the list may be short
+	size_t unreadable;   // not allowed to look (CAP_SYS_PTRACE is needed): the list may be short
 };
 
-int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret,
-		 struct err *err); // 1 = some, 0 = none
+// 1 = some, 0 = none.
+int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret, struct err *err);
 void holders_done(struct holders *h);
 #define auto_holders __attribute__((cleanup(holders_done)))
 

@@ -116,7 +116,7 @@ static enum host_lockdown lockdown(const struct root *kern)
 	auto_str char *text = line(kern, "sys/kernel/security/lockdown"); // "none [integrity] confidentiality"
 	if (!text)
 		return LOCKDOWN_UNKNOWN;
-	return strstr(text, "[integrity]")	   ? LOCKDOWN_INTEGRITY :
+	return strstr(text, "[integrity]")       ? LOCKDOWN_INTEGRITY :
 	       strstr(text, "[confidentiality]") ? LOCKDOWN_CONFIDENTIALITY :
 						   LOCKDOWN_NONE;
 }
@@ -234,13 +234,16 @@ static int read_running_config(const struct root *kern, const char *release, cha
 	int r = root_read(kern, "proc/config.gz", &packed, &len, err);
 	if (r <= 0)
 		return r;
-	return archive_inflate(packed, len, CONFIG_MAX, ret, &text_len, err) < 0 ? err_wrap(err, "read proc/config.gz") : 1;
+	return archive_inflate(packed, len, CONFIG_MAX, ret, &text_len, err) < 0 ?
+		       err_wrap(err, "read proc/config.gz") :
+		       1;
 }
 
 int host_read_config(const struct root *host, const struct root *kern, const char *release, char **ret,
 		     char **ret_source, struct err *err)
 {
-	static const char *const forms[] = { "boot/config-%s", "lib/modules/%s/config", "lib/modules/%s/build/.config" };
+	static const char *const forms[] = { "boot/config-%s", "lib/modules/%s/config",
+					     "lib/modules/%s/build/.config" };
 	auto_str char *path = str_dup("proc/config.gz"), *text = NULL;
 	int r = read_running_config(kern, release, &text, err);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(forms); i++) {

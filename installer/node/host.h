@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine is: facts about the running kernel and the host, read from files only, so that a recorded machine is a
-// folder (R-F4: the kernel is always resolved on the node; R-C1: signing state is known before anything is compiled).
+// What the machine is: facts about the running kernel and the host, read from files only, so that a recorded machine
+// is a folder (R-F4: the kernel is always resolved on the node; R-C1: signing state is known before anything is
+// compiled).
 //
 // host = the machine's files (lib/modules, boot, usr, etc); kern = where proc and sys are seen. Both may be the same.
-// A fact that the machine does not state is NULL, 0 or *_UNKNOWN; only a kernel without a release or banner is an error.
+// A fact that the machine does not state is NULL, 0 or *_UNKNOWN; only a kernel without a release or banner is an
+// error.
 #pragma once
 #include "base/digest.h"
 #include "base/root.h"

@@ -9,7 +9,7 @@ static const struct {
 	const char *name;
 	bool is_driver;
 } known[] = {
-	{ "nvidia_drm", true },  { "nvidia_fs", false },    { "gdrdrv", false },        { "nvidia_peermem", true },
+	{ "nvidia_drm", true },       { "nvidia_fs", false },     { "gdrdrv", false },    { "nvidia_peermem", true },
 	{ "nvidia_vgpu_vfio", true }, { "nvidia_modeset", true }, { "nvidia_uvm", true }, { "nvidia", true },
 };
 
@@ -169,7 +169,8 @@ static int compare(const void *a, const void *b)
 	return strcmp(((const struct loaded_module *)a)->name, ((const struct loaded_module *)b)->name);
 }
 
-int loaded_read(const struct root *host, const struct root *kern, const char *release, struct loaded *ret, struct err *err)
+int loaded_read(const struct root *host, const struct root *kern, const char *release, struct loaded *ret,
+		struct err *err)
 {
 	struct loaded l = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
@@ -226,7 +227,8 @@ const struct loaded_module *loaded_find(const struct loaded *l, const char *name
 enum { VISIT_NEW, VISIT_OPEN, VISIT_DONE };
 
 // Depth first: all holders of a module leave before it does.
-static int visit(const struct loaded *l, const struct loaded_module *m, char *marks, struct strv *order, struct err *err)
+static int visit(const struct loaded *l, const struct loaded_module *m, char *marks, struct strv *order,
+		 struct err *err)
 {
 	char *mark = &marks[m - l->items];
 	if (*mark == VISIT_DONE)

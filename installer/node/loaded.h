@@ -16,8 +16,9 @@ struct loaded_module {
 	char *taint;         // "OE", "POE", "O", ""
 	struct strv holders; // modules that depend on this one
 	struct strv params;  // "name=value" of sys/module/X/parameters, sorted
-	char *file;          // a file for it below the host root ("lib/modules/K/updates/dkms/nvidia.ko.xz");
-		// NULL = none: loaded by hand or from another place, or its file was deleted (R-Q1)
+	// A file for it below the host root ("lib/modules/K/updates/dkms/nvidia.ko.xz"); NULL = none: loaded by hand or
+	// from another place, or its file was deleted (R-Q1).
+	char *file;
 };
 
 struct loaded {

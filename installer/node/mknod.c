@@ -14,8 +14,8 @@ struct tree {
 	const struct root *root; // holds dev/
 	const struct sys *sys;
 	bool is_dry;
-	int dev;      // dev/ itself, -1 = absent (dry run only)
-	int links;    // dev/char
+	int dev;   // dev/ itself, -1 = absent (dry run only)
+	int links; // dev/char
 	size_t changes;
 };
 
@@ -202,7 +202,11 @@ static int tree_open(struct tree *t, struct err *err)
 int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dry, struct devices *d, struct err *err)
 {
 	__attribute__((cleanup(tree_done))) struct tree t = {
-		.root = dev_root, .sys = sys, .is_dry = is_dry, .dev = -1, .links = -1,
+		.root = dev_root,
+		.sys = sys,
+		.is_dry = is_dry,
+		.dev = -1,
+		.links = -1,
 	};
 	d->changes = 0;
 	if (!d->count)
@@ -218,7 +222,7 @@ int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dr
 		}
 	d->changes = t.changes;
 	if (failed)
-		return err_set(err, E_NODES, "make '%s/dev/%s' (%u:%u): %s", dev_root->name, failed->path, failed->major,
-			       failed->minor, strerror(problem));
+		return err_set(err, E_NODES, "make '%s/dev/%s' (%u:%u): %s", dev_root->name, failed->path,
+			       failed->major, failed->minor, strerror(problem));
 	return t.changes > 0;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // modprobe.d is read here and not through libkmod: libkmod always adds the real /proc/cmdline and follows links of the
-// configuration directories out of the host's root (Debian's nvidia.conf is an absolute link), both wrong when the host
-// is a directory. The rules are modprobe.d(5): file names in order, the first directory wins for a name, '\' at the end
-// joins lines, '#' starts a comment line. Words that cannot matter to a direct load (alias, install, softdep) are skipped.
+// configuration directories out of the host's root (Debian's nvidia.conf is an absolute link), both wrong when the
+// host is a directory. The rules are modprobe.d(5): file names in order, the first directory wins for a name, '\' at
+// the end joins lines, '#' starts a comment line. Words that cannot matter to a direct load (alias, install, softdep)
+// are skipped.
 #include "node/params.h"
 
 #include <ctype.h>

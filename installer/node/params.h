@@ -25,8 +25,8 @@ struct params {
 void params_done(struct params *p);
 #define auto_params __attribute__((cleanup(params_done)))
 
-// Each reads one source and must be called in the order of strength; params_read() does all of it.
-// Files of modprobe.d: etc, run, usr/local/lib, usr/lib, lib; the first directory with a file name wins, files in name order.
+// Each reads one source and must be called in the order of strength; params_read() does all of it. Files of
+// modprobe.d: etc, run, usr/local/lib, usr/lib, lib; the first directory with a file name wins, files in name order.
 int params_read_modprobe(struct params *p, const struct root *host, const struct root *kern, struct err *err);
 // self = the root of our own container or host, where /drivers is mounted.
 int params_read_drivers(struct params *p, const struct root *self, struct err *err);
@@ -39,6 +39,7 @@ char *params_text(const struct params *p, const char *module);
 
 // Wished parameters that the loaded modules run without: "nvidia NVreg_DeviceFileMode: 438, wished 0660" (R-D1).
 // Numbers compare as numbers and Y/N as 1/0. Of modules that are not loaded, and of parameters that the running driver
-// does not show (a misspelt name is accepted by the kernel and never shown), nothing is said. 1 = some differ, 0 = none.
+// does not show (a misspelt name is accepted by the kernel and never shown), nothing is said. 1 = some differ, 0 =
+// none.
 int params_differ(const struct params *p, const struct loaded *loaded, struct strv *ret);
 const char *param_source_name(enum param_source s); // "modprobe.d", "cmdline", "drivers", "option"

@@ -2,10 +2,7 @@
 // R-P7: the flavour follows from the PCI ids and the driver's branch; mixed boxes are named and refused.
 #include "node/flavour.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <stdio.h>
+#include "tests/unit/test.h"
 
 enum { P100 = 0x15f8, P40 = 0x1b38, K80 = 0x102d, M60 = 0x13f2, V100 = 0x1db6, T4 = 0x1eb8, GTX1650 = 0x2182 };
 enum { A100 = 0x20b2, A10 = 0x2236, H100 = 0x2330, GH200 = 0x2342, L40 = 0x26b5, B200 = 0x2901, GB200 = 0x2941 };
@@ -16,13 +13,19 @@ static const struct row {
 	uint16_t gpus[3];
 	const char *version;
 	unsigned wish, available;
-	int expected;       // a flavour, or an error code
-	const char *text;   // in the error or the reason
+	int expected;     // a flavour, or an error code
+	const char *text; // in the error or the reason
 	size_t left;
 } rows[] = {
 	{ { V100 }, "535.261.03", AUTO, BOTH, PROP, "Volta", 0 },
 	{ { P100 }, "580.82.07", AUTO, BOTH, PROP, "Pascal", 0 },
-	{ { P40 }, "590.48.01", AUTO, BOTH, E_UNSUPPORTED_GPU, "0000:10:00.0 10de:1b38 Pascal (proprietary only, branches up to 580)", 0 },
+	{ { P40 },
+	  "590.48.01",
+	  AUTO,
+	  BOTH,
+	  E_UNSUPPORTED_GPU,
+	  "0000:10:00.0 10de:1b38 Pascal (proprietary only, branches up to 580)",
+	  0 },
 	{ { V100 }, "595.45.04", AUTO, BOTH, E_UNSUPPORTED_GPU, "Volta", 0 },
 	{ { M60 }, "535.261.03", AUTO, OPEN, E_UNSUPPORTED_GPU, "Maxwell", 0 },
 	{ { M60 }, "535.261.03", OPEN, BOTH, E_FLAVOUR, "proprietary can", 0 },

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
 #include "tests/unit/tempdir.h"
 
-static void function(struct tempdir *t, const char *address, const char *vendor, const char *class, const char *device,
-		     const char *driver)
+static void function(const struct folder *t, const char *address, const char *vendor, const char *class,
+		     const char *device, const char *driver)
 {
 	const char *const names[] = { "vendor", "class", "device" }, *const values[] = { vendor, class, device };
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -24,9 +20,9 @@ static void function(struct tempdir *t, const char *address, const char *vendor,
 static void finds_gpus_and_switches_only(void **state)
 {
 	(void)state;
-	struct tempdir t;
+	auto_folder struct folder t;
 	struct err err;
-	tempdir_init(&t);
+	folder_make(&t);
 	function(&t, "10000:01:00.0", "0x10de\n", "0x030200\n", "0x20b2\n", NULL);
 	function(&t, "0000:40:00.0", "0x10de\n", "0x030200\n", "0x2330\n", "nvidia");
 	tempdir_write(&t, "sys/bus/pci/devices/0000:40:00.0/subsystem_vendor", "0x10de\n");
@@ -58,21 +54,19 @@ static void finds_gpus_and_switches_only(void **state)
 	assert_int_equal(gpu_owner(&g.items[3]), GPU_FREE);
 	assert_int_equal(gpus_ours(&g, GPU_DISPLAY), 2);
 	assert_int_equal(gpus_ours(&g, GPU_SWITCH), 1);
-	tempdir_done(&t);
 }
 
 static void no_function_is_a_value(void **state) // R-P11
 {
 	(void)state;
-	struct tempdir t;
+	auto_folder struct folder t;
 	struct err err;
 	auto_gpus struct gpus g = { 0 };
-	tempdir_init(&t);
+	folder_make(&t);
 	assert_int_equal(gpus_read(&t.root, &g, &err), 0);
-	tempdir_mkdir(&t, "sys/bus/pci/devices");
+	folder_dir(&t, "sys/bus/pci/devices");
 	assert_int_equal(gpus_read(&t.root, &g, &err), 0);
 	assert_int_equal(g.count, 0);
-	tempdir_done(&t);
 }
 
 static void another_driver_is_named(void **state) // R-P8
@@ -82,9 +76,14 @@ static void another_driver_is_named(void **state) // R-P8
 		const char *driver;
 		bool is_vf, is_error;
 	} cases[] = {
-		{ "nouveau", false, true }, { "nova_core", false, true }, { "simple-framebuffer", false, true },
-		{ "vfio-pci", false, false }, { "nvgrace_gpu_vfio_pci", false, false }, { "nvidia", false, false },
-		{ NULL, false, false },     { "nouveau", true, false },
+		{ "nouveau", false, true },
+		{ "nova_core", false, true },
+		{ "simple-framebuffer", false, true },
+		{ "vfio-pci", false, false },
+		{ "nvgrace_gpu_vfio_pci", false, false },
+		{ "nvidia", false, false },
+		{ NULL, false, false },
+		{ "nouveau", true, false },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct err err = { 0 };

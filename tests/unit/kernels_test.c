@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Debian's kernels, whole: the export table of the image, of Module.symvers and of every module must be the same, and
+// every module must be found exact for its own kernel. The packages are those of scripts/inputs.sh; without them every
+// test is skipped.
+#include "base/file.h"
+#include "base/proc.h"
+#include "kmod/prove.h"
+#include "tests/unit/test.h"
+
+struct kernel {
+	const char *key;
+	char *release, *path;
+	struct root root;
+};
+
+static char *inputs; // text of inputs.env
+
+static int read_inputs(void **state)
+{
+	(void)state;
+	struct err err;
+	auto_root struct root root = ROOT_NONE;
+	const char *cache = getenv("KMODSMITH_CACHE"), *home = getenv("HOME");
+	auto_str char *dir = cache ? str_dup(cache) : str_fmt("%s/.cache/kmodsmith", home ? home : "");
+	if (root_init(&root, dir, &err) < 0 || root_read(&root, "inputs.env", &inputs, NULL, &err) <= 0)
+		print_message("# scripts/inputs.sh has not run: no kernels to look at\n");
+	return 0;
+}
+
+static int drop_inputs(void **state)
+{
+	(void)state;
+	free(TAKE(inputs));
+	return 0;
+}
+
+static char *input(const char *key) // NULL = none
+{
+	auto_str char *start = str_fmt("%s=", key);
+	for (const char *line = inputs; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+		if (str_starts(line, start)) {
+			const char *value = line + strlen(start);
+			value += *value == '"';
+			return str_ndup(value, strcspn(value, "\"\n"));
+		}
+	}
+	return NULL;
+}
+
+static void unpack(const char *deb, const char *dir)
+{
+	struct err err;
+	struct proc_end end;
+	const char *const argv[] = { "/usr/bin/dpkg-deb", "-x", deb, dir, NULL };
+	const char *const env[] = { "PATH=/usr/bin:/bin", NULL };
+	if (proc_must(&(struct proc){ .argv = argv, .env = env }, &end, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+// Unpacked once below build/kernels: the image and its headers.
+static void kernel_open(const char *key, struct kernel *ret)
+{
+	struct err err;
+	auto_str char *image_key = str_fmt("%s_IMAGE", key), *headers_key = str_fmt("%s_HEADERS", key);
+	auto_str char *image = input(image_key), *headers = input(headers_key);
+	*ret = (struct kernel){ .key = key, .release = input(key), .root = ROOT_NONE };
+	if (!ret->release || !image || !headers || access(image, R_OK) != 0) {
+		free(TAKE(ret->release));
+		skip();
+	}
+	ret->path = str_fmt("build/kernels/%s", ret->release);
+	if (access(ret->path, R_OK) != 0) {
+		auto_str char *partial = str_fmt("%s.part", ret->path);
+		auto_strv struct strv debs = { 0 };
+		strv_split(&debs, headers, " ");
+		assert_true(mkdir("build/kernels", 0755) == 0 || errno == EEXIST);
+		assert_true(mkdir(partial, 0755) == 0 || errno == EEXIST);
+		unpack(image, partial);
+		unpack(debs.items[0], partial);
+		assert_int_equal(rename(partial, ret->path), 0);
+	}
+	assert_int_equal(root_init(&ret->root, ret->path, &err), 0);
+}
+
+static void kernel_done(struct kernel *k)
+{
+	free(k->release);
+	free(k->path);
+	root_done(&k->root);
+}
+#define auto_kernel __attribute__((cleanup(kernel_done)))
+
+static struct symvers *module_symvers(const struct kernel *k)
+{
+	struct err err;
+	struct symvers *sv = symvers_new();
+	auto_str char *path = str_fmt("usr/src/linux-headers-%s/Module.symvers", k->release);
+	auto_fd int fd = root_open(&k->root, path, O_RDONLY, &err);
+	if (fd < 0 || symvers_add_file(sv, fd, path, &err) < 0)
+		fail_msg("%s", err.text);
+	return sv;
+}
+
+static void expect_same(const struct symver *a, const struct symver *b)
+{
+	expect(b && a->crc == b->crc && a->has_crc == b->has_crc && a->is_gpl == b->is_gpl, a->name);
+	expect(str_eq(a->namespace, b->namespace), a->name);
+}
+
+static void check_image(const char *key)
+{
+	struct err err;
+	size_t count = 0;
+	auto_kernel struct kernel k;
+	auto_vmlinuz struct vmlinuz v = { 0 };
+	kernel_open(key, &k);
+	auto_symvers struct symvers *sv = module_symvers(&k);
+	auto_str char *path = str_fmt("boot/vmlinuz-%s", k.release);
+	auto_fd int fd = root_open(&k.root, path, O_RDONLY, &err);
+	if (fd < 0 || vmlinuz_read(fd, path, &v, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_string_equal(v.release, k.release);
+	assert_true(v.has_crcs && v.has_btf && strstr(v.banner, " #1 "));
+	for (size_t i = 0; i < symvers_count(sv); i++) {
+		const struct symver *s = symvers_at(sv, i);
+		if (!str_eq(s->owner, "vmlinux"))
+			continue;
+		expect_same(s, symvers_find(v.symvers, s->name));
+		count++;
+	}
+	assert_int_equal(count, symvers_count(v.symvers));
+	assert_true(count > 9000);
+}
+
+static void check_module(const struct kernel *k, const char *path, const struct kernel_abi *abi)
+{
+	struct err err;
+	auto_module struct module m = MODULE_NONE;
+	auto_proof struct proof proof = { 0 };
+	const struct module *set[] = { &m };
+	auto_fd int fd = root_open(&k->root, path, O_RDONLY, &err);
+	if (fd < 0 || module_read(fd, path, &m, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_true(m.is_intree && m.has_versions);
+	for (size_t i = 0; i < symvers_count(m.exports); i++)
+		expect_same(symvers_at(m.exports, i), symvers_find(abi->symvers, symvers_at(m.exports, i)->name));
+	prove_modules(set, 1, abi, NULL, &proof);
+	expect(proof.verdict == PROOF_EXACT && proof.is_crc_checked, proof.text);
+	expect(str_eq(m.vermagic, abi->vermagic), path);
+}
+
+static size_t check_modules_below(const struct kernel *k, const char *dir, const struct kernel_abi *abi)
+{
+	struct err err;
+	size_t count = 0;
+	auto_strv struct strv names = { 0 };
+	if (root_list(&k->root, dir, &names, &err) <= 0)
+		fail_msg("%s", dir);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]);
+		if (str_ends(path, ".ko") || str_ends(path, ".ko.xz")) {
+			check_module(k, path, abi);
+			count++;
+		} else {
+			count += check_modules_below(k, path, abi);
+		}
+	}
+	return count;
+}
+
+static void check_modules(const char *key)
+{
+	struct err err;
+	auto_kernel struct kernel k;
+	auto_kernel_abi struct kernel_abi abi = { 0 }, derived = { 0 };
+	auto_str char *config = NULL;
+	size_t len;
+	kernel_open(key, &k);
+	auto_str char *dir = str_fmt("lib/modules/%s/kernel", k.release);
+	auto_str char *config_path = str_fmt("boot/config-%s", k.release);
+	assert_int_equal(kernel_abi_read(&abi, &k.root, &k.root, k.release, &err), 1);
+	assert_int_equal(root_read(&k.root, config_path, &config, &len, &err), 1);
+	assert_int_equal(kernel_abi_add_config(&derived, k.release, config, len, &err), 0);
+	assert_string_equal(derived.vermagic, abi.vermagic); // what was derived is what the kernel's modules say
+	assert_true(check_modules_below(&k, dir, &abi) > 500);
+}
+
+// A module of one kernel on another: D.2.
+static void check_foreign(const char *key, const char *other)
+{
+	struct err err;
+	auto_kernel struct kernel k, on;
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_module struct module m = MODULE_NONE;
+	auto_proof struct proof proof = { 0 };
+	const struct module *set[] = { &m };
+	on = (struct kernel){ .root = ROOT_NONE };
+	kernel_open(key, &k);
+	kernel_open(other, &on);
+	auto_str char *path = str_fmt("lib/modules/%s/kernel/drivers/net/dummy.ko", k.release);
+	auto_fd int fd = root_open(&k.root, path, O_RDONLY, &err);
+	if (fd < 0 || module_read(fd, path, &m, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_int_equal(kernel_abi_read(&abi, &on.root, &on.root, on.release, &err), 1);
+	prove_modules(set, 1, &abi, NULL, &proof);
+	assert_int_equal(proof.verdict, PROOF_REBUILD);
+	assert_int_equal(proof.code, E_ABI);
+	assert_string_equal(proof.modules[0].mismatches[0].symbol, "module_layout");
+}
+
+static void test_image_61(void **state)
+{
+	(void)state, check_image("K61");
+}
+static void test_image_612(void **state)
+{
+	(void)state, check_image("K612");
+}
+static void test_modules_61(void **state)
+{
+	(void)state, check_modules("K61");
+}
+static void test_modules_612(void **state)
+{
+	(void)state, check_modules("K612");
+}
+static void test_foreign(void **state)
+{
+	(void)state, check_foreign("K61R", "K61");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_image_61),    cmocka_unit_test(test_image_612), cmocka_unit_test(test_modules_61),
+		cmocka_unit_test(test_modules_612), cmocka_unit_test(test_foreign),
+	};
+	return cmocka_run_group_tests(tests, read_inputs, drop_inputs);
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/params.h"
+
+#include "tests/unit/tempdir.h"
+
+static const char *value(const struct params *p, const char *module, const char *name)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (str_eq(p->items[i].module, module) && str_eq(p->items[i].name, name))
+			return p->items[i].value ? p->items[i].value : "(bare)";
+	return "(none)";
+}
+
+static void reads_modprobe_d(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err;
+	auto_params struct params p = { 0 };
+	folder_make(&t);
+	tempdir_write(&t, "etc/modprobe.d/a.conf",
+		      "# options nvidia NVreg_Comment=1\noptions nvidia-current NVreg_A=1 \\\n  NVreg_B=\"x y\"\n"
+		      "alias char-major-195* nvidia\nblacklist nouveau\noptions nvidia-drm modeset=1 bare");
+	tempdir_write(&t, "lib/modprobe.d/a.conf", "options nvidia NVreg_Hidden=1\n"); // the name is taken by /etc
+	tempdir_write(&t, "usr/lib/modprobe.d/b.conf", "options nvidia NVreg_A=2\n");
+	tempdir_write(&t, "etc/modprobe.d/c.conf.bak", "options nvidia NVreg_Backup=1\n");
+	tempdir_write(&t, "etc/alternatives/z", "options nvidia NVreg_Linked=1\n");
+	tempdir_link(&t, "etc/modprobe.d/z.conf", "/etc/alternatives/z"); // inside the root, as Debian has it
+	tempdir_write(&t, "proc/cmdline",
+		      "quiet nvidia.NVreg_A=3 nvidia-uvm.uvm_x=\"a b\" modprobe.blacklist=nova_core,nouveau "
+		      "module_blacklist=ast\n");
+	assert_int_equal(params_read_modprobe(&p, &t.root, &t.root, &err), 0);
+	assert_string_equal(value(&p, "nvidia", "NVreg_A"), "3");
+	assert_string_equal(value(&p, "nvidia", "NVreg_B"), "x y");
+	assert_string_equal(value(&p, "nvidia", "NVreg_Linked"), "1");
+	assert_string_equal(value(&p, "nvidia", "NVreg_Hidden"), "(none)");
+	assert_string_equal(value(&p, "nvidia", "NVreg_Comment"), "(none)");
+	assert_string_equal(value(&p, "nvidia", "NVreg_Backup"), "(none)");
+	assert_string_equal(value(&p, "nvidia_drm", "bare"), "(bare)");
+	assert_string_equal(value(&p, "nvidia_uvm", "uvm_x"), "a b");
+	auto_str char *black = strv_join(&p.blacklist, " ");
+	assert_string_equal(black, "nouveau nova_core ast");
+}
+
+static void stronger_sources_win(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err;
+	auto_params struct params p = { 0 };
+	auto_strv struct strv options = { 0 };
+	folder_make(&t);
+	tempdir_write(&t, "etc/modprobe.d/a.conf", "options nvidia NVreg_A=1 NVreg_B=1 NVreg_C=1\n");
+	tempdir_write(&t, "drivers/nvidia.conf", "NVreg_B=2 NVreg_C=2\n\nNVreg_D=\"p q\""); // no newline at the end
+	tempdir_write(&t, "drivers/nvidia-uvm.conf", "uvm_debug_prints=1\n");
+	strv_add(&options, str_dup("nvidia:NVreg_C=3"));
+	assert_int_equal(params_read(&t.root, &t.root, &t.root, &options, &p, &err), 0);
+	auto_str char *nvidia = params_text(&p, "nvidia"), *uvm = params_text(&p, "nvidia-uvm"),
+		      *drm = params_text(&p, "nvidia-drm");
+	assert_string_equal(nvidia, "NVreg_A=1 NVreg_B=2 NVreg_C=3 NVreg_D=\"p q\"");
+	assert_string_equal(uvm, "uvm_debug_prints=1");
+	assert_string_equal(drm, "");
+	assert_int_equal(p.items[2].source, PARAM_OPTION);
+	assert_string_equal(p.items[1].where, "drivers/nvidia.conf");
+}
+
+static void bad_input_is_named(void **state)
+{
+	(void)state;
+	static const char *const options[] = { "NVreg_A=1", "nvidia:NVreg_A", "nvidia:",        ":A=1",
+					       "nvidia:=1", "nvidia:a b=1",   "nvidia:A=\"x\"", "" };
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_params struct params p = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		assert_int_equal(params_add_option(&p, options[i], &err), -1);
+		assert_int_equal(err.code, E_USAGE);
+	}
+	folder_make(&t);
+	tempdir_write(&t, "drivers/nvidia.conf", "NVreg_A=1\n!bad=2\n");
+	assert_int_equal(params_read_drivers(&p, &t.root, &err), -1);
+	assert_int_equal(err.code, E_CONFIG);
+	assert_non_null(strstr(err.text, "drivers/nvidia.conf"));
+	assert_non_null(strstr(err.text, "!bad=2"));
+}
+
+static void compares_with_the_loaded(void **state) // R-D1
+{
+	(void)state;
+	char name[] = "nvidia", uvm[] = "nvidia_uvm";
+	struct loaded_module modules[] = { { .name = name, .is_driver = true }, { .name = uvm, .is_driver = true } };
+	struct loaded l = { .items = modules, .count = ARRAY_SIZE(modules) };
+	strv_split(&l.params, "DeviceFileMode=438 EnableMSI=1 RegistryDwords=a=1", " ");
+	strv_split(&modules[1].params, "uvm_peer_copy=phys uvm_on=Y", " ");
+	static const struct {
+		const char *option, *difference;
+	} cases[] = {
+		{ "nvidia:NVreg_DeviceFileMode=0666", NULL },
+		{ "nvidia:NVreg_DeviceFileMode=0660", "nvidia NVreg_DeviceFileMode: 438, wished 0660" },
+		{ "nvidia:NVreg_EnableMSI=0x1", NULL },
+		{ "nvidia:NVreg_RegistryDwords=a=1", NULL },
+		{ "nvidia:NVreg_RegistryDwords=a=2", "nvidia NVreg_RegistryDwords: a=1, wished a=2" },
+		{ "nvidia:NVreg_Misspelt=1", NULL },
+		{ "nvidia-uvm:uvm_peer_copy=virt", "nvidia_uvm uvm_peer_copy: phys, wished virt" },
+		{ "nvidia-uvm:uvm_on=1", NULL },
+		{ "nvidia-uvm:uvm_on=0", "nvidia_uvm uvm_on: Y, wished 0" },
+		{ "nvidia-drm:modeset=1", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct err err;
+		auto_params struct params p = { 0 };
+		auto_strv struct strv differ = { 0 };
+		assert_int_equal(params_add_option(&p, cases[i].option, &err), 0);
+		assert_int_equal(params_differ(&p, &l, &differ), cases[i].difference != NULL);
+		if (cases[i].difference)
+			assert_string_equal(differ.items[0], cases[i].difference);
+	}
+	strv_done(&l.params);
+	strv_done(&modules[1].params);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reads_modprobe_d),
+		cmocka_unit_test(stronger_sources_win),
+		cmocka_unit_test(bad_input_is_named),
+		cmocka_unit_test(compares_with_the_loaded),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
