@@ -152,9 +152,9 @@ static int unpack(int fd, const char *path, const struct root *to, struct err *e
 	struct payload payload;
 	if (payload_find(fd, path, &payload, err) < 0)
 		return -1;
-	bool (*select)(void *, const char *) = payload.kind == PAYLOAD_DEB   ? is_inner
-					       : payload.kind == PAYLOAD_RUN ? is_kernel_part
-									     : NULL;
+	bool (*select)(void *, const char *) = payload.kind == PAYLOAD_DEB ? is_inner :
+					       payload.kind == PAYLOAD_RUN ? is_kernel_part :
+									     NULL;
 	if (archive_unpack(fd, path, payload.offset, to, NULL, select, NULL, err) < 0)
 		return -1;
 	return payload.kind == PAYLOAD_DEB ? unpack_inner(to, path, err) : 0;
@@ -214,8 +214,8 @@ int source_open(const char *path, const char *sha256, const struct root *work, s
 		return -1;
 	if (fstat(fd, &st) < 0)
 		return err_set(err, errno, "look at '%s'", path);
-	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, &s, err) < 0
-				: open_archive(fd, path, sha256, work, &s, err) < 0 || identify(&s, path, err) < 0)
+	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, &s, err) < 0 :
+				  open_archive(fd, path, sha256, work, &s, err) < 0 || identify(&s, path, err) < 0)
 		return -1;
 	*ret = s;
 	s = (struct source){ .root = ROOT_NONE };
