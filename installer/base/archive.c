@@ -175,6 +175,8 @@ static int unpack_all(struct unpack *u, struct archive *a, struct archive_entry 
 	int r;
 	do {
 		r = unpack_entry(u, a, e, err);
+		if (r == 0 && u->left.stop && *u->left.stop)
+			return 0;
 		if (r == 0)
 			r = next(u, a, &e, err);
 	} while (r > 0);

@@ -220,7 +220,8 @@ static void test_offset_and_limits(void **state)
 			 E_ARCHIVE_UNSAFE);
 	assert_int_equal(unpack(&folder, buf, len, (off_t)head, &(struct archive_limits){ .entries = 1 }),
 			 E_ARCHIVE_UNSAFE);
-	assert_int_equal(unpack(&folder, buf, len, (off_t)head, &(struct archive_limits){ 10, 2 }), 0);
+	assert_int_equal(unpack(&folder, buf, len, (off_t)head, &(struct archive_limits){ .bytes = 10, .entries = 2 }),
+			 0);
 }
 
 int main(void)

@@ -102,6 +102,12 @@ static void expect_source(const struct folder *folder, const char *path, const c
 	expect(proprietary ? str_eq(source_dir(&s, FLAVOUR_PROPRIETARY), proprietary) : !s.proprietary, s.proprietary);
 	assert_int_equal(source_digest(path, NULL, digest, &err), 0);
 	assert_string_equal(digest, s.digest);
+	auto_source struct source peek = { .root = ROOT_NONE };
+	auto_root struct root work = ROOT_NONE;
+	assert_int_equal(root_sub(&folder->root, "work", &work, &err), 0);
+	expect(source_peek(path, &work, &peek, &err) == 1, path);
+	assert_string_equal(peek.version, "535.261.03");
+	assert_true(peek.flavours && !(peek.flavours & ~s.flavours));
 }
 
 static void test_run_files(void **state)
