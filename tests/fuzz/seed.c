@@ -15,14 +15,19 @@ static void put(const char *name, char *take, size_t len)
 		abort();
 }
 
-static const struct forge_symver imports[] = { { "module_layout", 1, NULL, false }, { "kfree", 2, NULL, false }, { 0 } };
+static const struct forge_symver imports[] = { { "module_layout", 1, NULL, false },
+					       { "kfree", 2, NULL, false },
+					       { 0 } };
 static const struct forge_symver exports[] = { { "nv_open", 3, NULL, false }, { "nv_ops", 4, "NV", true }, { 0 } };
 
 static void modules(void)
 {
 	size_t len, signed_len;
-	struct forge_module ko = { .name = "nvidia", .vermagic = "6.1 modversions ", .depends = "drm,i2c-core",
-				   .extra = "version=535.261.03\0import_ns=DMA_BUF\0", .struct_size = 128 };
+	struct forge_module ko = { .name = "nvidia",
+				   .vermagic = "6.1 modversions ",
+				   .depends = "drm,i2c-core",
+				   .extra = "version=535.261.03\0import_ns=DMA_BUF\0",
+				   .struct_size = 128 };
 	put("module/plain", forge_ko(&ko, &len), len);
 	ko.imports = imports;
 	put("module/classic", forge_ko(&ko, &len), len);

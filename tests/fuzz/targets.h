@@ -30,7 +30,8 @@ static inline size_t fuzz_touch(const struct symvers *sv)
 
 static inline int fuzz_module(const uint8_t *data, size_t len)
 {
-	static const char symvers[] = "0x1\tmodule_layout\tvmlinux\tEXPORT_SYMBOL\t\n0x2\tkfree\tvmlinux\tEXPORT_SYMBOL\t\n";
+	static const char symvers[] =
+		"0x1\tmodule_layout\tvmlinux\tEXPORT_SYMBOL\t\n0x2\tkfree\tvmlinux\tEXPORT_SYMBOL\t\n";
 	static const char config[] = "CONFIG_MODULES=y\nCONFIG_X86_64=y\nCONFIG_MODVERSIONS=y\nCONFIG_MODULE_SIG=y\n";
 	struct err err;
 	auto_module struct module m = MODULE_NONE;

@@ -170,7 +170,8 @@ static inline void forge_imports(struct forge *f, const struct forge_module *m)
 		char record[64] = { 0 };
 		memcpy(record, &i->crc, 4);
 		snprintf(record + 8, 56, "%s", i->name);
-		forge_append(&versions, &len, record, sizeof(record));
+		if (i->crc) // modpost leaves out what has no CRC
+			forge_append(&versions, &len, record, sizeof(record));
 		if (!str_eq(i->name, "module_layout"))
 			forge_symbol(f, i->name, SHN_UNDEF, 0, STB_GLOBAL);
 	}

@@ -117,6 +117,23 @@ static void test_trailer(void **state)
 	}
 }
 
+// The signature may not be the whole file, much less more than it.
+static void test_length(void **state)
+{
+	(void)state;
+	for (size_t more = 0; more < 50; more++) {
+		size_t len;
+		auto_str char *file = sign(&leaf, "sha256", SIGN_PLAIN, &len);
+		auto_modsig struct modsig sig;
+		size_t claim = len - 40 + more;
+		file[len - 28 - 2] = (char)(claim >> 8);
+		file[len - 28 - 1] = (char)claim;
+		modsig_read(file, len, &sig);
+		assert_int_equal(sig.state, MODSIG_BAD);
+		assert_int_equal(sig.payload, len);
+	}
+}
+
 static void test_only_magic(void **state)
 {
 	(void)state;
@@ -216,11 +233,12 @@ static void test_no_certificate(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_signer),          cmocka_unit_test(test_key_id),
-		cmocka_unit_test(test_no_magic),        cmocka_unit_test(test_trailer),
-		cmocka_unit_test(test_only_magic),      cmocka_unit_test(test_garbage_cms),
-		cmocka_unit_test(test_unsupported),     cmocka_unit_test(test_verify),
-		cmocka_unit_test(test_verify_unsigned), cmocka_unit_test(test_no_certificate),
+		cmocka_unit_test(test_signer),         cmocka_unit_test(test_key_id),
+		cmocka_unit_test(test_no_magic),       cmocka_unit_test(test_trailer),
+		cmocka_unit_test(test_length),         cmocka_unit_test(test_only_magic),
+		cmocka_unit_test(test_garbage_cms),    cmocka_unit_test(test_unsupported),
+		cmocka_unit_test(test_verify),         cmocka_unit_test(test_verify_unsigned),
+		cmocka_unit_test(test_no_certificate),
 	};
 	return cmocka_run_group_tests(tests, make_keys, drop_keys);
 }

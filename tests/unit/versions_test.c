@@ -8,9 +8,11 @@ static const char LONG_NAME[] = "a_symbol_with_a_name_that_is_too_long_for_the_f
 
 static void put_classic(unsigned char *record, uint32_t crc, const char *name)
 {
+	char field[57] = { 0 };
+	snprintf(field, sizeof(field), "%s", name);
 	memset(record, 0, 64);
 	memcpy(record, &crc, 4);
-	memcpy(record + 8, name, strlen(name) < 56 ? strlen(name) : 56);
+	memcpy(record + 8, field, 56); // without the NUL of a long name
 }
 
 static size_t put_packed(unsigned char *p, uint32_t crc, const char *name)
@@ -19,7 +21,7 @@ static size_t put_packed(unsigned char *p, uint32_t crc, const char *name)
 	memset(p, 0, size);
 	memcpy(p, &size, 4);
 	memcpy(p + 4, &crc, 4);
-	memcpy(p + 8, name, strlen(name));
+	memcpy(p + 8, name, strlen(name) + 1);
 	return size;
 }
 

@@ -5,6 +5,7 @@
 # gpus: 1
 # stub: yes
 # packages: open
+# programs: flock
 started() { # LOG: waits until init says so or ends
   until grep -q 'ready: driver' "$1"; do kill -0 "$init" 2>/dev/null || return 1; sleep 0.1; done
 }
@@ -28,14 +29,12 @@ t "after SIGKILL the driver still serves" kmodsmith status
 t "unload" kmodsmith unload
 
 mkdir -p /run/kmodsmith
-flock /run/kmodsmith/lock sleep 1000000 &
-locker=$!
-until ! flock -n /run/kmodsmith/lock true; do sleep 0.1; done
+exec 8>/run/kmodsmith/lock
+t "somebody else has the node's lock" flock -n 8
 t_fails 1 "two at once: install" kmodsmith install --package /packages/open
 like "  the second is told so" "$out" 'E_LOCKED'
 t_fails 1 "two at once: unload" kmodsmith unload
 t_fails 1 "two at once: nodes" kmodsmith nodes
 t "status needs no lock" sh -c 'kmodsmith status; [ $? -eq 1 ]'
-kill $locker $(pidof sleep)
-wait $locker
+exec 8>&-
 t "afterwards it goes through" kmodsmith install --package /packages/open
