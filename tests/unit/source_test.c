@@ -113,7 +113,7 @@ static void expect_source(const struct folder *folder, const char *path, const c
 static void test_run_files(void **state)
 {
 	(void)state;
-	// How many lines the script has (makeself), which line comes first after it (NVIDIA), a wrong number, none at all.
+	// How many lines the script has (makeself), which line is the first after it (NVIDIA), a wrong number, none.
 	static const char *const heads[] = { "#!/bin/sh\nskip=\"4\"\ntouch executed\nexit 0\n",
 					     "#!/bin/sh\nskip=5\ntouch executed\nexit 0\n",
 					     "#!/bin/sh\nskip=2\ntouch executed\nexit 0\n",
