@@ -29,6 +29,7 @@ static void build_end(struct build *b)
 	struct err ignored;
 	root_done(&b->source);
 	root_done(&b->copy);
+	root_done(&b->compile.headers);
 	root_done(&b->compile.job);
 	root_rmtree(b->wish->work, JOB, &ignored);
 
@@ -71,6 +72,8 @@ static int prepare(struct build *b, struct err *err)
 	    root_sub(w->work, JOB, &b->compile.job, err) < 0 ||
 	    copy_tree(&b->source, ".", &b->compile.job, "src", err) < 0 ||
 	    root_sub(&b->compile.job, "src", &b->copy, err) < 0 || patches_series(&b->copy, &b->series, err) < 0)
+		return -1;
+	if (compile_headers(&b->compile, err) < 0)
 		return -1;
 	if (patches_apply(&b->series, &b->copy, b->tools.path, err) < 0)
 		return err_wrap(err, "the source's own patches");
@@ -192,6 +195,7 @@ int build_run(const struct build_wish *wish, struct build_done *ret, struct err 
 	b.compile = (struct compile){ .tree = wish->tree,
 				      .tools = &b.tools,
 				      .job = ROOT_NONE,
+				      .headers = ROOT_NONE,
 				      .deadline_ms = started_ms + (long)seconds * 1000,
 				      .is_rt_allowed = wish->is_rt_allowed };
 	jobs_read(wish->kern, &b.facts);

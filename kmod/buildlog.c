@@ -8,15 +8,20 @@
 #include <regex.h>
 
 // Nearest to the cause first. The compiler's own line says file and line; make's last words say nothing but a name.
-static const char *const errors[] = {
-	"^[^ :]+:[0-9]+:([0-9]+:)? *(fatal |internal )?error: ",
-	"^(ERROR: modpost: |[^ :]*(ld|objtool|modpost)(\\.bfd|\\.lld)?: |.*: undefined reference to |.*cc1?: (fatal "
-	")?error: "
-	"|.*: fatal error: |.*gcc.*: error: |.*clang.*: error: )",
-	"^(/bin/sh: |[^ ]*sh: .*not found|.* No rule to make target |.*: Permission denied|.*: No such file or "
-	"directory)",
-	"^(The .* kernel|\\*\\*\\* )",
-	"^make(\\[[0-9]+\\])?: \\*\\*\\* ",
+static const struct {
+	unsigned rank;
+	const char *regex;
+} errors[] = {
+	{ 0, "^[^ :]+:[0-9]+:([0-9]+:)? *(fatal |internal )?error: " },
+	{ 1, "^ERROR: modpost: " },
+	{ 1, ": undefined reference to " },
+	{ 1, "^[^ :]*(cc1|gcc|clang|ld|objtool|modpost)[^ :/]*: (fatal )?error: " },
+	{ 1, "^[^ :]*ld(\\.bfd|\\.lld)?: " },
+	{ 2, "^(/bin/)?(sh|bash): " },
+	{ 2, "No rule to make target " },
+	{ 2, ": (Permission denied|No such file or directory)$" },
+	{ 3, "^\\*\\*\\* " },
+	{ 4, "^make(\\[[0-9]+\\])?: \\*\\*\\* " },
 };
 
 static bool matches(const char *line, const char *regex)
@@ -32,13 +37,12 @@ static bool matches(const char *line, const char *regex)
 char *build_error_line(const char *line, unsigned *ret_rank)
 {
 	static const char source[] = SANDBOX_WORK "/src/";
-	// Warnings quote code, and most lines have neither word: do not run expressions over them.
-	if (!strstr(line, "rror") && !strstr(line, "***") && !strstr(line, ": ") && !strstr(line, "The "))
+	if (!strstr(line, ": ") && !strstr(line, "*** ")) // most lines: no need for expressions
 		return NULL;
-	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
-		if (!matches(line, errors[i]))
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		if (!matches(line, errors[i].regex))
 			continue;
-		*ret_rank = i;
+		*ret_rank = errors[i].rank;
 		return str_dup(str_starts(line, source) ? line + strlen(source) : line);
 	}
 	return NULL;

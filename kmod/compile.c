@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/compile.h"
 
+#include "base/copy.h"
+
 #include <time.h>
 
 long compile_now_ms(void)
@@ -8,6 +10,25 @@ long compile_now_ms(void)
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int compile_headers(struct compile *c, struct err *err)
+{
+	const struct tree *tree = c->tree;
+	if (!str_starts(tree->root.name, "/proc/")) {
+		auto_str char *name = str_dup(tree->root.name);
+		if (root_sub(&tree->root, ".", &c->headers, err) < 0)
+			return -1;
+		free(c->headers.name);
+		c->headers.name = TAKE(name);
+		return 0;
+	}
+	for (size_t i = 0; i < tree->dirs.count; i++) {
+		auto_str char *to = str_fmt("headers%s", tree->dirs.items[i]);
+		if (copy_tree(&tree->root, tree->dirs.items[i], &c->job, to, err) < 0)
+			return -1;
+	}
+	return root_sub(&c->job, "headers", &c->headers, err);
 }
 
 static const char *make_arch(const char *arch)
@@ -51,7 +72,7 @@ int compile_run(struct compile *c, const char *const *argv, const char *dir, str
 			      "SOURCE_DATE_EPOCH=0",
 			      NULL };
 	long left = c->deadline_ms - compile_now_ms();
-	struct sandbox sandbox = { .headers = &c->tree->root,
+	struct sandbox sandbox = { .headers = &c->headers,
 				   .dirs = &c->tree->dirs,
 				   .scratch = c->tree->build,
 				   .work = &c->job,

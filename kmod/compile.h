@@ -8,8 +8,9 @@
 struct compile {
 	const struct tree *tree;
 	const struct toolchain *tools;
-	struct root job;  // what SANDBOX_WORK is: src, probe, out
-	long deadline_ms; // on the monotonic clock
+	struct root job;     // what SANDBOX_WORK is: src, probe, out
+	struct root headers; // root of the tree's directories, where they can be bound from
+	long deadline_ms;    // on the monotonic clock
 	bool is_rt_allowed;
 	long peak_kib;
 };
@@ -17,6 +18,9 @@ struct compile {
 // Run a program of the toolchain; 0 however it ended, except E_BUILD_TIMEOUT.
 int compile_run(struct compile *c, const char *const *argv, const char *dir, struct buildlog *log, struct proc_end *ret,
 		struct err *err);
+// Fill headers. The kernel does not bind directories of another mount namespace, so those of a host that is only seen
+// through /proc/PID/root are copied.
+int compile_headers(struct compile *c, struct err *err);
 // The variables that select tree, compiler and reproducible output.
 void compile_variables(const struct compile *c, struct strv *argv);
 // Two canaries and a probe, before the driver's own probes are trusted (R-B1, R-B3): E_TOOLCHAIN when the tree's flags

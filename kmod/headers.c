@@ -60,9 +60,9 @@ static int from_any_stored(const struct headers_source *s, const struct root *st
 	struct misses inner = { 0 };
 	int r = store ? root_list(store, ".", &names, err) : 0;
 	for (size_t i = 0; i < names.count && r >= 0; i++) {
-		r = digest_is_hex(names.items[i])
-			    ? from_store(s, store, names.items[i], release, banner, ret, ret_from, &inner)
-			    : 0;
+		r = digest_is_hex(names.items[i]) ?
+			    from_store(s, store, names.items[i], release, banner, ret, ret_from, &inner) :
+			    0;
 		if (r != 0)
 			break;
 	}
@@ -98,9 +98,9 @@ static int from_files(const struct headers_source *s, const struct root *store, 
 		return err_set(err, E_CONFIG, "%s: a header store is needed to unpack files", s->name);
 	if (headers_import(s->files, store, digest, err) < 0)
 		return err_wrap(err, "%s", s->name);
-	return check_releases(store, digest, release, &why) < 0
-		       ? miss(m, s->name, &why)
-		       : from_store(s, store, digest, release, banner, ret, ret_from, m);
+	return check_releases(store, digest, release, &why) < 0 ?
+		       miss(m, s->name, &why) :
+		       from_store(s, store, digest, release, banner, ret, ret_from, m);
 }
 
 int headers_find(const struct headers_source *sources, size_t count, const char *release, const char *banner,

@@ -46,8 +46,8 @@ void jail_namespaces(void)
 	if (uid != 0)
 		flags |= CLONE_NEWUSER;
 	if (unshare(flags) < 0)
-		jail_fail("unshare", uid ? "user, mount, network, ipc and pid namespaces"
-					 : "mount, network, ipc and pid namespaces");
+		jail_fail("unshare", uid ? "user, mount, network, ipc and pid namespaces" :
+					   "mount, network, ipc and pid namespaces");
 	if (uid != 0) {
 		auto_str char *users = str_fmt("%u %u 1", uid, uid), *groups = str_fmt("%u %u 1", gid, gid);
 		write_proc("/proc/self/setgroups", "deny");
@@ -335,8 +335,9 @@ static void parse(struct jail *jail, int argc, char **argv, char ***ret_program)
 	}
 }
 
-// The first process of the pid namespace is a child; this one only waits and ends the same way.
-static int follow(pid_t pid)
+// The first process of the pid namespace is a child; this one only waits and ends the same way,
+// at once: nothing that the program registered for its exit is its business.
+static void __attribute__((noreturn)) follow(pid_t pid)
 {
 	int status = 0;
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -345,7 +346,7 @@ static int follow(pid_t pid)
 		signal(WTERMSIG(status), SIG_DFL);
 		raise(WTERMSIG(status));
 	}
-	return WEXITSTATUS(status);
+	_exit(WEXITSTATUS(status));
 }
 
 int sandbox_main(int argc, char **argv)
@@ -363,7 +364,7 @@ int sandbox_main(int argc, char **argv)
 	if (pid < 0)
 		jail_fail("fork", *program);
 	if (pid > 0)
-		return follow(pid);
+		follow(pid);
 	jail_files(&jail);
 	jail_rights();
 	execve(*program, program, environ);

@@ -72,7 +72,7 @@ static void read_v2(const struct root *kern, const char *dir, struct jobs_facts 
 
 static void read_v1(const struct root *kern, const char *controller, const char *path, struct jobs_facts *f)
 {
-	auto_str char *dir = str_fmt("/sys/fs/cgroup/%s%s", controller, path);
+	auto_str char *dir = str_fmt("sys/fs/cgroup/%s%s", controller, path);
 	take_quota(f, read_number(kern, dir, "cpu.cfs_quota_us"), read_number(kern, dir, "cpu.cfs_period_us"));
 	take_memory(f, read_number(kern, dir, "memory.limit_in_bytes"),
 		    read_number(kern, dir, "memory.usage_in_bytes"));
@@ -85,7 +85,7 @@ static void read_levels(const struct root *kern, const char *controller, char *p
 		if (*controller) {
 			read_v1(kern, controller, path, f);
 		} else {
-			auto_str char *dir = str_fmt("/sys/fs/cgroup%s", path);
+			auto_str char *dir = str_fmt("sys/fs/cgroup%s", path);
 			read_v2(kern, dir, f);
 		}
 		char *slash = strrchr(path, '/');
@@ -101,7 +101,7 @@ static void read_groups(const struct root *kern, struct jobs_facts *f)
 	auto_str char *text = NULL;
 	auto_strv struct strv lines = { 0 };
 	struct err absent;
-	if (root_read(kern, "/proc/self/cgroup", &text, NULL, &absent) <= 0)
+	if (root_read(kern, "proc/self/cgroup", &text, NULL, &absent) <= 0)
 		return;
 	strv_split(&lines, text, "\n");
 	for (size_t i = 0; i < lines.count; i++) {
@@ -123,7 +123,7 @@ void jobs_read(const struct root *kern, struct jobs_facts *ret)
 	cpu_set_t set;
 	f.processors = sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
 	read_groups(kern, &f);
-	least(&f.memory_bytes, read_field(kern, "/proc/meminfo", "MemAvailable:") * 1024);
+	least(&f.memory_bytes, read_field(kern, "proc/meminfo", "MemAvailable:") * 1024);
 	*ret = f;
 }
 
@@ -132,8 +132,10 @@ unsigned jobs_count(const struct jobs_facts *f, unsigned wish)
 	if (wish)
 		return wish;
 	uint64_t jobs = f->processors ? f->processors : 1;
-	if (f->cpu_quota_us && f->cpu_period_us) // half a processor more is worth a job
-		least(&jobs, (f->cpu_quota_us + f->cpu_period_us / 2) / f->cpu_period_us);
+	if (f->cpu_quota_us && f->cpu_period_us) { // half a processor more is worth a job
+		uint64_t fitting = (f->cpu_quota_us + f->cpu_period_us / 2) / f->cpu_period_us;
+		least(&jobs, fitting ? fitting : 1);
+	}
 	if (f->memory_bytes) {
 		uint64_t room = f->memory_bytes > RESERVE_BYTES ? f->memory_bytes - RESERVE_BYTES : 0;
 		uint64_t fitting = room / PER_JOB_BYTES;

@@ -8,13 +8,15 @@
 #include <fnmatch.h>
 #include <sys/mman.h>
 
-// The files themselves are in the program.
+// The files themselves are in the program. Names are joined to string literals, which parentheses would forbid.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define X(symbol, file)                                                                          \
 	__asm__(".pushsection .rodata\n" #symbol ": .incbin \"kmod/patches/" file "\"\n" #symbol \
 		"_end:\n.popsection");                                                           \
 	extern const char symbol[], symbol##_end[];
 #include "kmod/patches/patches.def"
 #undef X
+// NOLINTEND(bugprone-macro-parentheses)
 
 static const struct {
 	const char *name, *start, *end;

@@ -26,7 +26,7 @@ static const struct known_bad {
 	const char *why, *good;
 } bad[] = {
 	{ "470.*", FLAVOUR_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(",
-	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.261.03" },
+	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.216.03" },
 };
 
 const char *flavour_name(enum flavour flavour)

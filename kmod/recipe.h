@@ -11,7 +11,7 @@ enum flavour {
 	FLAVOUR_PROPRIETARY = 2,
 };
 
-const char *flavour_name(enum flavour flavour); // "auto", "open", "proprietary"
+const char *flavour_name(enum flavour flavour);       // "auto", "open", "proprietary"
 bool flavour_parse(const char *s, enum flavour *ret); // those names; false = none of them
 
 // The module set for a wish such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"), together

@@ -31,4 +31,4 @@ struct sandbox {
 
 // As proc_run. E_SANDBOX when the environment cannot be made: the message names the call that was refused.
 int sandbox_run(const struct sandbox *sandbox, struct proc_end *ret, struct err *err);
-int sandbox_main(int argc, char **argv); // in the child; returns only on failure, with an exit status for main()
+int sandbox_main(int argc, char **argv) __attribute__((noreturn)); // in the child; int so that main() can return it

@@ -60,16 +60,22 @@ static unsigned find_flavour(const struct root *root, const char *dir)
 	return 0;
 }
 
+static int check_core(const struct source *s, const char *dir, struct err *err)
+{
+	auto_str char *core = str_fmt("%s/nvidia/nv-kernel.o_binary", dir);
+	if (root_exists(&s->root, core))
+		return 0;
+	return err_set(err, E_SOURCE,
+		       "'%s/%s' lacks nvidia/nv-kernel.o_binary: a source release whose core is not compiled",
+		       s->root.name, dir);
+}
+
 static int take_dir(struct source *s, const char *dir, struct err *err)
 {
 	unsigned flavour = find_flavour(&s->root, dir);
 	auto_str char *version = flavour ? find_version(&s->root, dir) : NULL;
-	auto_str char *core = str_fmt("%s/nvidia/nv-kernel.o_binary", dir);
 	if (!version)
 		return 0;
-	if (!root_exists(&s->root, core))
-		return err_set(err, E_SOURCE, "'%s/%s' lacks '%s': a source release whose core is not compiled",
-			       s->root.name, dir, core);
 	if (s->version && !str_eq(s->version, version))
 		return err_set(err, E_SOURCE, "'%s' holds two drivers, %s and %s", s->root.name, s->version, version);
 	char **place = flavour == FLAVOUR_OPEN ? &s->open : &s->proprietary;
@@ -78,6 +84,7 @@ static int take_dir(struct source *s, const char *dir, struct err *err)
 	if (!s->version)
 		s->version = TAKE(version);
 	s->flavours |= flavour;
+	s->branch = source_branch(s->version);
 	return 1;
 }
 
@@ -113,9 +120,17 @@ static int identify(struct source *s, const char *path, struct err *err)
 			       "'%s' holds no kernel modules of an NVIDIA driver (a directory with Kbuild, "
 			       "conftest.sh and nvidia/nv-kernel.o_binary)",
 			       path);
-	s->branch = source_branch(s->version);
-	return 0;
+	if (s->open && check_core(s, s->open, err) < 0)
+		return -1;
+	return s->proprietary ? check_core(s, s->proprietary, err) : 0;
 }
+
+// What to take of an archive.
+struct choice {
+	bool is_run;  // the kernel parts only: 300 MB of user space are of no use here
+	bool is_peek; // the few files that say version and flavour, then stop
+	bool stop;
+};
 
 static bool is_inner(void *ctx, const char *path)
 {
@@ -123,16 +138,28 @@ static bool is_inner(void *ctx, const char *path)
 	return str_starts(path, "usr/src/") && strstr(path, ".tar");
 }
 
-// A .run has 300 MB of user space that a build does not need.
-static bool is_kernel_part(void *ctx, const char *path)
+static bool is_chosen(void *ctx, const char *path)
 {
-	(void)ctx;
+	struct choice *c = ctx;
 	const char *second = strchr(path, '/');
-	return str_starts(path, "kernel") || (second && str_starts(second + 1, "kernel")) || !second;
+	bool is_kernel_part = str_starts(path, "kernel") || (second && str_starts(second + 1, "kernel")) || !second;
+	if (c->is_run && !is_kernel_part)
+		return false;
+	if (!c->is_peek)
+		return true;
+	c->stop = str_ends(path, "/nvidia/nv-frontend.c") || str_ends(path, "/nvidia/nv.c");
+	return c->stop || str_ends(path, "Kbuild") || str_ends(path, "conftest.sh");
+}
+
+static int unpack_choice(int fd, const char *name, off_t offset, const struct root *to, struct choice *c,
+			 struct err *err)
+{
+	const struct archive_limits limits = { .stop = c->is_peek ? &c->stop : NULL };
+	return archive_unpack(fd, name, offset, to, &limits, is_chosen, c, err);
 }
 
 // Debian's package holds usr/src/NAME.tar.xz; a package that installs the tree itself holds a directory there.
-static int unpack_inner(const struct root *root, const char *path, struct err *err)
+static int unpack_inner(const struct root *root, const char *path, struct choice *c, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(root, "usr/src", &names, err) < 0)
@@ -142,22 +169,22 @@ static int unpack_inner(const struct root *root, const char *path, struct err *e
 			       path);
 	auto_str char *inner = str_fmt("usr/src/%s", names.items[0]);
 	auto_fd int fd = root_open(root, inner, O_RDONLY, err);
-	if (fd < 0 || archive_unpack(fd, inner, 0, root, NULL, NULL, NULL, err) < 0)
+	if (fd < 0 || unpack_choice(fd, inner, 0, root, c, err) < 0)
 		return err_wrap(err, "'%s'", path);
 	return root_unlink(root, inner, err) < 0 ? -1 : 0;
 }
 
-static int unpack(int fd, const char *path, const struct root *to, struct err *err)
+static int unpack(int fd, const char *path, const struct root *to, bool is_peek, struct err *err)
 {
 	struct payload payload;
 	if (payload_find(fd, path, &payload, err) < 0)
 		return -1;
-	bool (*select)(void *, const char *) = payload.kind == PAYLOAD_DEB   ? is_inner
-					       : payload.kind == PAYLOAD_RUN ? is_kernel_part
-									     : NULL;
-	if (archive_unpack(fd, path, payload.offset, to, NULL, select, NULL, err) < 0)
+	struct choice c = { .is_run = payload.kind == PAYLOAD_RUN, .is_peek = is_peek };
+	if (payload.kind != PAYLOAD_DEB)
+		return unpack_choice(fd, path, payload.offset, to, &c, err);
+	if (archive_unpack(fd, path, 0, to, NULL, is_inner, NULL, err) < 0)
 		return -1;
-	return payload.kind == PAYLOAD_DEB ? unpack_inner(to, path, err) : 0;
+	return unpack_inner(to, path, &c, err);
 }
 
 static int check_pin(const char *path, const char *wanted, const char *found, struct err *err)
@@ -176,7 +203,7 @@ static int open_archive(int fd, const char *path, const char *pin, const struct 
 	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
 	    root_sub(work, name, &s->root, err) < 0)
 		return -1;
-	return unpack(fd, path, &s->root, err);
+	return unpack(fd, path, &s->root, false, err);
 }
 
 static int open_directory(const char *path, const char *pin, struct source *s, struct err *err)
@@ -214,10 +241,44 @@ int source_open(const char *path, const char *sha256, const struct root *work, s
 		return -1;
 	if (fstat(fd, &st) < 0)
 		return err_set(err, errno, "look at '%s'", path);
-	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, &s, err) < 0
-				: open_archive(fd, path, sha256, work, &s, err) < 0 || identify(&s, path, err) < 0)
+	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, &s, err) < 0 :
+				  open_archive(fd, path, sha256, work, &s, err) < 0 || identify(&s, path, err) < 0)
 		return -1;
 	*ret = s;
 	s = (struct source){ .root = ROOT_NONE };
 	return 0;
+}
+
+static int peek_archive(int fd, const char *path, const struct root *work, struct source *s, struct err *err)
+{
+	auto_str char *name = str_fmt("peek.%d", (int)getpid());
+	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
+	    root_sub(work, name, &s->root, err) < 0)
+		return -1;
+	int r = unpack(fd, path, &s->root, true, err);
+	if (r == 0)
+		r = scan(s, ".", 2, err);
+	struct err ignored;
+	root_rmtree(work, name, r < 0 ? &ignored : err);
+	return r;
+}
+
+int source_peek(const char *path, const struct root *work, struct source *ret, struct err *err)
+{
+	auto_source struct source s = { .root = ROOT_NONE };
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", path);
+	int r = S_ISDIR(st.st_mode) ? root_init(&s.root, path, err) : peek_archive(fd, path, work, &s, err);
+	if (r == 0 && S_ISDIR(st.st_mode))
+		r = scan(&s, ".", 2, err);
+	if (r < 0)
+		return -1;
+	root_done(&s.root);
+	*ret = s;
+	s = (struct source){ .root = ROOT_NONE };
+	return ret->flavours ? 1 : 0;
 }

@@ -24,6 +24,10 @@ struct source {
 // path: as a user typed it. sha256: 64 hex digits it must have, or NULL (E_DIGEST). Archives are unpacked below work,
 // under a name made of the digest; the caller removes work when done. E_SOURCE when it is none of the known forms.
 int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err);
+// Version and flavours without unpacking everything, for checks that should refuse within a second (recipe_check):
+// of an archive just the beginning is read, so one with two flavours may show only the first. 1 = known, 0 = not that
+// easily. ret gets version, branch and flavours, no root. Uses and cleans a directory in work.
+int source_peek(const char *path, const struct root *work, struct source *ret, struct err *err);
 // What source_open() would put into digest, without unpacking anything.
 int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err);
 void source_done(struct source *source);

@@ -35,9 +35,9 @@ static char *link_free(const struct root *root, const char *path)
 				return NULL;
 			links += target ? 1 : 0;
 			free(done);
-			done = target && *target == '/' ? str_dup("")
-			       : target                 ? str_ndup(here, strlen(here) - len - 1)
-							: TAKE(here);
+			done = target && *target == '/' ? str_dup("") :
+			       target                   ? str_ndup(here, strlen(here) - len - 1) :
+							  TAKE(here);
 		}
 		free(left);
 		left = target ? str_fmt("%s%s", target, rest) : TAKE(rest);
@@ -107,8 +107,8 @@ static int look(const struct root *root, const char *path, const char *release, 
 		if (root_readlink(root, path, &target, err) < 0)
 			return -1;
 		return target ? err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' leads to '%s', which is not there",
-					root->name, path, target)
-			      : 0;
+					root->name, path, target) :
+				0;
 	}
 	int r = find_release(root, build, &found, err);
 	if (r < 0)
@@ -247,8 +247,8 @@ static int read_arch(struct tree *t, struct err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (is_set(t, known[i].option))
 			t->arch = str_dup(known[i].arch);
-	return t->arch ? 0
-		       : err_set(err, E_ARCH, "'%s%s' is for none of x86_64, aarch64, ppc64le", t->root.name, t->build);
+	return t->arch ? 0 :
+			 err_set(err, E_ARCH, "'%s%s' is for none of x86_64, aarch64, ppc64le", t->root.name, t->build);
 }
 
 static int fill(struct tree *t, struct err *err)

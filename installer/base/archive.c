@@ -175,6 +175,8 @@ static int unpack_all(struct unpack *u, struct archive *a, struct archive_entry 
 	int r;
 	do {
 		r = unpack_entry(u, a, e, err);
+		if (r == 0 && u->left.stop && *u->left.stop)
+			return 0;
 		if (r == 0)
 			r = next(u, a, &e, err);
 	} while (r > 0);
@@ -218,6 +220,8 @@ int archive_unpack(int fd, const char *name, off_t offset, const struct root *de
 	struct archive *a = reader();
 	struct archive_entry *e = NULL;
 	int r = archive_read_open(a, in, NULL, read_file, NULL) == ARCHIVE_OK ? next(&u, a, &e, err) : fail(&u, a, err);
+	if (r == 0)
+		r = err_set(err, E_ARCHIVE, "'%s' has no entries", name);
 	if (r > 0)
 		r = is_ar(a) ? unpack_deb(&u, a, e, err) : unpack_all(&u, a, e, err);
 	archive_read_free(a);

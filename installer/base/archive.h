@@ -8,8 +8,9 @@
 #include "base/root.h"
 
 struct archive_limits {
-	uint64_t bytes; // unpacked; 0 = 8 GiB
-	size_t entries; // 0 = 500,000
+	uint64_t bytes;   // unpacked; 0 = 8 GiB
+	size_t entries;   // 0 = 500,000
+	const bool *stop; // when it is true, the rest is not read; NULL = read all
 };
 
 // Unpack all of an archive into dest (an existing directory). A .deb means its data.tar member. fd must be seekable;

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// R-B2: what is known not to compile is refused, what a patch repairs is repaired, and nothing else is touched.
+#include "tests/unit/test.h"
+
+#include "base/proc.h"
+#include "kmod/patch.h"
+#include "kmod/toolchain.h"
+
+#define WITH_EXCLUDE \
+	"int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size,\n\t\t\t int exclude_bars);\n"
+#define WITHOUT "int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size);\nint exclude_bars(void);\n"
+
+static void put(const struct folder *folder, const char *file, const char *text)
+{
+	auto_str char *parent = str_dup(file);
+	*strrchr(parent, '/') = '\0';
+	folder_dir(folder, parent);
+	folder_file(folder, file, text);
+}
+
+// The parts of a tree that conditions look at.
+static void tree_make(struct tree *tree, const struct folder *folder)
+{
+	folder_dir(folder, "src");
+	static char release[] = "6.1.0-9-amd64", source[] = "/src";
+	*tree = (struct tree){ .root = folder->root, .release = release, .source = source, .build = source };
+}
+
+static size_t choose(const struct tree *tree, const char *version, enum flavour flavour)
+{
+	auto_patches struct patches patches = { 0 };
+	struct err err;
+	assert_int_equal(patches_load(NULL, &patches, &err), 0);
+	assert_int_equal(patches_choose(&patches, version, flavour, tree, &err), 0);
+	return patches.count;
+}
+
+static void test_builtin_patch(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *header, *version;
+		enum flavour flavour;
+		size_t count;
+	} rows[] = {
+		{ WITH_EXCLUDE, "535.261.03", FLAVOUR_OPEN, 1 }, { WITHOUT, "535.261.03", FLAVOUR_OPEN, 0 },
+		{ "", "535.261.03", FLAVOUR_OPEN, 0 },           { WITH_EXCLUDE, "535.261.03", FLAVOUR_PROPRIETARY, 0 },
+		{ WITH_EXCLUDE, "470.256.02", FLAVOUR_OPEN, 0 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder folder;
+		struct tree tree;
+		folder_make(&folder);
+		tree_make(&tree, &folder);
+		put(&folder, "src/include/linux/pci.h", rows[i].header);
+		expect(choose(&tree, rows[i].version, rows[i].flavour) == rows[i].count, rows[i].version);
+	}
+}
+
+static void test_known_bad_pairs(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *mm, *version;
+		bool is_bad;
+	} rows[] = {
+		{ "int follow_pfn(struct vm_area_struct *vma, unsigned long address,\n", "470.256.02", false },
+		{ "int follow_pfnmap_start(struct follow_pfnmap_args *args);\n", "470.256.02", true },
+		{ "int unsafe_follow_pfn(int x);\n", "470.256.02", true },
+		{ "int follow_pfnmap_start(struct follow_pfnmap_args *args);\n", "535.261.03", false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder folder;
+		struct tree tree;
+		struct err err = { 0 };
+		folder_make(&folder);
+		tree_make(&tree, &folder);
+		put(&folder, "src/include/linux/mm.h", rows[i].mm);
+		int r = recipe_check(rows[i].version, FLAVOUR_PROPRIETARY, &tree, &err);
+		expect(r == (rows[i].is_bad ? -1 : 0), rows[i].mm);
+		expect(!rows[i].is_bad || (err.code == E_SOURCE_KERNEL && strstr(err.text, "535.")), err.text);
+	}
+}
+
+#define CHANGE "--- a/dir/file\n+++ b/dir/file\n@@ -1 +1 @@\n-old\n+new\n"
+
+static void test_user_patches(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		int code;     // of loading
+		size_t count; // chosen, the built-in ones not needed
+	} rows[] = {
+		{ "Driver: 535.*\n" CHANGE, 0, 1 },
+		{ "Driver: 5*\nFlavour: both\nWhen: include/x.h ~ present\n\nWhy: because\n" CHANGE, 0, 1 },
+		{ "Driver: 535.*\nUnless: include/x.h ~ present\n" CHANGE, 0, 0 },
+		{ "Driver: 535.*\nUnless: include/gone.h ~ present\n" CHANGE, 0, 1 },
+		{ "Driver: 550.*\n" CHANGE, 0, 0 },
+		{ "Driver: 535.*\nFlavour: proprietary\n" CHANGE, 0, 0 },
+		{ CHANGE "Driver: 535.*\n", E_PATCH, 0 },
+		{ "Driver: 535.*\nFlavour: nouveau\n" CHANGE, E_PATCH, 0 },
+		{ "Driver: 535.*\nWhen: include/x.h\n" CHANGE, E_PATCH, 0 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder folder;
+		auto_root struct root dir = ROOT_NONE;
+		auto_patches struct patches patches = { 0 };
+		struct tree tree;
+		struct err err = { 0 };
+		folder_make(&folder);
+		tree_make(&tree, &folder);
+		put(&folder, "src/include/x.h", "present");
+		put(&folder, "patches/a.patch", rows[i].text);
+		put(&folder, "patches/readme", "no patch");
+		assert_int_equal(root_sub(&folder.root, "patches", &dir, &err), 0);
+		int r = patches_load(&dir, &patches, &err);
+		expect((r < 0 ? err.code : 0) == rows[i].code, rows[i].text);
+		if (r < 0)
+			continue;
+		assert_int_equal(patches_choose(&patches, "535.261.03", FLAVOUR_OPEN, &tree, &err), 0);
+		expect(patches.count == rows[i].count, rows[i].text);
+	}
+}
+
+static void test_apply(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_root struct root source = ROOT_NONE, dir = ROOT_NONE;
+	auto_patches struct patches patches = { 0 };
+	struct tree tree;
+	struct err err = { 0 };
+	folder_make(&folder);
+	tree_make(&tree, &folder);
+	put(&folder, "source/dir/file", "old\n");
+	put(&folder, "patches/a.patch", "Driver: *\n" CHANGE);
+	assert_int_equal(root_sub(&folder.root, "source", &source, &err), 0);
+	assert_int_equal(root_sub(&folder.root, "patches", &dir, &err), 0);
+	assert_int_equal(patches_load(&dir, &patches, &err), 0);
+	assert_int_equal(patches_choose(&patches, "535.261.03", FLAVOUR_OPEN, &tree, &err), 0);
+	assert_int_equal(patches.count, 1);
+	assert_int_equal(strlen(patches.items[0].digest), DIGEST_HEX);
+	assert_int_equal(patches_apply(&patches, &source, PROC_PATH, &err), 0);
+	folder_expect(&folder, "source/dir/file", "new\n");
+	assert_int_equal(patches_apply(&patches, &source, PROC_PATH, &err), -1);
+	assert_int_equal(err.code, E_PATCH);
+	assert_non_null(strstr(err.text, "a.patch"));
+	assert_int_equal(patches_apply(&patches, &source, "/nowhere", &err), -1);
+	assert_int_equal(err.code, E_TOOLCHAIN);
+}
+
+static void put_tool(const struct folder *folder, const char *name, const char *version)
+{
+	auto_str char *path = str_fmt("bin/%s", name), *text = str_fmt("#!/bin/sh\necho '%s'\n", version);
+	put(folder, path, text);
+	auto_str char *full = str_fmt("%s/%s", folder->path, path);
+	assert_int_equal(chmod(full, 0755), 0);
+}
+
+// R-B1: the tree decides.
+static void test_toolchains(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		unsigned major;
+		bool is_clang;
+		const char *cc; // NULL = E_TOOLCHAIN
+	} rows[] = {
+		{ "gcc-12 (Debian 12.2.0-14) 12.2.0", 12, false, "gcc-12" },
+		{ "x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0", 12, false, "gcc-12" },
+		{ "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)", 11, false, "gcc" },
+		{ "gcc-13 (Debian 13.2.0) 13.2.0", 13, false, NULL },
+		{ "gcc-14 (Debian 14.2.0) 14.2.0", 14, false, NULL },
+		{ "Debian clang version 16.0.6", 16, true, "clang" },
+		{ "Debian clang version 17.0.6", 17, true, NULL },
+	};
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	put_tool(&folder, "gcc-12", "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0");
+	put_tool(&folder, "gcc", "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)");
+	put_tool(&folder, "gcc-13", "gcc-13 (lies) 12.1.0");
+	put_tool(&folder, "clang", "Debian clang version 16.0.6 (15~deb12u1)");
+	put_tool(&folder, "make", "");
+	put_tool(&folder, "strip", "");
+	auto_str char *path = str_fmt("%s/bin", folder.path);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *text = str_dup(rows[i].text),
+			      *cc = rows[i].cc ? str_fmt("%s/bin/%s", folder.path, rows[i].cc) : NULL;
+		const struct tree tree = { .compiler = text,
+					   .compiler_major = rows[i].major,
+					   .is_clang = rows[i].is_clang,
+					   .release = (char[]){ "6.1.0-9-amd64" },
+					   .arch = (char[]){ "x86_64" } };
+		auto_toolchain struct toolchain t = { 0 };
+		struct err err = { 0 };
+		int r = toolchain_find(&tree, path, &t, &err);
+		expect(cc ? r == 0 && str_eq(t.cc, cc) : r < 0 && err.code == E_TOOLCHAIN, rows[i].text);
+		expect(cc ? t.major == rows[i].major :
+			    strstr(err.text, rows[i].text) && strstr(err.text, rows[i].is_clang ? "16.0.6" : "11.4.1"),
+		       rows[i].text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_builtin_patch), cmocka_unit_test(test_known_bad_pairs),
+		cmocka_unit_test(test_user_patches),  cmocka_unit_test(test_apply),
+		cmocka_unit_test(test_toolchains),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

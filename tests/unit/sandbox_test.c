@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// R-N3: what a program inside the sandbox has, sees and can reach. Run as root and as an ordinary user alike.
+#include "tests/unit/test.h"
+
+#include "kmod/sandbox.h"
+
+struct output {
+	char *text;
+};
+
+static void keep(void *ctx, const char *line)
+{
+	struct output *out = ctx;
+	str_add(&out->text, "%s\n", line);
+}
+
+struct inside {
+	struct folder headers, work;
+	struct strv dirs;
+	struct output out;
+	struct proc_end end;
+};
+
+static void inside_make(struct inside *in)
+{
+	*in = (struct inside){ 0 };
+	folder_make(&in->headers);
+	folder_make(&in->work);
+	folder_dir(&in->headers, "usr/src/linux-headers-test/include");
+	folder_file(&in->headers, "usr/src/linux-headers-test/Makefile", "all:\n");
+	folder_dir(&in->headers, "usr/lib/linux-kbuild-test/scripts");
+	folder_file(&in->headers, "usr/lib/linux-kbuild-test/scripts/tool", "tool");
+	folder_link(&in->headers, "../../lib/linux-kbuild-test/scripts", "usr/src/linux-headers-test/scripts");
+	strv_add(&in->dirs, str_dup("/usr/src/linux-headers-test"));
+	strv_add(&in->dirs, str_dup("/usr/lib/linux-kbuild-test/scripts"));
+}
+
+static void inside_done(struct inside *in)
+{
+	folder_done(&in->headers);
+	folder_done(&in->work);
+	strv_done(&in->dirs);
+	free(in->out.text);
+}
+#define auto_inside __attribute__((cleanup(inside_done)))
+
+static int run(struct inside *in, const char *script, struct err *err)
+{
+	const char *argv[] = { "/bin/sh", "-c", script, NULL };
+	const char *env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
+	const struct sandbox sandbox = { .headers = &in->headers.root,
+					 .dirs = &in->dirs,
+					 .scratch = "/usr/src/linux-headers-test",
+					 .work = &in->work.root,
+					 .argv = argv,
+					 .env = env,
+					 .timeout_ms = 20000,
+					 .line = keep,
+					 .ctx = &in->out };
+	free(TAKE(in->out.text));
+	in->out.text = str_dup("");
+	return sandbox_run(&sandbox, &in->end, err);
+}
+
+static void expect_output(struct inside *in, const char *script, const char *text)
+{
+	struct err err = { 0 };
+	if (run(in, script, &err) < 0)
+		fail_msg("%s: %s", script, err.text);
+	if (!str_eq(in->out.text, text))
+		fail_msg("%s gave:\n%s", script, in->out.text);
+}
+
+static void test_rights(void **state)
+{
+	(void)state;
+	auto_inside struct inside in;
+	inside_make(&in);
+	auto_str char *uid = str_fmt("%u\n", geteuid() ? geteuid() : SANDBOX_UID);
+	expect_output(&in, "id -u", uid);
+	expect_output(
+		&in,
+		"while read k v; do case $k in Cap*|NoNewPrivs:|Seccomp:) echo $k $v;; esac; done </proc/self/status",
+		"CapInh: 0000000000000000\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\n"
+		"CapBnd: 0000000000000000\nCapAmb: 0000000000000000\nNoNewPrivs: 1\nSeccomp: 2\n");
+	expect_output(&in, "ulimit -c", "0\n");
+	expect_output(&in, "mount -t tmpfs x /tmp 2>/dev/null || echo refused", "refused\n");
+	expect_output(&in, "unshare -r true 2>/dev/null || echo refused", "refused\n");
+}
+
+static void test_no_network(void **state)
+{
+	(void)state;
+	auto_inside struct inside in;
+	inside_make(&in);
+	expect_output(&in, "tail -n +2 /proc/net/route; tail -n +3 /proc/net/dev | grep -v lo:; echo end", "end\n");
+	expect_output(&in,
+		      "perl -MSocket -e 'print socket(my $s, AF_INET, SOCK_STREAM, 0) ? qq(open\n) : qq(refused\n)'",
+		      "refused\n");
+}
+
+static void test_files(void **state)
+{
+	(void)state;
+	auto_inside struct inside in;
+	inside_make(&in);
+	expect_output(&in, "pwd; echo text >made; cat made", "/build\ntext\n");
+	folder_expect(&in.work, "made", "text\n");
+	expect_output(&in,
+		      "for d in / /usr /etc /usr/src /usr/lib /usr/src/linux-headers-test/include; do"
+		      " touch $d/x 2>/dev/null && echo wrote $d; done; echo end",
+		      "end\n");
+	expect_output(&in, "cat /usr/src/linux-headers-test/Makefile /usr/src/linux-headers-test/scripts/tool; echo",
+		      "all:\ntool\n");
+	expect_output(&in, "touch /usr/src/linux-headers-test/Makefile 2>/dev/null || echo refused", "refused\n");
+	expect_output(&in, "cd /usr/src/linux-headers-test && echo snippet >conftest1.c && cat conftest1.c",
+		      "snippet\n");
+	assert_false(root_exists(&in.headers.root, "usr/src/linux-headers-test/conftest1.c"));
+	expect_output(&in, "ls /root /home /var /etc/passwd /etc/shadow 2>/dev/null; echo end", "end\n");
+	expect_output(&in, "echo x >/tmp/only-inside; ls /tmp", "only-inside\n");
+	assert_int_not_equal(access("/tmp/only-inside", F_OK), 0);
+	assert_int_not_equal(access("/usr/src/linux-headers-test", F_OK), 0);
+	assert_int_not_equal(access("/usr/lib/linux-kbuild-test", F_OK), 0);
+}
+
+static void test_devices_and_processes(void **state)
+{
+	(void)state;
+	auto_inside struct inside in;
+	inside_make(&in);
+	expect_output(&in, "ls /dev", "fd\nfull\nnull\nrandom\nstderr\nstdin\nstdout\nurandom\nzero\n");
+	expect_output(&in, "echo gone >/dev/null; head -c 3 /dev/zero | wc -c", "3\n");
+	expect_output(&in, "echo $$", "1\n");
+}
+
+static void test_endings(void **state)
+{
+	(void)state;
+	auto_inside struct inside in;
+	struct err err = { 0 };
+	inside_make(&in);
+	assert_int_equal(run(&in, "exit 7", &err), 0);
+	assert_int_equal(in.end.status, 7);
+	assert_int_equal(run(&in, "kill -9 $$; sleep 1; sh -c 'kill -9 $PPID'; exit 3", &err), 0);
+	assert_int_equal(in.end.status, 3); // the first process of a pid namespace is immune to its own signals
+	strv_add(&in.dirs, str_dup("/usr/src/absent"));
+	assert_int_equal(run(&in, "true", &err), -1);
+	assert_int_equal(err.code, E_SANDBOX);
+	assert_non_null(strstr(err.text, "/usr/src/absent"));
+}
+
+static void test_timeout(void **state)
+{
+	(void)state;
+	auto_inside struct inside in;
+	struct err err = { 0 };
+	inside_make(&in);
+	const char *argv[] = { "/bin/sh", "-c", "sleep 1000 & sleep 1000", NULL };
+	const char *env[] = { "PATH=/usr/bin:/bin", NULL };
+	const struct sandbox sandbox = { .work = &in.work.root, .argv = argv, .env = env, .timeout_ms = 300 };
+	assert_int_equal(sandbox_run(&sandbox, &in.end, &err), 0);
+	assert_true(in.end.is_timed_out);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
+		return sandbox_main(argc, argv);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rights),  cmocka_unit_test(test_no_network),
+		cmocka_unit_test(test_files),   cmocka_unit_test(test_devices_and_processes),
+		cmocka_unit_test(test_endings), cmocka_unit_test(test_timeout),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Driver sources in every form they come in, made small here.
+#include "tests/unit/test.h"
+
+#include "kmod/source.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#define PROPRIETARY "MODULE_LICENSE(\"NVIDIA\");\n"
+#define OPEN "MODULE_LICENSE(\"Dual MIT/GPL\");\n"
+#define KBUILD(version) "ccflags-y += -DNV_VERSION_STRING=\\\"" version "\\\"\n"
+
+struct writer {
+	struct archive *a;
+	size_t used;
+	char buf[1 << 16];
+};
+
+static void writer_open(struct writer *w, bool is_ar)
+{
+	w->a = archive_write_new();
+	if (is_ar)
+		archive_write_set_format_ar_svr4(w->a);
+	else
+		archive_write_set_format_pax_restricted(w->a);
+	if (!is_ar)
+		archive_write_add_filter_xz(w->a);
+	archive_write_set_bytes_per_block(w->a, 0);
+	assert_int_equal(archive_write_open_memory(w->a, w->buf, sizeof(w->buf), &w->used), ARCHIVE_OK);
+}
+
+static void writer_add(struct writer *w, const char *name, const char *data, size_t len)
+{
+	struct archive_entry *e = archive_entry_new();
+	archive_entry_set_pathname(e, name);
+	archive_entry_set_filetype(e, AE_IFREG);
+	archive_entry_set_perm(e, 0644);
+	archive_entry_set_size(e, (la_int64_t)len);
+	assert_int_equal(archive_write_header(w->a, e), ARCHIVE_OK);
+	assert_int_equal(archive_write_data(w->a, data, len), len);
+	archive_entry_free(e);
+}
+
+static void writer_close(struct writer *w)
+{
+	assert_int_equal(archive_write_close(w->a), ARCHIVE_OK);
+	archive_write_free(w->a);
+}
+
+struct file {
+	const char *name, *text;
+};
+
+static void add_flavour(struct writer *w, const char *dir, const char *licence, const char *kbuild)
+{
+	const struct file files[] = {
+		{ "Kbuild", kbuild },
+		{ "conftest.sh", "exit 1\n" },
+		{ "nvidia/nvidia.Kbuild", "NVIDIA_SOURCES += nvidia/nv.c\n#NVIDIA_SOURCES += x.c\n" },
+		{ "nvidia/nv-frontend.c", licence },
+		{ "nvidia/nv-kernel.o_binary", "ELF" },
+		{ "nvidia-uvm/nvidia-uvm.Kbuild", "include $(src)/nvidia-uvm/nvidia-uvm-sources.Kbuild\n" },
+		{ "nvidia-uvm/nvidia-uvm-sources.Kbuild",
+		  "NVIDIA_UVM_SOURCES ?=\nNVIDIA_UVM_SOURCES += nvidia-uvm/a.c\n"
+		  "NVIDIA_UVM_SOURCES += nvidia-uvm/b.c\n" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		auto_str char *name = str_fmt("%s/%s", dir, files[i].name);
+		writer_add(w, name, files[i].text, strlen(files[i].text));
+	}
+}
+
+static char *save(const struct folder *folder, const char *name, const char *head, const char *data, size_t len)
+{
+	char *path = str_fmt("%s/%s", folder->path, name);
+	auto_fd int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_int_equal(write(fd, head, strlen(head)), strlen(head));
+	assert_int_equal(write(fd, data, len), len);
+	return path;
+}
+
+static int try(const struct folder *folder, const char *path, const char *pin, struct source *s)
+{
+	struct err err = { 0 };
+	auto_root struct root work = ROOT_NONE;
+	folder_dir(folder, "work");
+	assert_int_equal(root_sub(&folder->root, "work", &work, &err), 0);
+	return source_open(path, pin, &work, s, &err) < 0 ? err.code : 0;
+}
+
+static void expect_source(const struct folder *folder, const char *path, const char *open, const char *proprietary)
+{
+	auto_source struct source s = { .root = ROOT_NONE };
+	char digest[DIGEST_HEX + 1];
+	struct err err;
+	expect(try(folder, path, NULL, &s) == 0, path);
+	assert_string_equal(s.version, "535.261.03");
+	assert_int_equal(s.branch, 535);
+	assert_int_equal(s.flavours, (open ? FLAVOUR_OPEN : 0) | (proprietary ? FLAVOUR_PROPRIETARY : 0));
+	expect(open ? str_eq(source_dir(&s, FLAVOUR_OPEN), open) : !s.open, s.open);
+	expect(proprietary ? str_eq(source_dir(&s, FLAVOUR_PROPRIETARY), proprietary) : !s.proprietary, s.proprietary);
+	assert_int_equal(source_digest(path, NULL, digest, &err), 0);
+	assert_string_equal(digest, s.digest);
+	auto_source struct source peek = { .root = ROOT_NONE };
+	auto_root struct root work = ROOT_NONE;
+	assert_int_equal(root_sub(&folder->root, "work", &work, &err), 0);
+	expect(source_peek(path, &work, &peek, &err) == 1, path);
+	assert_string_equal(peek.version, "535.261.03");
+	assert_true(peek.flavours && !(peek.flavours & ~s.flavours));
+}
+
+static void test_run_files(void **state)
+{
+	(void)state;
+	// How many lines the script has (makeself), which line is the first after it (NVIDIA), a wrong number, none.
+	static const char *const heads[] = { "#!/bin/sh\nskip=\"4\"\ntouch executed\nexit 0\n",
+					     "#!/bin/sh\nskip=5\ntouch executed\nexit 0\n",
+					     "#!/bin/sh\nskip=2\ntouch executed\nexit 0\n",
+					     "#!/bin/sh\ntouch executed\n" };
+	for (size_t i = 0; i < ARRAY_SIZE(heads); i++) {
+		auto_folder struct folder folder;
+		struct writer *w = mem_alloc(sizeof(*w));
+		folder_make(&folder);
+		writer_open(w, false);
+		add_flavour(w, "./kernel", PROPRIETARY, KBUILD("535.261.03"));
+		add_flavour(w, "./kernel-open", OPEN, KBUILD("535.261.03"));
+		writer_add(w, "./bin/nvidia-smi", "user space", 10);
+		writer_close(w);
+		auto_str char *path = save(&folder, "driver.run", heads[i], w->buf, w->used);
+		expect_source(&folder, path, "./kernel-open", "./kernel");
+		struct err err;
+		auto_strv struct strv made = { 0 };
+		assert_int_equal(root_list(&folder.root, "work", &made, &err), 1);
+		auto_str char *smi = str_fmt("work/%s/bin", made.items[0]);
+		assert_false(root_exists(&folder.root, smi));
+		assert_int_not_equal(access("executed", F_OK), 0);
+		free(w);
+	}
+}
+
+static void test_debian_package(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	struct writer *inner = mem_alloc(sizeof(*inner)), *data = mem_alloc(sizeof(*data)),
+		      *deb = mem_alloc(sizeof(*deb));
+	folder_make(&folder);
+	writer_open(inner, false);
+	add_flavour(inner, "modules/nvidia-kernel", PROPRIETARY, KBUILD("535.261.03"));
+	writer_close(inner);
+	writer_open(data, false);
+	writer_add(data, "./usr/share/doc/x", "doc", 3);
+	writer_add(data, "./usr/src/nvidia-kernel.tar.xz", inner->buf, inner->used);
+	writer_close(data);
+	writer_open(deb, true);
+	writer_add(deb, "debian-binary", "2.0\n", 4);
+	writer_add(deb, "data.tar.xz", data->buf, data->used);
+	writer_close(deb);
+	auto_str char *package = save(&folder, "nvidia-kernel-source.deb", "", deb->buf, deb->used);
+	auto_str char *tar = save(&folder, "nvidia-kernel.tar.xz", "", inner->buf, inner->used);
+	expect_source(&folder, package, NULL, "./modules/nvidia-kernel");
+	expect_source(&folder, tar, NULL, "./modules/nvidia-kernel");
+	auto_source struct source s = { .root = ROOT_NONE };
+	for (size_t cut = 16; cut < deb->used; cut += deb->used / 9) {
+		auto_str char *part = save(&folder, "cut.deb", "", deb->buf, cut);
+		assert_int_equal(try(&folder, part, NULL, &s), E_ARCHIVE);
+	}
+	free(inner);
+	free(data);
+	free(deb);
+}
+
+static void put(const struct folder *folder, const char *dir, const char *file, const char *text)
+{
+	auto_str char *path = str_fmt("%s/%s", dir, file), *parent = str_dup(path);
+	*strrchr(parent, '/') = '\0';
+	folder_dir(folder, parent);
+	folder_file(folder, path, text);
+}
+
+static void put_flavour(const struct folder *folder, const char *dir, const char *licence, const char *kbuild)
+{
+	put(folder, dir, "Kbuild", kbuild);
+	put(folder, dir, "conftest.sh", "");
+	put(folder, dir, "nvidia/nv-frontend.c", licence);
+	put(folder, dir, "nvidia/nv-kernel.o_binary", "");
+}
+
+static void test_directories(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	put_flavour(&folder, "s/kernel-open", OPEN, KBUILD("535.261.03"));
+	auto_str char *both = str_fmt("%s/s", folder.path), *one = str_fmt("%s/s/kernel-open", folder.path);
+	expect_source(&folder, both, "./kernel-open", NULL);
+	expect_source(&folder, one, ".", NULL);
+	put_flavour(&folder, "s/kernel", PROPRIETARY, KBUILD("535.261.03"));
+	expect_source(&folder, both, "./kernel-open", "./kernel");
+	put(&folder, "s/kernel", "Kbuild", KBUILD("470.256.02"));
+	auto_source struct source s = { .root = ROOT_NONE };
+	assert_int_equal(try(&folder, both, NULL, &s), E_SOURCE);
+}
+
+static void test_refusals(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_source struct source s = { .root = ROOT_NONE };
+	folder_make(&folder);
+	folder_dir(&folder, "empty");
+	put_flavour(&folder, "github/kernel-open", OPEN, KBUILD("535.261.03"));
+	struct err err;
+	assert_int_equal(root_unlink(&folder.root, "github/kernel-open/nvidia/nv-kernel.o_binary", &err), 1);
+	static const char binary[] = "\x7f"
+				     "ELF no archive";
+	auto_str char *empty = str_fmt("%s/empty", folder.path), *absent = str_fmt("%s/absent", folder.path),
+		      *github = str_fmt("%s/github", folder.path),
+		      *elf = save(&folder, "elf", "", binary, sizeof(binary)),
+		      *script = save(&folder, "script.run", "#!/bin/sh\nexit 0\n", "", 0);
+	assert_int_equal(try(&folder, empty, NULL, &s), E_SOURCE);
+	assert_int_equal(try(&folder, absent, NULL, &s), ENOENT);
+	assert_int_equal(try(&folder, github, NULL, &s), E_SOURCE);
+	assert_int_equal(try(&folder, elf, NULL, &s), E_ARCHIVE);
+	assert_int_equal(try(&folder, script, NULL, &s), E_SOURCE);
+	char hex[DIGEST_HEX + 1];
+	digest_data("other", 5, hex);
+	assert_int_equal(try(&folder, script, hex, &s), E_DIGEST);
+	digest_data(binary, sizeof(binary), hex);
+	assert_int_equal(try(&folder, elf, hex, &s), E_ARCHIVE);
+}
+
+// R-P10
+static void test_module_sets(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *wish, *set;
+	} rows[] = {
+		{ "", "nvidia,nvidia-uvm,nvidia-modeset,nvidia-drm" },
+		{ "uvm", "nvidia,nvidia-uvm" },
+		{ "nvidia-drm,uvm", "nvidia,nvidia-uvm,nvidia-modeset,nvidia-drm" },
+		{ "modeset,nvidia,modeset", "nvidia,nvidia-modeset" },
+		{ "peermem", NULL },
+		{ "nouveau", NULL },
+	};
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	put(&folder, "nvidia", "nvidia.Kbuild", "include x\n");
+	put(&folder, "nvidia", "nvidia-sources.Kbuild", "NVIDIA_SOURCES ?=\nNVIDIA_SOURCES += nvidia/nv.c \n");
+	put(&folder, "nvidia-uvm", "nvidia-uvm.Kbuild", "");
+	put(&folder, "nvidia-modeset", "nvidia-modeset.Kbuild",
+	    "NVIDIA_MODESET_SOURCES = a.c\nNVIDIA_MODESET_SOURCES += b.c\n");
+	put(&folder, "nvidia-drm", "nvidia-drm.Kbuild", "# NVIDIA_DRM_SOURCES += gone.c\n");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_strv struct strv wish = { 0 };
+		auto_strv struct strv set = { 0 };
+		struct err err = { 0 };
+		strv_split(&wish, rows[i].wish, ",");
+		int r = recipe_modules(&folder.root, &wish, &set, &err);
+		auto_str char *text = strv_join(&set, ",");
+		expect(rows[i].set ? r == 0 && str_eq(text, rows[i].set) : r < 0 && err.code == E_USAGE, rows[i].wish);
+		if (!*rows[i].wish)
+			assert_int_equal(recipe_objects(&folder.root, &set), 3);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_run_files),   cmocka_unit_test(test_debian_package),
+		cmocka_unit_test(test_directories), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_module_sets),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
