@@ -21,9 +21,7 @@ struct build {
 	struct host host;
 	struct gpus gpus;
 	struct root state, patches, output;
-	struct scratch work;
 	struct strv modules;
-	struct source source;
 	char *output_name;
 	struct watch watch;
 	struct package package;
@@ -34,7 +32,6 @@ static void build_done(struct build *b)
 {
 	package_done(&b->package);
 	compile_report_done(&b->report);
-	source_done(&b->source);
 	strv_done(&b->modules);
 	watch_done(&b->watch);
 	host_done(&b->host);
@@ -42,7 +39,6 @@ static void build_done(struct build *b)
 	free(b->output_name);
 	root_done(&b->output);
 	root_done(&b->patches);
-	scratch_done(&b->work);
 	root_done(&b->state);
 	machine_done(&b->machine);
 }
@@ -77,9 +73,6 @@ static int open_all(const struct values *v, struct build *b, struct err *err)
 	if (host_read(&b->machine.host, &b->machine.kern, &b->host, err) < 0 ||
 	    gpus_read(&b->machine.kern, &b->gpus, err) < 0)
 		return -1;
-	if (scratch_make(&b->state, "source", &b->work, err) < 0)
-		return -1;
-	watch_end(&b->watch, "source", "%s, sha256 %.12s...", b->source.version, b->source.digest);
 	job_modules(&j->modules, &b->modules);
 	return 0;
 }
@@ -91,7 +84,8 @@ static int make(const struct values *v, struct build *b, struct err *err)
 	struct compile_wish wish = {
 		.release = release,
 		.banner = str_eq(release, b->host.release) && !j->headers.count ? b->host.banner : NULL,
-		.source = &b->source,
+		.source_path = j->source,
+		.source_sha256 = j->source_sha256,
 		.headers = &j->headers,
 		.modules = &b->modules,
 		.gpus = &b->gpus,
@@ -137,10 +131,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
-			   .work = SCRATCH_NONE,
 			   .patches = ROOT_NONE,
 			   .output = ROOT_NONE,
-			   .source = { .root = ROOT_NONE },
 			   .package = { .dir = ROOT_NONE },
 			   .watch = show_watch() };
 	int r = v->job.source ? open_all(v, &b, err) : err_set(err, E_USAGE, "build needs --source PATH");

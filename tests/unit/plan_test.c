@@ -181,6 +181,7 @@ static void make_package(const struct row *row, struct package *p)
 	p->key.driver = str_dup(row->package);
 	p->key.flavour = str_dup("open");
 	p->key.release = str_dup("6.1.0-56-cloud-amd64");
+	strv_split(&p->key.modules, "nvidia nvidia-uvm nvidia-modeset", " ");
 	p->count = 1;
 	p->files = mem_alloc(sizeof(*p->files));
 	p->files[0] = (struct package_file){ .name = str_dup("nvidia.ko"),
