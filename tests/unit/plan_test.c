@@ -158,7 +158,7 @@ static void make_facts(const struct row *row, struct facts *f)
 		*g = (struct gpu){ .kind = GPU_DISPLAY,
 				   .class = 0x030200,
 				   .device = row->device ? row->device : 0x2330 };
-		snprintf(g->address, sizeof(g->address), "0000:%zx0:00.0", f->gpus.count + 4);
+		snprintf(g->address, sizeof(g->address), "0000:%02x:00.0", (unsigned)f->gpus.count & 0xff);
 	}
 	if (row->bound)
 		f->gpus.items[0].driver = str_dup(row->bound);
