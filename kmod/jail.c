@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -359,6 +360,9 @@ int sandbox_main(int argc, char **argv)
 		jail_fail("start", SANDBOX_ARG);
 	}
 	umask(022);
+	// Whoever ends the program ends the compile with it.
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		jail_fail("set the parent death signal of", *program);
 	jail_namespaces();
 	pid_t pid = fork();
 	if (pid < 0)

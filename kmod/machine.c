@@ -86,6 +86,27 @@ static int read_symvers(struct kernel_abi *abi, const struct root *host, const c
 	return 1;
 }
 
+// An image knows only its own symbols. Which module of the host provides the others, without their CRCs, is in
+// modules.symbols: "alias symbol:drm_ioctl drm".
+static int add_module_symbols(struct symvers *sv, const struct root *host, const char *release, struct err *err)
+{
+	auto_str char *path = str_fmt("lib/modules/%s/modules.symbols", release), *text = NULL;
+	auto_strv struct strv lines = { 0 };
+	if (root_read(host, path, &text, NULL, err) < 0)
+		return -1;
+	strv_split(&lines, text ? text : "", "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		static const char prefix[] = "alias symbol:";
+		auto_strv struct strv words = { 0 };
+		if (!str_starts(lines.items[i], prefix))
+			continue;
+		strv_split(&words, lines.items[i] + strlen(prefix), " ");
+		if (words.count == 2)
+			symvers_add(sv, &(struct symver){ words.items[0], .owner = words.items[1], .namespace = "" });
+	}
+	return 0;
+}
+
 // An image in another format (arm64, a unified kernel image) is no damage: less is known then.
 static int read_image(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
 {
@@ -104,7 +125,7 @@ static int read_image(struct kernel_abi *abi, const struct root *host, const cha
 	kernel_abi_add_vmlinuz(abi, &v);
 	free(abi->symvers_from);
 	abi->symvers_from = TAKE(path);
-	return 1;
+	return add_module_symbols(abi->symvers, host, release, err) < 0 ? -1 : 1;
 }
 
 static bool is_module_name(const char *name)

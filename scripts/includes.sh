@@ -10,7 +10,6 @@ places='archive(_entry)?\.h    | installer/base/(archive|inflate)\.c|tests/unit/
 openssl/.*                    | installer/base/digest\.c|kmod/(modsig|versions)\.c|tests/unit/(sign\.h|versions_test\.c) | 5
 (gelf|libelf|elfutils/.*)\.h  | kmod/sections\.c                            | 1
 jansson\.h                    | installer/base/json\.h                      | 1
-libkmod\.h                    | kmod/[a-z]+\.c                              | 1
 curl/.*                       | installer/base/net\.c                       | 1
 microhttpd\.h                 | installer/base/http\.c                      | 1
 libmount/.*                   | installer/node/mounts?\.c                   | 1

@@ -49,7 +49,7 @@ check cppcheck cppcheck cppcheck -q --enable=warning,performance,portability --e
   --std=c11 -j"$jobs" -D_GNU_SOURCE -DKMODSMITH_VERSION='"0"' -Iinstaller -I. "${c[@]}"
 check tidy clang-tidy tidy
 check shellcheck shellcheck shellcheck -x "${sh[@]}"
-check codespell codespell codespell -q 3 --ignore-regex '\\[nrt]' "${text[@]}"
+check codespell codespell codespell -q 3 -L buildd --ignore-regex '\\[nrt]' "${text[@]}"
 check includes awk scripts/includes.sh
 for rule in calls paths prints hosts columns sizes spdx notes; do check "rule-$rule" grep scripts/rules.sh "$rule"; done
 echo "lint: $passed passed, $failed failed, $skipped skipped"

@@ -4,8 +4,8 @@
 #   scripts/matrix.sh [KERNEL-KEY...]    keys of scripts/inputs.sh; default: the two newest 6.1 and the newest 6.12
 # Built packages are kept in the cache, where the guests of tests/vm find them. The last line is
 # "matrix: P passed, F failed, S skipped".
+# shellcheck disable=SC1091,SC2154 # what is sourced defines of, package, cache, here and top
 set -uo pipefail
-# shellcheck source=../tests/vm/cache.sh
 . "$(dirname "$0")/../tests/vm/cache.sh"
 # shellcheck source=../tests/vm/packages.sh
 . "$here/packages.sh"

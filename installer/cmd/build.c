@@ -20,10 +20,9 @@ struct build {
 	struct machine machine;
 	struct host host;
 	struct gpus gpus;
-	struct root state, work, patches, output;
+	struct root state, patches, output;
 	struct strv modules;
-	struct source source;
-	char *work_name, *output_name;
+	char *output_name;
 	struct watch watch;
 	struct package package;
 	struct compile_report report;
@@ -31,21 +30,15 @@ struct build {
 
 static void build_done(struct build *b)
 {
-	struct err ignored;
-	if (b->work_name)
-		root_rmtree(&b->state, b->work_name, &ignored);
 	package_done(&b->package);
 	compile_report_done(&b->report);
-	source_done(&b->source);
 	strv_done(&b->modules);
 	watch_done(&b->watch);
 	host_done(&b->host);
 	gpus_done(&b->gpus);
-	free(b->work_name);
 	free(b->output_name);
 	root_done(&b->output);
 	root_done(&b->patches);
-	root_done(&b->work);
 	root_done(&b->state);
 	machine_done(&b->machine);
 }
@@ -54,9 +47,9 @@ static void build_done(struct build *b)
 static int open_output(const struct values *v, struct build *b, struct err *err)
 {
 	if (!v->output)
-		return root_mkdirs(&b->state, "packages", 0755, err) < 0
-			       ? -1
-			       : root_sub(&b->state, "packages", &b->output, err);
+		return root_mkdirs(&b->state, "packages", 0755, err) < 0 ?
+			       -1 :
+			       root_sub(&b->state, "packages", &b->output, err);
 	size_t len = strlen(v->output);
 	while (len > 1 && v->output[len - 1] == '/')
 		len--;
@@ -80,13 +73,6 @@ static int open_all(const struct values *v, struct build *b, struct err *err)
 	if (host_read(&b->machine.host, &b->machine.kern, &b->host, err) < 0 ||
 	    gpus_read(&b->machine.kern, &b->gpus, err) < 0)
 		return -1;
-	b->work_name = str_fmt("tmp/source.%d", (int)getpid());
-	if (root_mkdirs(&b->state, b->work_name, 0755, err) < 0 || root_sub(&b->state, b->work_name, &b->work, err) < 0)
-		return -1;
-	watch_begin(&b->watch);
-	if (source_open(j->source, j->source_sha256, &b->work, &b->source, err) < 0)
-		return -1;
-	watch_end(&b->watch, "source", "%s, sha256 %.12s...", b->source.version, b->source.digest);
 	job_modules(&j->modules, &b->modules);
 	return 0;
 }
@@ -98,7 +84,8 @@ static int make(const struct values *v, struct build *b, struct err *err)
 	struct compile_wish wish = {
 		.release = release,
 		.banner = str_eq(release, b->host.release) && !j->headers.count ? b->host.banner : NULL,
-		.source = &b->source,
+		.source_path = j->source,
+		.source_sha256 = j->source_sha256,
 		.headers = &j->headers,
 		.modules = &b->modules,
 		.gpus = &b->gpus,
@@ -120,11 +107,10 @@ static int make(const struct values *v, struct build *b, struct err *err)
 static void show(const struct values *v, const struct build *b)
 {
 	const struct package *p = &b->package;
-	auto_json json_t *json =
-		json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(p->dir.name), "key",
-			  package_key_json(&p->key), "phases", phases_json(&b->watch), "headers",
-			  json_text(b->report.headers_from), "jobs", b->report.jobs, "objects", (int)b->report.objects,
-			  "peak_kib", (int)b->report.peak_kib);
+	auto_json json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(p->dir.name),
+					   "key", package_key_json(&p->key), "phases", phases_json(&b->watch),
+					   "headers", json_text(b->report.headers_from), "jobs", b->report.jobs,
+					   "objects", (int)b->report.objects, "peak_kib", (int)b->report.peak_kib);
 	if (v->job.common.is_json) {
 		show_json(json);
 		return;
@@ -145,10 +131,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
-			   .work = ROOT_NONE,
 			   .patches = ROOT_NONE,
 			   .output = ROOT_NONE,
-			   .source = { .root = ROOT_NONE },
 			   .package = { .dir = ROOT_NONE },
 			   .watch = show_watch() };
 	int r = v->job.source ? open_all(v, &b, err) : err_set(err, E_USAGE, "build needs --source PATH");

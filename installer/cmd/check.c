@@ -21,23 +21,19 @@ struct check_run {
 	struct machine machine;
 	struct host host;
 	struct gpus gpus;
-	struct root state, patches, work;
+	struct root state, patches;
+	struct scratch work;
 	struct package package;
 	struct source source;
-	char *work_name;
 };
 
 static void check_run_done(struct check_run *c)
 {
-	struct err ignored;
-	if (c->work_name)
-		root_rmtree(&c->state, c->work_name, &ignored);
-	free(c->work_name);
 	package_done(&c->package);
 	source_done(&c->source);
 	host_done(&c->host);
 	gpus_done(&c->gpus);
-	root_done(&c->work);
+	scratch_done(&c->work);
 	root_done(&c->patches);
 	root_done(&c->state);
 	machine_done(&c->machine);
@@ -58,10 +54,9 @@ static int open_inputs(const struct values *v, struct check_run *c, struct err *
 	}
 	if (!j->source)
 		return 0;
-	c->work_name = str_fmt("tmp/check.%d", (int)getpid());
-	if (root_mkdirs(&c->state, c->work_name, 0755, err) < 0 || root_sub(&c->state, c->work_name, &c->work, err) < 0)
+	if (scratch_make(&c->state, "check", &c->work, err) < 0)
 		return -1;
-	return source_open(j->source, j->source_sha256, &c->work, &c->source, err);
+	return source_open(j->source, j->source_sha256, &c->work.root, &c->source, err);
 }
 
 static int judge(const struct values *v, struct check_run *c, struct verdict_result *ret, struct err *err)
@@ -106,7 +101,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	struct check_run c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			       .state = ROOT_NONE,
 			       .patches = ROOT_NONE,
-			       .work = ROOT_NONE,
+			       .work = SCRATCH_NONE,
 			       .package = { .dir = ROOT_NONE },
 			       .source = { .root = ROOT_NONE } };
 	auto_verdict struct verdict_result result = { 0 };

@@ -86,9 +86,9 @@ static int open_roots(struct job *j, struct err *err)
 	if (machine_open(&v->common, &j->machine, err) < 0)
 		return -1;
 	if (root_init(&j->dev_root,
-		      v->dev_root             ? v->dev_root
-		      : *j->machine.kern.name ? j->machine.kern.name
-					      : "/",
+		      v->dev_root           ? v->dev_root :
+		      *j->machine.kern.name ? j->machine.kern.name :
+					      "/",
 		      err) < 0)
 		return -1;
 	return v->patches ? root_init(&j->patches, v->patches, err) : 0;
@@ -122,12 +122,10 @@ static int find_package(struct job *j, struct err *err)
 
 static int open_source(struct job *j, struct err *err)
 {
-	j->source_tmp = str_fmt("tmp/source.%d", (int)getpid());
-	if (root_mkdirs(&j->state, j->source_tmp, 0755, err) < 0 ||
-	    root_sub(&j->state, j->source_tmp, &j->source_work, err) < 0)
+	if (scratch_make(&j->state, "source", &j->source_work, err) < 0)
 		return -1;
 	watch_begin(&j->watch);
-	if (source_open(j->values->source, j->values->source_sha256, &j->source_work, &j->source, err) < 0)
+	if (source_open(j->values->source, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
 		return -1;
 	watch_end(&j->watch, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
 	return 0;
@@ -180,9 +178,6 @@ int job_open(const struct job_values *values, struct job *ret, struct err *err)
 
 void job_done(struct job *j)
 {
-	struct err ignored;
-	if (j->source_tmp)
-		root_rmtree(&j->state, j->source_tmp, &ignored);
 	plan_done(&j->plan);
 	holders_done(&j->holders);
 	source_done(&j->source);
@@ -192,8 +187,7 @@ void job_done(struct job *j)
 	strv_done(&j->modules);
 	watch_done(&j->watch);
 	free(j->package_why_not);
-	free(j->source_tmp);
-	root_done(&j->source_work);
+	scratch_done(&j->source_work);
 	root_done(&j->patches);
 	root_done(&j->dev_root);
 	root_done(&j->state);

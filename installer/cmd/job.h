@@ -2,6 +2,7 @@
 // What plan, install, init and doctor have in common: the options that say what is wished, and the gathering of the facts,
 // packages and sources that a plan is made from.
 #pragma once
+#include "base/scratch.h"
 #include "cmd/common.h"
 #include "node/apply.h"
 
@@ -18,14 +19,14 @@ extern const struct opt job_opts[];    // what to install; for job_values
 struct job {
 	const struct job_values *values;
 	struct machine machine;
-	struct root state, dev_root, patches, source_work;
+	struct root state, dev_root, patches;
+	struct scratch source_work;
 	struct facts facts;
 	struct params params;
 	struct strv modules;    // full names
 	struct package package; // given or kept; .count 0 = none
 	char *package_why_not;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
-	char *source_tmp;     // directory below state to remove at the end
 	struct holders holders;
 	struct wish wish;
 	struct at_hand at_hand;
@@ -41,7 +42,7 @@ void job_done(struct job *job);
 	((struct job){ .state = ROOT_NONE,                                  \
 		       .dev_root = ROOT_NONE,                               \
 		       .patches = ROOT_NONE,                                \
-		       .source_work = ROOT_NONE,                            \
+		       .source_work = SCRATCH_NONE,                         \
 		       .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
 		       .package = { .dir = ROOT_NONE },                     \
 		       .source = { .root = ROOT_NONE } })

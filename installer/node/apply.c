@@ -3,6 +3,7 @@
 
 #include "kmod/load.h"
 #include "kmod/prove.h"
+#include "kmod/provider.h"
 #include "node/modules.h"
 
 #include <signal.h>
@@ -14,6 +15,7 @@ struct run {
 	struct package previous; // what was loaded before, when the store has it
 	struct module_set set;   // files of package
 	size_t *order;           // of set, for loading
+	struct strv needs;       // modules of the kernel's own tree that the set imports from
 	struct strv loaded;      // names that this run loaded
 	struct strv unloaded;    // names that this run unloaded, in that order
 	struct status *status;
@@ -25,6 +27,7 @@ static void run_done(struct run *r)
 	package_done(&r->previous);
 	module_set_done(&r->set);
 	free(r->order);
+	strv_done(&r->needs);
 	strv_done(&r->loaded);
 	strv_done(&r->unloaded);
 }
@@ -103,6 +106,8 @@ static int step_prove(struct run *r, const struct step *step, struct err *err)
 	prove_modules(r->set.pointers, r->set.count, &abi, loaded, &proof);
 	if (proof_error(&proof, err) < 0)
 		return -1;
+	r->needs = proof.needs;
+	proof.needs = (struct strv){ 0 };
 	r->order = mem_alloc(r->set.count * sizeof(*r->order));
 	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0)
 		return -1;
@@ -159,6 +164,10 @@ static int load_set(const struct run *r, const struct module_set *set, const siz
 
 static int step_load(struct run *r, const struct step *step, struct err *err)
 {
+	const struct apply *a = r->a;
+	for (size_t i = 0; i < r->needs.count; i++)
+		if (provider_load(a->host, a->kern, a->sys, a->facts->host.release, r->needs.items[i], err) < 0)
+			return -1;
 	if (load_set(r, &r->set, r->order, &r->loaded, err) < 0)
 		return -1;
 	watch_end(r->a->watch, "load", "%s", step->subject);
@@ -311,8 +320,8 @@ int apply_unload(const struct root *host, const struct root *kern, const struct 
 	if (holders_find(kern, &f.loaded, ret_holders, err) < 0 || loaded_unload_order(&f.loaded, &order, err) < 0)
 		return -1;
 	if (holders_block(ret_holders)) {
-		auto_str char *first = ret_holders->count ? holder_text(&ret_holders->items[0])
-							  : str_fmt("module %s", ret_holders->modules.items[0]);
+		auto_str char *first = ret_holders->count ? holder_text(&ret_holders->items[0]) :
+							    str_fmt("module %s", ret_holders->modules.items[0]);
 		return err_set(err, E_IN_USE, "%zu holder(s), first: %s",
 			       ret_holders->count + ret_holders->modules.count, first);
 	}

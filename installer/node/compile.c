@@ -2,13 +2,14 @@
 #include "node/compile.h"
 
 #include "base/file.h"
+#include "base/scratch.h"
 #include "kmod/prove.h"
 #include "node/modules.h"
 #include "node/target.h"
 
 #include <errno.h>
-#include <sys/stat.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 void compile_report_done(struct compile_report *r)
 {
@@ -84,36 +85,49 @@ static int complete(const struct root *dir, const struct package_key *key, const
 	return r;
 }
 
-// The finished directory gets its name: a package of the same name is replaced, anything else is not touched.
-static int place(const struct root *output, const char *temporary, const char *final, struct package *ret,
+// A package of the same name is replaced; anything else is not touched, and that is said before the work is done.
+static int check_place(const struct root *output, const char *name, struct err *err)
+{
+	auto_str char *manifest = str_fmt("%s/package.json", name);
+	auto_strv struct strv inside = { 0 };
+	int r = root_list(output, name, &inside, err);
+	if (r <= 0 || !inside.count || root_exists(output, manifest))
+		return r < 0 ? -1 : 0;
+	auto_str char *path = root_path(output, name);
+	return err_set(err, EEXIST, "'%s' is not empty and holds no package", path);
+}
+
+static int place(const struct root *output, const char *temporary, const char *name, struct package *ret,
 		 struct err *err)
 {
-	auto_str char *manifest = str_fmt("%s/package.json", final);
-	auto_strv struct strv inside = { 0 };
-	int r = root_list(output, final, &inside, err);
-	if (r < 0)
-		return -1;
-	if (r > 0 && inside.count && !root_exists(output, manifest)) {
-		auto_str char *path = root_path(output, final);
-		return err_set(err, EEXIST, "'%s' is not empty and holds no package", path);
-	}
-	if (root_rmtree(output, final, err) < 0 || root_rename(output, temporary, final, err) < 0)
-		return -1;
 	auto_root struct root dir = ROOT_NONE;
-	return root_sub(output, final, &dir, err) < 0 ? -1 : package_open(&dir, ret, err);
+	if (check_place(output, name, err) < 0 || root_rmtree(output, name, err) < 0 ||
+	    root_rename(output, temporary, name, err) < 0 || root_sub(output, name, &dir, err) < 0)
+		return -1;
+	return package_open(&dir, ret, err);
+}
+
+static int open_log(const struct compile_wish *wish, enum flavour flavour, char **ret_path, struct err *err)
+{
+	auto_str char *name = str_fmt("logs/%s-%s-%s.log", wish->source->version, flavour_name(flavour), wish->release);
+	if (root_mkdirs(wish->state, "logs", 0755, err) < 0)
+		return -1;
+	*ret_path = root_path(wish->state, name);
+	return root_create(wish->state, name, err);
 }
 
 static int build(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour, const char *temporary,
 		 struct watch *watch, struct build_done *ret, struct err *err)
 {
 	auto_strv struct strv modules = { 0 };
-	auto_root struct root dir = ROOT_NONE, work = ROOT_NONE;
+	auto_root struct root dir = ROOT_NONE;
+	auto_scratch struct scratch work = SCRATCH_NONE;
 	if (root_sub(&wish->source->root, source_dir(wish->source, flavour), &dir, err) < 0 ||
-	    recipe_modules(&dir, wish->modules, &modules, err) < 0 || root_mkdirs(wish->state, "tmp", 0755, err) < 0 ||
-	    root_sub(wish->state, "tmp", &work, err) < 0)
+	    recipe_modules(&dir, wish->modules, &modules, err) < 0 ||
+	    scratch_make(wish->state, "build", &work, err) < 0)
 		return -1;
-	const char *log = wish->log ? wish->log : "build.log";
-	auto_fd int log_fd = root_create(wish->state, log, err);
+	auto_str char *log = NULL;
+	auto_fd int log_fd = open_log(wish, flavour, &log, err);
 	if (log_fd < 0)
 		return -1;
 	struct build_wish bw = {
@@ -126,7 +140,7 @@ static int build(const struct compile_wish *wish, const struct tree *tree, enum 
 		.jobs = wish->jobs,
 		.timeout_s = wish->timeout_s,
 		.is_rt_allowed = wish->is_rt_allowed,
-		.work = &work,
+		.work = &work.root,
 		.output = wish->output,
 		.name = temporary,
 		.log_fd = log_fd,
@@ -135,10 +149,9 @@ static int build(const struct compile_wish *wish, const struct tree *tree, enum 
 	};
 	if (build_run(&bw, ret, err) == 0)
 		return 0;
-	auto_str char *path = root_path(wish->state, log);
 	struct stat st;
 	if (fstat(log_fd, &st) == 0 && st.st_size > 0) // refusals come before the compiler
-		watch_note(watch, "the compiler's whole output is in %s", path);
+		watch_note(watch, "the compiler's whole output is in %s", log);
 	return -1;
 }
 
@@ -163,21 +176,15 @@ static int finish(const struct compile_wish *wish, const struct tree *tree, cons
 	return 0;
 }
 
-int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
-		    struct compile_report *report, struct err *err)
+static int compile(const struct compile_wish *wish, const struct tree *tree, struct watch *watch, struct package *ret,
+		   struct compile_report *report, struct err *err)
 {
-	auto_tree struct tree tree = { .root = ROOT_NONE };
 	auto_build struct build_done done = { 0 };
 	auto_str char *temporary = str_fmt(".build.%d.tmp", (int)getpid());
 	enum flavour flavour = FLAVOUR_AUTO;
-	watch_begin(watch);
-	if (target_headers(wish->host, wish->state, wish->headers, wish->release, wish->banner, &tree,
-			   &report->headers_from, err) < 0)
-		return -1;
-	watch_end(watch, "headers", "%s", report->headers_from);
 	if (choose_flavour(wish, &flavour, &report->flavour_why, err) < 0)
 		return -1;
-	int r = build(wish, &tree, flavour, temporary, watch, &done, err);
+	int r = build(wish, tree, flavour, temporary, watch, &done, err);
 	if (r == 0) {
 		watch_end(watch, "compile", "%s %s: %zu objects with %s, %u jobs", done.driver_version,
 			  flavour_name(flavour), done.objects, done.compiler, done.jobs);
@@ -185,9 +192,49 @@ int compile_package(const struct compile_wish *wish, struct watch *watch, struct
 		report->objects = done.objects;
 		report->peak_kib = done.peak_kib;
 		report->seconds = done.seconds;
-		r = finish(wish, &tree, &done, temporary, watch, ret, err);
+		r = finish(wish, tree, &done, temporary, watch, ret, err);
 	}
 	struct err ignored;
 	root_rmtree(wish->output, temporary, &ignored);
 	return r;
+}
+
+// A pair that is known not to work is refused before a few hundred megabytes are unpacked (R-B2).
+static int refuse_early(const struct compile_wish *wish, const struct tree *tree, const struct root *work,
+			struct err *err)
+{
+	auto_source struct source peek = { .root = ROOT_NONE };
+	int r = source_peek(wish->source_path, work, &peek, err);
+	if (r <= 0 || (peek.flavours != FLAVOUR_OPEN && peek.flavours != FLAVOUR_PROPRIETARY))
+		return r < 0 ? -1 : 0;
+	return recipe_check(peek.version, (enum flavour)peek.flavours, tree, err);
+}
+
+static int open_and_compile(const struct compile_wish *wish, const struct tree *tree, struct watch *watch,
+			    struct package *ret, struct compile_report *report, struct err *err)
+{
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_source struct source source = { .root = ROOT_NONE };
+	struct compile_wish with_source = *wish;
+	if (scratch_make(wish->state, "source", &work, err) < 0 || refuse_early(wish, tree, &work.root, err) < 0 ||
+	    source_open(wish->source_path, wish->source_sha256, &work.root, &source, err) < 0)
+		return -1;
+	watch_end(watch, "source", "%s, sha256 %.12s...", source.version, source.digest);
+	with_source.source = &source;
+	return compile(&with_source, tree, watch, ret, report, err);
+}
+
+int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
+		    struct compile_report *report, struct err *err)
+{
+	auto_tree struct tree tree = { .root = ROOT_NONE };
+	watch_begin(watch);
+	if (wish->name && check_place(wish->output, wish->name, err) < 0)
+		return -1;
+	if (target_headers(wish->host, wish->state, wish->headers, wish->release, wish->banner, &tree,
+			   &report->headers_from, err) < 0)
+		return -1;
+	watch_end(watch, "headers", "%s", report->headers_from);
+	return wish->source ? compile(wish, &tree, watch, ret, report, err) :
+			      open_and_compile(wish, &tree, watch, ret, report, err);
 }

@@ -8,11 +8,13 @@
 #include "precompiled/package.h"
 
 struct compile_wish {
-	const char *release; // target kernel
-	const char *banner;  // of the running kernel when that is the target, else NULL
-	const struct source *source;
-	const struct strv *headers; // package files; empty = the host's tree or the store
-	const struct strv *modules; // empty = all of the source
+	const char *release;         // target kernel
+	const char *banner;          // of the running kernel when that is the target, else NULL
+	const struct source *source; // opened; NULL = open source_path
+	const char *source_path;     // as a user typed it
+	const char *source_sha256;   // NULL = not pinned
+	const struct strv *headers;  // package files; empty = the host's tree or the store
+	const struct strv *modules;  // empty = all of the source
 	enum flavour flavour;
 	const struct gpus *gpus; // for FLAVOUR_AUTO; NULL = none known
 	const struct root *host, *kern;
@@ -22,7 +24,6 @@ struct compile_wish {
 	bool is_rt_allowed;
 	const struct root *output; // the package appears here
 	const char *name;          // under this name; NULL = package_name()
-	const char *log;           // path for the compiler's output, below state; NULL = "build.log"
 };
 
 struct compile_report { // what the package's key does not say
@@ -36,6 +37,7 @@ struct compile_report { // what the package's key does not say
 void compile_report_done(struct compile_report *r);
 #define auto_compile_report __attribute__((cleanup(compile_report_done)))
 
-// Phases reported: headers, flavour, compile, prove, package. On failure output is as it was.
+// Phases reported: headers, source, compile, prove, package. On failure output is as it was; the compiler's whole output is
+// in state/logs.
 int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
 		    struct compile_report *report, struct err *err);

@@ -52,8 +52,10 @@ static void want_modules(const struct making *m)
 			strv_add(&m->plan->modules, str_dup(wish->items[i]));
 		return;
 	}
+	// A package that was built without one of the defaults was built so on purpose.
 	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
-		strv_add(&m->plan->modules, str_dup(default_modules[i]));
+		if (!m->at_hand->package || strv_has(&m->at_hand->package->key.modules, default_modules[i]))
+			strv_add(&m->plan->modules, str_dup(default_modules[i]));
 }
 
 // The version: as wished, else of what is at hand, else what the kernel has.

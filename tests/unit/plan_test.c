@@ -158,7 +158,7 @@ static void make_facts(const struct row *row, struct facts *f)
 		*g = (struct gpu){ .kind = GPU_DISPLAY,
 				   .class = 0x030200,
 				   .device = row->device ? row->device : 0x2330 };
-		snprintf(g->address, sizeof(g->address), "0000:%zx0:00.0", f->gpus.count + 4);
+		snprintf(g->address, sizeof(g->address), "0000:%02x:00.0", (unsigned)f->gpus.count & 0xff);
 	}
 	if (row->bound)
 		f->gpus.items[0].driver = str_dup(row->bound);
@@ -181,6 +181,7 @@ static void make_package(const struct row *row, struct package *p)
 	p->key.driver = str_dup(row->package);
 	p->key.flavour = str_dup("open");
 	p->key.release = str_dup("6.1.0-56-cloud-amd64");
+	strv_split(&p->key.modules, "nvidia nvidia-uvm nvidia-modeset", " ");
 	p->count = 1;
 	p->files = mem_alloc(sizeof(*p->files));
 	p->files[0] = (struct package_file){ .name = str_dup("nvidia.ko"),

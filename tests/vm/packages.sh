@@ -9,9 +9,10 @@ compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER
     --state-dir "$cache/build" --output "$1/package" && mv "$1"/package/* "$1" && rmdir "$1/package"
 }
 
-# What a package is made by: another builder may make other bytes.
+# What decides the bytes of a package, beside its inputs.
 builder() {
-  find "$top/kmod" "$top/precompiled" "$top/installer/node/compile.c" -type f -print0 | sort -z | xargs -0 cat | sha256sum
+  cat "$top"/kmod/{build,compile,patch,recipe,source,toolchain,tree}.c "$top"/kmod/patches/* "$top"/precompiled/package.c \
+    "$top"/installer/node/compile.c | sha256sum
 }
 
 package() { # NAME KEY

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/scratch.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+
+#define PLACE "tmp"
+enum { TRIES = 1000 };
+
+// What a process left behind that was killed: nobody holds its lock.
+static void sweep(const struct root *parent)
+{
+	struct err err;
+	auto_strv struct strv names = { 0 };
+	root_list(parent, PLACE, &names, &err);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt(PLACE "/%s", names.items[i]);
+		auto_fd int fd = root_open(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, &err);
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+			root_rmtree(parent, path, &err);
+	}
+}
+
+// 1 = made and locked, 0 = the name is taken or was swept away before it was locked.
+static int try_name(const struct root *parent, const char *name, struct scratch *s, struct err *err)
+{
+	auto_str char *last = NULL;
+	auto_fd int dir = root_parent(parent, name, &last, err);
+	if (dir < 0)
+		return -1;
+	if (mkdirat(dir, last, 0755) < 0)
+		return errno == EEXIST ? 0 : file_fail("make the directory", name, err);
+	auto_fd int fd = openat(dir, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 || st.st_nlink == 0)
+		return 0;
+	if (root_sub(parent, name, &s->root, err) < 0)
+		return -1;
+	s->lock = TAKE_FD(fd);
+	s->parent = parent;
+	s->name = str_dup(name);
+	return 1;
+}
+
+int scratch_make(const struct root *parent, const char *purpose, struct scratch *ret, struct err *err)
+{
+	struct scratch s = SCRATCH_NONE;
+	if (root_mkdirs(parent, PLACE, 0755, err) < 0)
+		return -1;
+	sweep(parent);
+	for (int i = 0, r = 0; i < TRIES; i++) {
+		auto_str char *name = str_fmt(PLACE "/%s.%d", purpose, i);
+		r = try_name(parent, name, &s, err);
+		if (r < 0)
+			return -1;
+		if (r > 0) {
+			*ret = s;
+			return 0;
+		}
+	}
+	return err_set(err, EBUSY, "%d directories for '%s' are in use in '%s'", TRIES, purpose, parent->name);
+}
+
+void scratch_done(struct scratch *s)
+{
+	struct err ignored;
+	root_done(&s->root);
+	if (s->name)
+		root_rmtree(s->parent, s->name, &ignored);
+	free(s->name);
+	if (s->lock >= 0)
+		close(s->lock);
+	*s = SCRATCH_NONE;
+}
