@@ -4,16 +4,15 @@
 #include "cmd/entry.h"
 #include "kmod/sandbox.h"
 
-#include <stdio.h>
-
 int main(int argc, char **argv)
 {
 	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
 		return sandbox_main(argc, argv);
+	entry_guard();
 	if (argc < 2 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
 		return entry_usage(argc < 2);
 	if (str_eq(argv[1], "--version"))
-		return printf("kmodsmith %s\n", KMODSMITH_VERSION) < 0;
+		return entry_version();
 	const struct cmd *cmd = entry_find(argv[1]);
-	return cmd ? entry_run(cmd, argc - 1, argv + 1) : entry_unknown(argv[1]);
+	return cmd ? entry_run(cmd, argc - 1, argv + 1) : entry_unknown(argc - 1, argv + 1);
 }

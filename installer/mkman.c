@@ -6,11 +6,11 @@
 
 #include <stdio.h>
 
-// scdoc takes some characters for markup.
+// scdoc takes some characters for markup, and more of them at the beginning of a line.
 static void print_escaped(const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
-		if (strchr("_*\\#<>[]~", text[i]))
+		if (strchr("_*\\#<>[]~`|", text[i]) || (i == 0 && strchr("-.;", text[i])))
 			putchar('\\');
 		putchar(text[i]);
 	}

@@ -12,18 +12,19 @@
 enum { CHUNK = 1 << 16 };
 static const struct archive_limits LIMITS = { .bytes = 8ull << 30, .entries = 500000 };
 
-struct unpack {
-	const char *name; // of the archive, for messages
-	struct archive_limits left;
-	struct extract to;
-	bool (*select)(void *ctx, const char *path);
-	void *ctx;
-};
-
 struct input {
 	int fd;
 	off_t at;
 	char buf[CHUNK];
+};
+
+struct unpack {
+	const char *name; // of the archive, for messages
+	const struct input *input;
+	struct archive_limits left;
+	struct extract to;
+	bool (*select)(void *ctx, const char *path);
+	void *ctx;
 };
 
 static void free_archivep(struct archive **a)
@@ -53,7 +54,8 @@ static struct archive *reader(void)
 static int fail(const struct unpack *u, struct archive *a, struct err *err)
 {
 	const char *text = archive_error_string(a);
-	return err_set(err, E_ARCHIVE, "'%s': %s", u->name, text ? text : "damaged");
+	return err_set(err, E_ARCHIVE, "'%s': %s (read up to byte %lld)", u->name, text ? text : "damaged",
+		       (long long)u->input->at);
 }
 
 static int unsafe(const struct unpack *u, const char *raw, const char *why, struct err *err)
@@ -216,6 +218,7 @@ int archive_unpack(int fd, const char *name, off_t offset, const struct root *de
 	struct input *in = mem_alloc(sizeof(*in));
 	in->fd = fd;
 	in->at = offset;
+	u.input = in;
 	extract_init(&u.to, dest);
 	struct archive *a = reader();
 	struct archive_entry *e = NULL;

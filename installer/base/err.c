@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -52,11 +53,28 @@ int err_code(struct err *err, int code)
 	return -1;
 }
 
+// The system's own reasons that a user can act on; all others are E_SYSTEM.
+static int of_system(int code)
+{
+	switch (code) {
+	case ENOENT:
+		return E_NOT_FOUND;
+	case EACCES:
+	case EPERM:
+		return E_RIGHTS;
+	case ENOSPC:
+	case EDQUOT:
+		return E_NO_SPACE;
+	default:
+		return E_SYSTEM;
+	}
+}
+
 const struct err_info *err_info(int code)
 {
 	if (code > E_FIRST_ && code < E_LAST_)
 		return &table[code - E_SYSTEM];
-	return &table[0];
+	return &table[of_system(code) - E_SYSTEM];
 }
 
 const struct err_info *err_info_by_name(const char *name)

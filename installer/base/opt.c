@@ -146,6 +146,17 @@ static size_t index_of(const struct parse *p, int value)
 	return i;
 }
 
+// glibc leaves in optopt the letter, or the value of a long option that got an argument it does not take, or 0.
+static int unknown(const struct parse *p, const char *word, struct err *err)
+{
+	if (optopt >= 256 || optopt == 'h')
+		return err_set(err, E_USAGE, "option '--%s' takes no value",
+			       optopt == 'h' ? "help" : p->opts[optopt - 256]->name);
+	if (optopt)
+		return err_set(err, E_USAGE, "unknown option '-%c' for '%s'", optopt, p->cmd->name);
+	return err_set(err, E_USAGE, "unknown option '%s' for '%s'", word, p->cmd->name);
+}
+
 static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 {
 	struct option longs[OPTS_MAX + 2];
@@ -159,7 +170,7 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 		if (value == ':')
 			return err_set(err, E_USAGE, "option '%s' needs a value", argv[optind - 1]);
 		if (value == '?')
-			return err_set(err, E_USAGE, "unknown option '%s' for '%s'", argv[optind - 1], p->cmd->name);
+			return unknown(p, argv[optind - 1], err);
 		if (set(p, index_of(p, value), optarg, FROM_FLAG, err) < 0)
 			return err_wrap(err, "command line");
 	}

@@ -66,8 +66,9 @@ static int open_output(const struct values *v, struct build *b, struct err *err)
 static int open_all(const struct values *v, struct build *b, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (machine_open(&j->common, &b->machine, err) < 0 || job_state(j, &b->machine, &b->state, err) < 0 ||
-	    open_output(v, b, err) < 0 || (j->patches && root_init(&b->patches, j->patches, err) < 0))
+	if (job_inputs(j, err) < 0 || machine_open(&j->common, &b->machine, err) < 0 ||
+	    job_state(j, &b->machine, &b->state, err) < 0 || open_output(v, b, err) < 0 ||
+	    (j->patches && root_init(&b->patches, j->patches, err) < 0))
 		return -1;
 	// The machine only matters when it is the target, or for its GPUs; a build host has neither.
 	if (host_read(&b->machine.host, &b->machine.kern, &b->host, err) < 0 ||

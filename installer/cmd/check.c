@@ -42,7 +42,8 @@ static void check_run_done(struct check_run *c)
 static int open_inputs(const struct values *v, struct check_run *c, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (machine_open(&j->common, &c->machine, err) < 0 || job_state(j, &c->machine, &c->state, err) < 0 ||
+	if (job_inputs(j, err) < 0 || machine_open(&j->common, &c->machine, err) < 0 ||
+	    job_state(j, &c->machine, &c->state, err) < 0 ||
 	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
 	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
 	    (j->patches && root_init(&c->patches, j->patches, err) < 0))

@@ -38,6 +38,13 @@ void machine_done(struct machine *m)
 	root_done(&m->kern);
 }
 
+int unload_deadline_ms(unsigned seconds)
+{
+	enum { DEFAULT_S = 60, DAY_S = 24 * 60 * 60 };
+	seconds = seconds ? seconds : DEFAULT_S;
+	return (int)(seconds < DAY_S ? seconds : DAY_S) * 1000;
+}
+
 static size_t cell_width(const char *cell)
 {
 	return strcspn(cell, "\t");
@@ -74,6 +81,13 @@ void show_json(const json_t *value)
 {
 	auto_str char *text = json_dumps(value, JSON_INDENT(2));
 	printf("%s\n", text ? text : "null");
+}
+
+json_t *failure_json(const struct err *err)
+{
+	const struct err_info *info = err_info(err->code);
+	return json_pack("{s:{s:s, s:s, s:b, s:o, s:s}}", "error", "code", info->name, "reason", info->reason,
+			 "retryable", info->retryable, "text", json_text(err->text), "next", info->next);
 }
 
 void show_progress(const char *what, unsigned done, unsigned total)

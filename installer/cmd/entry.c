@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/entry.h"
 
+#include "base/file.h"
 #include "cmd/common.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 static const char CONFIG_FILE[] = "etc/kmodsmith/kmodsmith.conf";
 
@@ -15,6 +19,39 @@ const struct cmd *entry_find(const char *name)
 	return NULL;
 }
 
+// A standard descriptor that is closed would be given to the next file that is opened, and output would land in that
+// file. Opened for reading only, it makes writing fail as it should.
+void entry_guard(void)
+{
+	struct err ignored;
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			file_open_arg("/dev/null", O_RDONLY, &ignored);
+}
+
+static void show_failure(const struct err *err, bool is_json)
+{
+	log_err(err);
+	if (!is_json)
+		return;
+	auto_json json_t *failure = failure_json(err);
+	show_json(failure);
+}
+
+// The status, unless what was printed did not arrive: a full disk under standard output is no success.
+static int delivered(int status)
+{
+	struct err err;
+	if (fflush(stdout) != 0)
+		err_set(&err, errno, "write the result to standard output");
+	else if (ferror(stdout)) // of an earlier write, whose reason is gone
+		err_set(&err, E_SYSTEM, "write the result to standard output: a part of it was lost");
+	else
+		return status;
+	show_failure(&err, false);
+	return err_info(err.code)->exit_status;
+}
+
 int entry_usage(bool is_error)
 {
 	FILE *out = is_error ? stderr : stdout;
@@ -23,15 +60,42 @@ int entry_usage(bool is_error)
 	for (size_t i = 0; commands[i]; i++)
 		fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->help);
 	fprintf(out, "\n`kmodsmith COMMAND --help` teaches each one; `kmodsmith --version` tells the version.\n");
-	return is_error ? err_info(E_USAGE)->exit_status : 0;
+	return is_error ? err_info(E_USAGE)->exit_status : delivered(0);
 }
 
-int entry_unknown(const char *name)
+int entry_version(void)
+{
+	printf("kmodsmith %s\n", KMODSMITH_VERSION);
+	return delivered(0);
+}
+
+// Whether a word stands among the arguments, however wrong the others are.
+static bool has_word(int argc, char **argv, const char *word)
+{
+	for (int i = 1; i < argc && !str_eq(argv[i], "--"); i++)
+		if (str_eq(argv[i], word))
+			return true;
+	return false;
+}
+
+int entry_unknown(int argc, char **argv)
 {
 	struct err err;
-	err_set(&err, E_USAGE, "unknown command '%s'; `kmodsmith --help` lists them", name);
-	log_err(&err);
+	err_set(&err, E_USAGE, "unknown command '%s'; `kmodsmith --help` lists them", argv[0]);
+	show_failure(&err, has_word(argc, argv, "--json"));
 	return err_info(err.code)->exit_status;
+}
+
+static int read_named_config(const char *path, char **ret, struct err *err)
+{
+	struct stat st;
+	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
+	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
+		err_set(err, E_CONFIG, "'%s' is no regular file", path);
+	else if (fd >= 0 && file_read(fd, path, ret, NULL, err) == 0)
+		return 1;
+	err_wrap(err, "KMODSMITH_CONFIG");
+	return err_code(err, E_CONFIG);
 }
 
 // KMODSMITH_CONFIG names a file that must exist; the default one may be absent.
@@ -39,35 +103,29 @@ static int read_config(char **ret, struct err *err)
 {
 	const char *named = getenv("KMODSMITH_CONFIG");
 	auto_root struct root slash = ROOT_NONE;
+	if (named && *named)
+		return read_named_config(named, ret, err);
 	if (root_init(&slash, "/", err) < 0)
 		return -1;
-	int r = root_read(&slash, named ? named : CONFIG_FILE, ret, NULL, err);
-	if (r == 0 && named)
-		return err_set(err, E_CONFIG, "KMODSMITH_CONFIG names '%s', which does not exist", named);
-	return r;
+	return root_read(&slash, CONFIG_FILE, ret, NULL, err);
 }
 
 static int setup_log(const struct common *c, struct err *err)
 {
 	if (c->log_format && !str_eq(c->log_format, "text") && !str_eq(c->log_format, "json"))
 		return err_set(err, E_USAGE, "log-format: '%s' is neither text nor json", c->log_format);
-	log_setup(c->is_quiet     ? LOG_LEVEL_WARN
-		  : c->is_verbose ? LOG_LEVEL_DEBUG
-				  : LOG_LEVEL_INFO,
+	log_setup(c->is_quiet   ? LOG_LEVEL_WARN :
+		  c->is_verbose ? LOG_LEVEL_DEBUG :
+				  LOG_LEVEL_INFO,
 		  str_eq(c->log_format, "json"));
 	return 0;
 }
 
-static void show_failure(const struct err *err, bool is_json)
+static int show_help(const struct cmd *cmd)
 {
-	const struct err_info *info = err_info(err->code);
-	log_err(err);
-	if (!is_json)
-		return;
-	auto_json json_t *failure =
-		json_pack("{s:{s:s, s:s, s:b, s:o, s:s}}", "error", "code", info->name, "reason", info->reason,
-			  "retryable", info->retryable, "text", json_text(err->text), "next", info->next);
-	show_json(failure);
+	auto_str char *help = opt_help(cmd);
+	printf("%s", help);
+	return 0;
 }
 
 static int parse_and_run(const struct cmd *cmd, int argc, char **argv, void *values, struct err *err)
@@ -75,14 +133,13 @@ static int parse_and_run(const struct cmd *cmd, int argc, char **argv, void *val
 	auto_str char *config = NULL;
 	char **args = NULL;
 	size_t count = 0;
+	if (has_word(argc, argv, "--help")) // works whatever is wrong with configuration and environment
+		return show_help(cmd);
 	if (read_config(&config, err) < 0)
 		return -1;
 	int r = opt_parse(cmd, commands, argc, argv, config, values, &args, &count, err);
-	if (r > 0) {
-		auto_str char *help = opt_help(cmd);
-		printf("%s", help);
-		return 0;
-	}
+	if (r > 0)
+		return show_help(cmd);
 	if (r < 0 || setup_log(values, err) < 0)
 		return -1;
 	return cmd->run(values, args, count, err);
@@ -93,13 +150,11 @@ int entry_run(const struct cmd *cmd, int argc, char **argv)
 	struct err err = { 0 };
 	void *values = mem_alloc(cmd->values_size);
 	int r = parse_and_run(cmd, argc, argv, values, &err);
-	bool is_json = ((const struct common *)values)->is_json;
+	bool is_json = ((const struct common *)values)->is_json || has_word(argc, argv, "--json");
 	opt_done(cmd, values);
 	free(values);
-	if (r >= 0 && fflush(stdout) == 0)
-		return r;
 	if (r >= 0)
-		err_set(&err, E_SYSTEM, "write the result to standard output: %m");
+		return delivered(r);
 	show_failure(&err, is_json);
 	return err_info(err.code)->exit_status;
 }

@@ -4,6 +4,8 @@
 #include "base/opt.h"
 
 const struct cmd *entry_find(const char *name);
-int entry_run(const struct cmd *cmd, int argc, char **argv); // argv[0] is the command's name
+void entry_guard(void);                                      // before anything is opened
+int entry_run(const struct cmd *cmd, int argc, char **argv); // argv[0] is the name of the command, here and below
 int entry_usage(bool is_error);
-int entry_unknown(const char *name);
+int entry_version(void);
+int entry_unknown(int argc, char **argv);

@@ -67,33 +67,51 @@ static int run_holders(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
+// A refusal that names every holder is a result too.
+static int show_in_use(const struct holders *h, bool is_json, const struct err *err)
+{
+	log_err(err);
+	if (is_json) {
+		auto_json json_t *json = failure_json(err);
+		json_object_set_new(json, "holders", holders_json(h));
+		show_json(json);
+	} else {
+		show_holders(h);
+	}
+	return err_info(err->code)->exit_status;
+}
+
+static void show_unloaded(const struct strv *unloaded, const struct holders *h, bool is_json)
+{
+	if (is_json) {
+		auto_json json_t *json =
+			json_pack("{s:o, s:o}", "unloaded", json_strv(unloaded), "holders", holders_json(h));
+		show_json(json);
+	} else if (unloaded->count) {
+		auto_str char *names = strv_join(unloaded, ", ");
+		printf("unloaded %s\n", names);
+	} else {
+		printf("no NVIDIA module is loaded\n");
+	}
+}
+
 static int run_unload(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_strv struct strv unloaded = { 0 };
-	struct holders h = { 0 };
-	int timeout_ms = (int)(v->timeout_s ? v->timeout_s : 60) * 1000;
+	auto_holders struct holders h = { 0 };
+	int timeout_ms = unload_deadline_ms(v->timeout_s);
 	if (machine_open(&v->common, &m, err) < 0)
 		return -1;
 	auto_fd int lock = lock_take(&m.kern, err);
 	if (lock < 0)
 		return -1;
 	int r = apply_unload(&m.host, &m.kern, &m.sys, timeout_ms, &h, &unloaded, err);
-	if (r < 0 && err->code == E_IN_USE && !v->common.is_json)
-		show_holders(&h);
-	auto_json json_t *json =
-		r < 0 ? NULL : json_pack("{s:o, s:o}", "unloaded", json_strv(&unloaded), "holders", holders_json(&h));
-	holders_done(&h);
 	if (r < 0)
-		return -1;
-	if (v->common.is_json) {
-		show_json(json);
-	} else {
-		auto_str char *names = strv_join(&unloaded, ", ");
-		printf("%s%s\n", r ? "unloaded " : "no NVIDIA module is loaded", names);
-	}
+		return err->code == E_IN_USE ? show_in_use(&h, v->common.is_json, err) : -1;
+	show_unloaded(&unloaded, &h, v->common.is_json);
 	return 0;
 }
 

@@ -39,7 +39,7 @@ static int flow(const struct values *v, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
 	auto_status struct status status = { 0 };
-	if (job_open(&v->job, &job, err) < 0)
+	if (job_open(&v->job, true, &job, err) < 0)
 		return -1;
 	if (job.plan.outcome == PLAN_NO_GPU) {
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");

@@ -48,7 +48,7 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	const struct values *v = values;
 	auto_job struct job job = JOB_NONE;
-	if (job_open(&v->job, &job, err) < 0)
+	if (job_open(&v->job, false, &job, err) < 0)
 		return -1;
 	if (v->job.common.is_json) {
 		auto_json json_t *json = plan_json(&job);
@@ -66,7 +66,7 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 	auto_status struct status status = { 0 };
 	if (v->is_dry_run)
 		return run_plan(values, args, count, err);
-	if (job_open(&v->job, &job, err) < 0)
+	if (job_open(&v->job, true, &job, err) < 0)
 		return -1;
 	if (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0)
 		return -1;
@@ -83,7 +83,8 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_plan = {
 	.name = "plan",
 	.help = "what install would do, and why",
-	.about = "Reads the machine and says which steps `install` would take. Nothing is changed.\n",
+	.about = "Reads the machine and says which steps `install` would take. Nothing of the driver is\n"
+		 "changed; a source is unpacked below the state directory to look at it.\n",
 	.opts = { source_opts, job_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_plan,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
 
+#include "base/file.h"
 #include "node/lock.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #define OPT(name, letter, arg, env, type, member, help)                                 \
@@ -62,6 +64,34 @@ int job_state(const struct job_values *values, const struct machine *m, struct r
 	if (root_init(&base, home, err) < 0 || root_mkdirs(&base, USER_PATH, 0755, err) < 0)
 		return -1;
 	return root_sub(&base, USER_PATH, ret, err);
+}
+
+// Without waiting for a pipe's writer.
+static int look(const char *option, const char *path, bool is_dir_allowed, struct err *err)
+{
+	struct stat st;
+	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_wrap(err, "--%s", option);
+	if (S_ISDIR(st.st_mode) && is_dir_allowed)
+		return 0;
+	if (!S_ISREG(st.st_mode))
+		return err_set(err, E_USAGE, "--%s: '%s' is %s", option, path,
+			       S_ISDIR(st.st_mode) ? "a directory, wanted is a package file" : "no regular file");
+	return st.st_size ? 0 : err_set(err, E_ARCHIVE, "--%s: '%s' is empty", option, path);
+}
+
+int job_inputs(const struct job_values *values, struct err *err)
+{
+	for (size_t i = 0; i < values->headers.count; i++)
+		if (look("headers", values->headers.items[i], false, err) < 0)
+			return -1;
+	if (values->source && look("source", values->source, true, err) < 0)
+		return -1;
+	if (values->source_sha256 && !digest_is_hex(values->source_sha256))
+		return err_set(err, E_USAGE, "--source-sha256 '%s' is no digest: 64 digits of 0-9 and a-f",
+			       values->source_sha256);
+	return 0;
 }
 
 int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err)
@@ -137,18 +167,30 @@ static bool is_source_needed(const struct job *j)
 	       !(j->values->driver && str_eq(j->values->driver, j->facts.loaded.version));
 }
 
-static int gather(struct job *j, struct err *err)
+// What is loaded may have changed until the lock was ours.
+static int lock(struct job *j, struct err *err)
+{
+	const struct machine *m = &j->machine;
+	j->lock = lock_take(&m->kern, err);
+	if (j->lock < 0)
+		return -1;
+	loaded_done(&j->facts.loaded);
+	return loaded_read(&m->host, &m->kern, j->facts.host.release, &j->facts.loaded, err) < 0 ? -1 : 0;
+}
+
+static int gather(struct job *j, bool is_change, struct err *err)
 {
 	const struct job_values *v = j->values;
 	watch_begin(&j->watch);
-	if (facts_read(&j->machine.host, &j->machine.kern, &j->facts, err) < 0)
+	if (facts_read(&j->machine.host, &j->machine.kern, &j->facts, err) < 0 ||
+	    (is_change && facts_has_gpu(&j->facts) && lock(j, err) < 0))
 		return -1;
 	watch_end(&j->watch, "detect", "kernel %s, %zu GPUs, %zu switches, driver %s", j->facts.host.release,
 		  gpus_ours(&j->facts.gpus, GPU_DISPLAY), gpus_ours(&j->facts.gpus, GPU_SWITCH),
 		  j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
 	if (!facts_has_gpu(&j->facts))
 		return 0;
-	if (job_state(v, &j->machine, &j->state, err) < 0 ||
+	if (job_inputs(v, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
 	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
 	    find_package(j, err) < 0)
 		return -1;
@@ -157,13 +199,14 @@ static int gather(struct job *j, struct err *err)
 	return j->facts.loaded.count ? holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) : 0;
 }
 
-int job_open(const struct job_values *values, struct job *ret, struct err *err)
+int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err)
 {
 	*ret = JOB_NONE;
 	ret->values = values;
 	ret->watch = show_watch();
 	job_modules(&values->modules, &ret->modules);
-	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 || gather(ret, err) < 0)
+	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
+	    gather(ret, is_change, err) < 0)
 		return -1;
 	ret->wish.driver = values->driver;
 	ret->wish.modules = &ret->modules;
@@ -192,14 +235,12 @@ void job_done(struct job *j)
 	root_done(&j->dev_root);
 	root_done(&j->state);
 	machine_done(&j->machine);
+	close_fdp(&j->lock);
 }
 
 int job_apply(struct job *j, struct status *ret, struct err *err)
 {
 	const struct job_values *v = j->values;
-	auto_fd int lock = lock_take(&j->machine.kern, err);
-	if (lock < 0)
-		return -1;
 	struct compile_wish compile = {
 		.release = j->facts.host.release,
 		.banner = j->facts.host.banner,
@@ -227,7 +268,7 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 		.package = j->at_hand.package,
 		.compile = &compile,
 		.imex_channels = v->imex_channels,
-		.unload_timeout_ms = (int)(v->unload_timeout_s ? v->unload_timeout_s : 60) * 1000,
+		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
 		.watch = &j->watch,
 	};
 	return apply_plan(&apply, ret, err);

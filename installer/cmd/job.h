@@ -19,6 +19,7 @@ extern const struct opt job_opts[];    // what to install; for job_values
 struct job {
 	const struct job_values *values;
 	struct machine machine;
+	int lock; // -1 = not taken
 	struct root state, dev_root, patches;
 	struct scratch source_work;
 	struct facts facts;
@@ -34,23 +35,27 @@ struct job {
 	struct watch watch;
 };
 
-// Up to the plan: reads, and unpacks a source when one is needed; changes nothing of the driver.
-int job_open(const struct job_values *values, struct job *ret, struct err *err);
+// Up to the plan: reads, and unpacks a source when one is needed; changes nothing of the driver. is_change: the plan will
+// be carried out, so the node's lock is taken before the facts that it rests on are read, and held until job_done().
+int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err);
 void job_done(struct job *job);
 #define auto_job __attribute__((cleanup(job_done)))
 #define JOB_NONE                                                            \
-	((struct job){ .state = ROOT_NONE,                                  \
+	((struct job){ .lock = -1,                                          \
+		       .state = ROOT_NONE,                                  \
 		       .dev_root = ROOT_NONE,                               \
 		       .patches = ROOT_NONE,                                \
 		       .source_work = SCRATCH_NONE,                         \
 		       .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
 		       .package = { .dir = ROOT_NONE },                     \
 		       .source = { .root = ROOT_NONE } })
-int job_apply(struct job *job, struct status *ret, struct err *err); // takes the node's lock
+int job_apply(struct job *job, struct status *ret, struct err *err); // needs the lock
 
 // The directory for kept packages, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
 // ordinary users, who only build) ~/.local/state/kmodsmith.
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
+// What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.
+int job_inputs(const struct job_values *values, struct err *err);
 int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err); // E_USAGE
 void job_modules(const struct strv *wish, struct strv *ret);                          // "uvm" -> "nvidia-uvm"
 

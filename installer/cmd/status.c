@@ -17,11 +17,11 @@ static json_t *gpus_json(const struct gpus *g)
 	json_t *list = json_array();
 	for (size_t i = 0; i < g->count; i++) {
 		auto_str char *id = str_fmt("10de:%04x", g->items[i].device);
-		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:s, s:s, s:o, s:b}", "address", g->items[i].address,
-						"kind", g->items[i].kind == GPU_SWITCH ? "nvswitch" : "gpu", "id", id,
-						"architecture", flavour_architecture(g->items[i].device), "bound",
-						json_text(g->items[i].driver), "virtual", g->items[i].is_vf));
+		json_array_append_new(list, json_pack("{s:o, s:s, s:s, s:s, s:o, s:b}", "address",
+						      json_text(g->items[i].address), "kind",
+						      g->items[i].kind == GPU_SWITCH ? "nvswitch" : "gpu", "id", id,
+						      "architecture", flavour_architecture(g->items[i].device), "bound",
+						      json_text(g->items[i].driver), "virtual", g->items[i].is_vf));
 	}
 	return list;
 }
@@ -31,10 +31,11 @@ static json_t *loaded_json(const struct loaded *l)
 	json_t *list = json_array();
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
-		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:i, s:o, s:o}", "name", m->name, "state",
-						      loaded_state_name(m->state), "version", json_text(m->version),
-						      "srcversion", json_text(m->srcversion), "refcount", m->refcount,
-						      "taint", json_text(m->taint), "holders", json_strv(&m->holders)));
+		json_array_append_new(list,
+				      json_pack("{s:o, s:s, s:o, s:o, s:i, s:o, s:o}", "name", json_text(m->name),
+						"state", loaded_state_name(m->state), "version", json_text(m->version),
+						"srcversion", json_text(m->srcversion), "refcount", m->refcount,
+						"taint", json_text(m->taint), "holders", json_strv(&m->holders)));
 	}
 	return list;
 }
@@ -43,8 +44,8 @@ static json_t *whole_json(const struct facts *f, const struct status *s)
 {
 	json_t *json = status_json(s);
 	json_object_set_new(json, "kernel",
-			    json_pack("{s:s, s:s, s:s}", "release", f->host.release, "build_id", f->host.build_id,
-				      "arch", f->host.arch));
+			    json_pack("{s:o, s:o, s:o}", "release", json_text(f->host.release), "build_id",
+				      json_text(f->host.build_id), "arch", json_text(f->host.arch)));
 	json_object_set_new(json, "driver",
 			    json_pack("{s:o, s:s}", "version", json_text(f->loaded.version), "flavour",
 				      flavour_name(f->loaded.flavour)));

@@ -88,13 +88,20 @@ static int complete(const struct root *dir, const struct package_key *key, const
 // A package of the same name is replaced; anything else is not touched, and that is said before the work is done.
 static int check_place(const struct root *output, const char *name, struct err *err)
 {
-	auto_str char *manifest = str_fmt("%s/package.json", name);
+	struct stat st;
+	auto_str char *manifest = str_fmt("%s/package.json", name), *path = root_path(output, name);
 	auto_strv struct strv inside = { 0 };
-	int r = root_list(output, name, &inside, err);
-	if (r <= 0 || !inside.count || root_exists(output, manifest))
-		return r < 0 ? -1 : 0;
-	auto_str char *path = root_path(output, name);
-	return err_set(err, EEXIST, "'%s' is not empty and holds no package", path);
+	int r = root_stat(output, name, &st, err);
+	if (r <= 0)
+		return r;
+	if (!S_ISDIR(st.st_mode))
+		return err_set(err, E_USAGE, "the package would replace '%s', which is no directory", path);
+	if (root_list(output, name, &inside, err) < 0)
+		return -1;
+	if (inside.count && !root_exists(output, manifest))
+		return err_set(err, E_USAGE, "the package would replace '%s', which is not empty and holds no package",
+			       path);
+	return 0;
 }
 
 static int place(const struct root *output, const char *temporary, const char *name, struct package *ret,

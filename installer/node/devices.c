@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-enum { MINOR_MODESET = 254, MINOR_CONTROL = 255, MODE_ANYONE = 0666, CAPABILITY_DEPTH = 8 };
+enum { MINOR_MODESET = 254, MINOR_CONTROL = 255, MODE_ANYONE = 0666, CAPABILITY_DEPTH = 8, MINORS = 1 << 20 };
 
 // The driver's wish for a group of nodes, from a file of "Key: decimal" lines.
 struct permissions {
@@ -182,6 +182,8 @@ static int want_imex(const struct context *c, unsigned channels, struct err *err
 	unsigned major = devices_major(c->table, "nvidia-caps-imex-channels");
 	if (!major)
 		return channels ? err_set(err, E_USAGE, "%u IMEX channels wished: this driver has none", channels) : 0;
+	if (channels > MINORS)
+		return err_set(err, E_USAGE, "%u IMEX channels wished: a driver has at most %d", channels, MINORS);
 	if (c->params.has_imex_count && channels > c->params.imex_count)
 		return err_set(err, E_USAGE, "%u IMEX channels wished: the driver was loaded for %u", channels,
 			       c->params.imex_count);

@@ -75,15 +75,24 @@ static int examine_rights(struct exam *x, struct err *err)
 	return 0;
 }
 
+static const struct gpu *first_of_ours(const struct gpus *g)
+{
+	size_t i = 0;
+	while (i + 1 < g->count && !gpu_is_ours(&g->items[i]))
+		i++;
+	return &g->items[i];
+}
+
 static void examine_gpus(struct exam *x)
 {
 	struct err err;
 	const struct gpus *g = &x->facts.gpus;
+	const struct gpu *first = g->count ? first_of_ours(g) : NULL;
 	if (!facts_has_gpu(&x->facts))
 		add(x, "gpu", FINDING_WARN, 0, "no NVIDIA function: install does nothing here (NO_GPU)");
 	else
 		add(x, "gpu", FINDING_PASS, 0, "%zu GPUs, %zu switches, first %s %s", gpus_ours(g, GPU_DISPLAY),
-		    gpus_ours(g, GPU_SWITCH), g->items[0].address, flavour_architecture(g->items[0].device));
+		    gpus_ours(g, GPU_SWITCH), first->address, flavour_architecture(first->device));
 	if (gpus_check_owner(g, &err) < 0)
 		add(x, "owner", FINDING_FAIL, err.code, "%s", err.text);
 	else

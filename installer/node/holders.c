@@ -178,5 +178,8 @@ char *holder_text(const struct holder *h)
 		str_add(&text, ", %s%scontainer %.12s", h->runtime ? h->runtime : "", h->runtime ? " " : "",
 			h->container);
 	str_add(&text, ") %s %s", holder_kind_name(h->kind), h->path);
+	for (char *c = text; *c; c++) // names are the holder's choice: they must not speak to the terminal
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
 	return text;
 }

@@ -13,9 +13,12 @@ int target_headers(const struct root *host, const struct root *state, const stru
 		{ .kind = HEADERS_ROOT, .name = "host", .root = host },
 		{ .kind = HEADERS_STORE, .name = "header store" },
 	};
-	if (files && files->count)
+	size_t count = ARRAY_SIZE(sources);
+	if (files && files->count) {
 		sources[0] = (struct headers_source){ .kind = HEADERS_FILES, .name = "--headers", .files = files };
-	return headers_find(sources, ARRAY_SIZE(sources), release, banner, &store, ret, ret_from, err);
+		count = 1; // wrong files are a mistake to tell, not a reason to take others
+	}
+	return headers_find(sources, count, release, banner, &store, ret, ret_from, err);
 }
 
 int target_abi(const struct tree *tree, struct kernel_abi *ret, struct err *err)

@@ -4,7 +4,8 @@
 #include "kmod/abi.h"
 #include "kmod/tree.h"
 
-// files (package files as a user typed them) when there are any, else the host's tree; then the header store below state.
+// files (package files as a user typed them) and nothing else when there are any; else the host's tree, then the header
+// store below state.
 // banner: of the running kernel when release is that one, else NULL. Errors as headers_find().
 int target_headers(const struct root *host, const struct root *state, const struct strv *files, const char *release,
 		   const char *banner, struct tree *ret, char **ret_from, struct err *err);

@@ -43,11 +43,20 @@ static void test_every_code_is_complete(void **state)
 static void test_foreign_codes_are_system_errors(void **state)
 {
 	(void)state;
-	static const int codes[] = { 0, -1, ENOENT, 1023, E_LAST_, 1 << 30 };
+	static const int codes[] = { 0, -1, EIO, 1023, E_LAST_, 1 << 30 };
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
 		assert_int_equal(err_info(codes[i])->code, E_SYSTEM);
 	assert_null(err_info_by_name("E_NO_SUCH_CODE"));
 	assert_null(err_info_by_name(NULL));
+}
+
+static void test_reasons_of_the_system_that_a_user_can_act_on(void **state)
+{
+	(void)state;
+	static const int rows[][2] = { { ENOENT, E_NOT_FOUND }, { EACCES, E_RIGHTS },   { EPERM, E_RIGHTS },
+				       { ENOSPC, E_NO_SPACE },  { EDQUOT, E_NO_SPACE }, { ENOTDIR, E_SYSTEM } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(err_info(rows[i][0])->code, rows[i][1]);
 }
 
 static void test_set_says_the_reason_of_an_errno_only(void **state)
@@ -108,6 +117,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_code_is_complete),
 		cmocka_unit_test(test_foreign_codes_are_system_errors),
+		cmocka_unit_test(test_reasons_of_the_system_that_a_user_can_act_on),
 		cmocka_unit_test(test_set_says_the_reason_of_an_errno_only),
 		cmocka_unit_test(test_wrap_goes_in_front_and_keeps_the_code),
 		cmocka_unit_test(test_the_old_text_may_be_an_argument),

@@ -1,0 +1,139 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# check on real packages, by an ordinary user without network (R-F2): verdicts, exit codes, and what a run that was killed
+# leaves behind.
+# shellcheck disable=SC2154 # bats, helper.bash and inputs.sh set stderr, top and the paths
+load helper
+
+setup_file() {
+  work=$(mktemp -d /tmp/kmodsmith-check.XXXXXX) # the user must be able to enter it
+  mkdir "$work/state"
+  "$BATS_TEST_DIRNAME/../../scripts/inputs.sh" >"$work/inputs.env"
+  cp "${KMODSMITH:-$BATS_TEST_DIRNAME/../../build/release/kmodsmith}" "$work/kmodsmith"
+  # shellcheck source=/dev/null # made a line above
+  source "$work/inputs.env"
+  # shellcheck disable=SC2086 # lists of files
+  cp $K61_HEADERS $K612_HEADERS "$OPEN" "$TESLA470" "$work"
+  chmod -R a+rX "$work"
+  [ "$(id -u)" -ne 0 ] || chown 65534:65534 "$work/state"
+  export work
+}
+teardown_file() { rm -rf "$work"; }
+setup() {
+  # shellcheck source=/dev/null # made by setup_file
+  source "$work/inputs.env"
+  headers61=$(files $K61_HEADERS)
+  headers612=$(files $K612_HEADERS)
+  open=$work/${OPEN##*/} tesla470=$work/${TESLA470##*/}
+}
+files() { # as the list of an option
+  local f list=
+  for f in "$@"; do list+=${list:+,}$work/${f##*/}; done
+  echo "$list"
+}
+user() { # COMMAND...: an ordinary user, without network where that can be arranged
+  if [ "$(id -u)" -eq 0 ]; then
+    env -i HOME=/nonexistent PATH="$PATH" unshare -n setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
+  else
+    env -i HOME=/nonexistent PATH="$PATH" "$@"
+  fi
+}
+check() { run --separate-stderr user timeout 60 "$work/kmodsmith" check --state-dir "$work/state" "$@"; }
+
+@test "help publishes the exit codes" {
+  check --help
+  assert_status 0
+  assert_output --regexp '0 ok, 10 compatible .* 20 needs-build, 30 impossible; 1 and 2 are errors'
+}
+
+@test "a check that is killed half-way leaves nothing that is taken for whole; the next one answers needs-build" {
+  user "$work/kmodsmith" check --state-dir "$work/state" --kernel "$K61" --headers "$headers61" --source "$open" &
+  local child=$! name
+  for _ in {1..200}; do
+    [ "$(find "$work/state" -name '*.h' -print -quit)" ] && break
+    sleep 0.05
+  done
+  kill -KILL "$child" # setpriv and unshare became the program itself
+  wait "$child" || true
+  for name in "$work/state/headers"/*; do [ ! -e "$name" ]; done
+  check --kernel "$K61" --headers "$headers61" --source "$open"
+  assert_status 20
+  assert_line --partial "needs-build: "
+  assert_line "compared with: --headers: $(echo "$work"/state/headers/*)"
+  run ls -A "$work/state/tmp"
+  assert_output ""
+}
+
+@test "the answer as JSON, with the source pinned" {
+  check --kernel "$K61" --headers "$headers61" --source "$open" --source-sha256 "$(sha256sum <"$open" | cut -c1-64)" --json
+  assert_status 20
+  assert_json .verdict needs-build
+  assert_json .exit 20
+  assert_json .code null
+  assert_json '.reason and (.evidence | contains("/headers/"))'
+  [ "$stderr" = "" ]
+}
+
+@test "headers without a source: can this kernel be built for at all" {
+  check --kernel "$K61" --headers "$headers61"
+  assert_status 20
+}
+
+@test "headers of another kernel are a mistake to tell, even where the right ones are in the store" {
+  check --kernel "$K612" --headers "$headers61"
+  assert_status 1
+  assert_error E_HEADERS_MISMATCH "$K61, wanted is $K612"
+  check --kernel "$K612" --headers "$headers612" --source "$tesla470"
+  assert_status 30
+  assert_line --partial "impossible: E_SOURCE_KERNEL: driver 470."
+  assert_line --partial "next: use the driver version"
+  check --kernel "$K61" --headers "$headers612"
+  assert_status 1
+  assert_error E_HEADERS_MISMATCH "$K612, wanted is $K61"
+  check --kernel "$K61" --headers "$(files ${K61_HEADERS%% *})"
+  assert_status 1
+  assert_error E_HEADERS_NOT_FOUND "which is not there"
+}
+
+@test "a known-bad pair as JSON has code, reason and next step" {
+  check --kernel "$K612" --headers "$headers612" --source "$tesla470" --json
+  assert_status 30
+  assert_json .verdict impossible
+  assert_json .code E_SOURCE_KERNEL
+  assert_json '(.reason | test("follow_pfn")) and (.next | length > 10)'
+}
+
+@test "without headers anywhere: impossible, with the places that were looked at" {
+  check --kernel 6.1.0-999-cloud-amd64
+  assert_status 30
+  assert_line --partial "impossible: E_HEADERS_NOT_FOUND: headers of 6.1.0-999-cloud-amd64: host: "
+  assert_line --partial "/usr/src/linux-headers-6.1.0-999-cloud-amd64"
+}
+
+@test "a wrong pin, an unreadable file and a state directory of somebody else" {
+  check --source "$open" --source-sha256 "$(printf '0%.0s' {1..64})"
+  assert_status 1
+  assert_error E_DIGEST "wanted is 0000"
+  check --source "$open" --source-sha256 abc
+  assert_status 2
+  assert_error E_USAGE "'abc' is no digest"
+  [ "$(id -u)" -eq 0 ] || skip "needs root to make files of another user"
+  install -m 600 /dev/null "$work/secret.deb"
+  echo x >"$work/secret.deb"
+  check --source "$work/secret.deb"
+  assert_status 1
+  assert_error E_RIGHTS "--source: open '$work/secret.deb': Permission denied"
+  check --headers "$work/secret.deb" --kernel "$K61"
+  assert_error E_RIGHTS "--headers: open '$work/secret.deb'"
+  install -d -m 755 "$work/theirs"
+  run --separate-stderr user "$work/kmodsmith" check --state-dir "$work/theirs" --kernel "$K61" --headers "$headers61"
+  assert_status 1
+  assert_error E_RIGHTS "$work/theirs/headers"
+  run --separate-stderr user "$work/kmodsmith" check --state-dir "$work/theirs/mine"
+  assert_error E_RIGHTS "--state-dir: make the directory '$work/theirs/mine'"
+  run find "$work/theirs"
+  assert_output "$work/theirs"
+  run --separate-stderr user "$work/kmodsmith" check --kernel "$K61"
+  assert_status 1
+  assert_error E_NOT_FOUND "'/nonexistent'"
+}

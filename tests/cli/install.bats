@@ -1,0 +1,334 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# plan, install, unload, nodes and init on recorded machines: what the kernel would be asked for, and that a refusal asks for
+# nothing (R-D1, R-D3, R-G2).
+# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+load helper
+load package
+
+setup() { package=$BATS_TEST_TMPDIR/package; }
+loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
+same() { # the machine is as it was, but for the lock and the state directory
+  rm -rf "$ROOT/run/kmodsmith" "$ROOT/var/lib/kmodsmith"
+  rmdir "$ROOT/run" "$ROOT/var/lib" "$ROOT/var" 2>/dev/null || true
+  assert_unchanged
+}
+
+@test "install: loads in order, makes the nodes, is ready; again: adopts and asks for nothing" {
+  loadable
+  kmodsmith install --package "$package"
+  assert_status 0
+  assert_line ready
+  assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+  rm "$ROOT/.sys-calls"
+  snapshot
+  kmodsmith install --driver 535.261.03 --json
+  assert_status 0
+  assert_json .plan.outcome adopt
+  assert_json .status.state READY
+  assert_json '.status.checks | all(.pass)'
+  assert_json '[.plan.steps[].step] | join(",")' adopt,nodes,verify
+  assert_json '[.phases[].phase] | join(",")' detect,adopt,nodes,verify
+  assert_equal "$(calls)" ""
+  assert_unchanged
+  kmodsmith status
+  assert_status 0
+}
+
+@test "install: a kept package serves when it is no longer given" {
+  loadable
+  kmodsmith install --package "$package" --modules nvidia,uvm
+  assert_status 0
+  assert_equal "$(loads)" "load nvidia;load nvidia_uvm"
+  rm -r "$package"
+  kmodsmith unload
+  assert_output "unloaded nvidia_uvm, nvidia"
+  kmodsmith install --driver 535.261.03
+  assert_status 0
+  assert_equal "$(loads)" \
+    "load nvidia;load nvidia_uvm;unload nvidia_uvm;unload nvidia;load nvidia;load nvidia_modeset;load nvidia_uvm"
+}
+
+@test "install: parameters from the option, modprobe.d and the command line reach the module" {
+  loadable
+  mkdir -p "$ROOT/etc/modprobe.d"
+  echo 'options nvidia NVreg_EnableMSI=1' >"$ROOT/etc/modprobe.d/a.conf"
+  kmodsmith install --package "$package" --param nvidia:NVreg_EnableMSI=1,nvidia-uvm:uvm_disable_hmm=1
+  assert_status 0
+  assert_equal "$(loads)" "load nvidia NVreg_EnableMSI=1;load nvidia_modeset;load nvidia_uvm uvm_disable_hmm=1"
+}
+
+@test "dry run: the plan in text and JSON, and nothing is touched" {
+  loadable
+  local command
+  for command in plan "install --dry-run"; do
+    # shellcheck disable=SC2086 # two words
+    kmodsmith ${command} --package "$package" --json
+    assert_status 0
+    assert_json .outcome change
+    assert_json .driver 535.261.03
+    assert_json .kernel 6.1.0-56-cloud-amd64
+    assert_json '[.steps[].step] | join(",")' package,prove,load,nodes,verify
+    assert_json '.steps | all(.why and .subject)'
+    # shellcheck disable=SC2086 # two words
+    kmodsmith ${command} --package "$package"
+    assert_line --regexp '^3 +load +nvidia, nvidia-uvm, nvidia-modeset'
+  done
+  assert_equal "$(calls)" ""
+  same
+}
+
+@test "a package that is damaged, of another kernel or no package: named, and the machine stays as it was" {
+  loadable
+  while IFS='|' read -r damage code text; do
+    rm -rf "$package"
+    tiny_package "$package" 6.1.0-56-cloud-amd64
+    (cd "$package" && eval "$damage")
+    kmodsmith install --package "$package"
+    assert_status 1
+    assert_error "$code" "$text"
+    kmodsmith install --package "$package" --json
+    assert_json .error.code "$code"
+    assert_equal "$(calls)" ""
+    same
+  done <<'EOF'
+rm package.json|E_NOT_FOUND|it has no package.json
+rm -r "$package"; touch "$package"|E_SYSTEM|Not a directory
+rm -r "$package"|E_NOT_FOUND|No such file
+: >package.json|E_STORE_CORRUPT|package.json' line 1 is not JSON
+echo '{"format": 2}' >package.json|E_STORE_CORRUPT|not a sound manifest of format 1
+echo '[1,2]' >package.json|E_STORE_CORRUPT|not a sound manifest
+head -c 200 /dev/urandom >package.json|E_STORE_CORRUPT|is not JSON
+sed -i 's/"nvidia.ko"/"..\/nvidia.ko"/' package.json|E_STORE_CORRUPT|not a sound manifest
+sed -i 's/"format": 1/"format": 1, "format": 1/' package.json|E_STORE_CORRUPT|duplicate
+rm nvidia.ko|E_NOT_FOUND|nvidia.ko'
+printf x >>nvidia-uvm.ko|E_DIGEST|nvidia-uvm.ko' has SHA-256
+rm nvidia.ko; ln -s /etc/passwd nvidia.ko|E_SYSTEM|nvidia.ko
+truncate -s 700 nvidia.ko; manifest . 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
+head -c 3000 /dev/urandom >nvidia.ko; manifest . 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
+: >nvidia.ko; manifest . 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
+tiny_module nvidia.ko 6.1.0-99-cloud-amd64 nvidia_register_module ""; manifest . 6.1.0-56-cloud-amd64|E_ABI|6.1.0-99
+manifest . 6.1.0-99-cloud-amd64|E_NO_PACKAGE|kernel release is 6.1.0-99-cloud-amd64, wanted 6.1.0-56-cloud-amd64
+sed -i s/x86_64/aarch64/ package.json|E_NO_PACKAGE|architecture is aarch64
+EOF
+}
+
+@test "refusals of the machine: each has its code, its evidence, and asks the kernel for nothing" {
+  tiny_package "$package" 6.1.0-56-cloud-amd64
+  tiny_package "$BATS_TEST_TMPDIR/other" 6.1.0-50-cloud-amd64
+  local machine args code text
+  while IFS='|' read -r machine args code text; do
+    host "$machine"
+    # shellcheck disable=SC2086 # several words
+    kmodsmith install ${args//OTHER/$BATS_TEST_TMPDIR/other}
+    assert_error "$code" "$text"
+    assert_equal "$(calls)" ""
+    same
+  done <<EOF
+h100x2-unloaded||E_USAGE|give --driver, --package or --source
+h100x2-unloaded|--driver x|E_USAGE|'x' is no driver version
+h100x2-unloaded|--driver 535.261.03|E_NO_PACKAGE|no --source to compile
+h100x2-unloaded|--driver 470.1 --flavour open|E_UNSUPPORTED_GPU|Hopper
+h100x2-unloaded|--package $package --flavour proprietary|E_NO_PACKAGE|flavour is open, wanted proprietary
+h100x2-unloaded|--package $package --modules peermem|E_NO_PACKAGE|it has no nvidia-peermem
+h100x2-unloaded|--package $package --param nvidia|E_USAGE|--param 'nvidia' is not MODULE:NAME=VALUE
+h100x2-unloaded|--package $package --flavour shut|E_USAGE|'shut' is none of
+pascal|--package $package|E_UNSUPPORTED_GPU|10de:1bb3 Pascal (proprietary only
+pascal|--package $package --flavour open|E_FLAVOUR|proprietary can
+mixed|--driver 575.57|E_MIXED_GPUS|0000:5e:00.0 10de:2901 Blackwell (open only
+nouveau|--package $package|E_BOUND|0000:3b:00.0 10de:1eb8 is bound to nouveau
+held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0|E_IN_USE|pid 611 nvidia-persiste (uid 107)
+EOF
+}
+
+@test "Secure Boot: a compile is refused before it starts, doctor warns of it" {
+  host secure-boot
+  tiny_source "$BATS_TEST_TMPDIR/source"
+  kmodsmith install --source "$BATS_TEST_TMPDIR/source"
+  assert_error E_SIGNING_REQUIRED "lockdown is integrity"
+  assert_equal "$(calls)" ""
+  same
+  kmodsmith doctor --json
+  assert_json '.checks[] | select(.name == "signing") | .state + " " + .code' "warn E_SIGNING_REQUIRED"
+}
+
+@test "no GPU: nothing to do, exit 0, nothing changed, whatever was wished" {
+  host no-gpu
+  kmodsmith install --source /nowhere --driver nonsense
+  assert_status 0
+  assert_output --partial NO_GPU
+  kmodsmith install --json
+  assert_status 0
+  assert_json .plan.outcome no-gpu
+  assert_json .status.state NO_GPU
+  kmodsmith plan
+  assert_output --partial NO_GPU
+  kmodsmith status --json
+  assert_status 0
+  assert_json .state NO_GPU
+  assert_json .ready false
+  assert_unchanged
+}
+
+@test "vfio: the passed-through GPU is left alone, the other one counts" {
+  host vfio
+  tiny_package "$package" 6.1.0-56-cloud-amd64
+  kmodsmith plan --package "$package" --json
+  assert_status 0
+  assert_json '.steps[] | select(.step == "verify") | .subject' "1 GPUs, 0 switches"
+  kmodsmith doctor
+  assert_line --regexp '^pass +gpu +1 GPUs, 0 switches, first 0000:5e:00.0'
+}
+
+@test "the lock: whoever changes the node is named, readers are not kept out" {
+  loadable
+  mkdir -p "$ROOT/run/kmodsmith"
+  echo 4711 >"$ROOT/run/kmodsmith/lock"
+  exec 9>>"$ROOT/run/kmodsmith/lock"
+  flock 9
+  snapshot
+  local command
+  for command in "install --package $package" "init --package $package" unload nodes; do
+    # shellcheck disable=SC2086 # several words
+    kmodsmith $command 9>&-
+    assert_status 1
+    assert_error E_LOCKED "process 4711"
+  done
+  assert_unchanged
+  kmodsmith plan --package "$package" 9>&-
+  assert_status 0
+  kmodsmith nodes --dry-run 9>&-
+  assert_status 1
+  exec 9>&-
+  kmodsmith install --package "$package"
+  assert_status 0
+}
+
+@test "two installs at once: each ends well or is refused, and modules are loaded once" {
+  loadable
+  local i r=0
+  for i in 1 2 3 4; do
+    timeout 20 "$KMODSMITH" install --root "$ROOT" --package "$package" >/dev/null 2>"$BATS_TEST_TMPDIR/err.$i" &
+    pids[i]=$!
+  done
+  for i in 1 2 3 4; do
+    wait "${pids[i]}" || { r=$?; grep -q 'error: E_LOCKED: process [0-9]* is changing' "$BATS_TEST_TMPDIR/err.$i"; }
+  done
+  echo "last failure: $r"
+  assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+  kmodsmith status
+  assert_status 0
+}
+
+@test "unload: in the order of the holders; refused while held, naming each" {
+  host h100x8
+  kmodsmith unload --json
+  assert_status 0
+  assert_json '.unloaded | join(" ")' "nvidia_drm nvidia_modeset nvidia_uvm nvidia"
+  assert_equal "$(loads)" "unload nvidia_drm;unload nvidia_modeset;unload nvidia_uvm;unload nvidia"
+  kmodsmith unload
+  assert_status 0
+  assert_output "no NVIDIA module is loaded"
+  host held
+  kmodsmith unload
+  assert_status 1
+  assert_error E_IN_USE
+  assert_line --partial "pid 4242 python3 (uid 1000, pod 0f3a9c1e-57d2-4a6b-9c0e-1b2d3e4f5a6b, containerd container ab12cd34ab12)"
+  assert_line "module nvidia_fs"
+  kmodsmith unload --json
+  assert_status 1
+  assert_json .error.code E_IN_USE
+  assert_json '[.holders.processes[].pid] | unique | join(",")' 611,4242,5150,6001
+  assert_equal "$(calls)" ""
+}
+
+@test "holders: every kind, with container, pod and module" {
+  host held
+  kmodsmith holders --json
+  assert_status 0
+  assert_json .in_use true
+  assert_json .looked_at 6
+  assert_json '.modules | join(",")' nvidia_fs
+  assert_json '[.processes[] | "\(.pid) \(.kind) \(.path) \(.count)"] | join(";")' "611 fd /dev/nvidia0 1;\
+611 fd /dev/nvidiactl 1;4242 fd /dev/nvidia-uvm 1;4242 fd /dev/nvidia0 2;4242 map /dev/nvidia0 1;4242 mount /dev/nvidia0 1;\
+4242 mount /usr/lib/x86_64-linux-gnu/libcuda.so.1 1;5150 fd /dev/nvidia-caps/nvidia-cap2 1;6001 map /dev/nvidia0 1"
+  assert_json '.processes[] | select(.pid == 5150) | "\(.runtime) \(.container[0:4])"' "docker ef12"
+  assert_json 'first(.processes[] | select(.pid == 4242)) | "\(.uid) \(.cmdline) \(.runtime) \(.pod)"' \
+    "1000 python3 train.py --epochs 3 containerd 0f3a9c1e-57d2-4a6b-9c0e-1b2d3e4f5a6b"
+  host h100x8
+  kmodsmith holders
+  assert_output "nobody holds the driver (0 processes looked at)"
+}
+
+@test "status and doctor measure and change nothing" {
+  local machine
+  for machine in h100x8 held nouveau; do
+    host "$machine"
+    kmodsmith status --json
+    assert_status 1
+    assert_json .state NOT_READY
+    assert_json '.kernel.build_id | length' 64
+    assert_json '.gpus[0].id | startswith("10de:")'
+    assert_unchanged
+    kmodsmith status
+    assert_line "NOT READY"
+    kmodsmith doctor --json
+    assert_json '.checks | all(.state == "pass" or .code != null)'
+    assert_json "$status" "$(jq 'if .failed > 0 then 1 else 0 end' <<<"$output")"
+    assert_equal "$(calls)" ""
+  done
+}
+
+@test "nodes: made once, right the second time, damage is mended; --dry-run only tells" {
+  host h100x8
+  kmodsmith nodes --dry-run --json
+  assert_status 1
+  assert_json .wrong 21
+  assert_unchanged
+  kmodsmith nodes --json
+  assert_status 0
+  assert_json '.nodes | length' 21
+  assert_json '.nodes | all(.verdict == "created")'
+  rm "$ROOT/.sys-calls"
+  snapshot
+  kmodsmith nodes --json
+  assert_json .changes 0
+  assert_unchanged
+  rm "$ROOT/dev/nvidia3"
+  echo 'c 1:1 0666 0:0' >"$ROOT/dev/nvidia4"
+  echo 'c 195:5 0600 0:0' >"$ROOT/dev/nvidia5"
+  rm "$ROOT/dev/char/195:6"
+  kmodsmith nodes --json
+  assert_json '[.nodes[] | select(.verdict != "ok") | .path + " " + .verdict] | join(",")' \
+    "nvidia3 created,nvidia4 corrected,nvidia5 corrected,nvidia6 corrected"
+  kmodsmith status
+  assert_status 0
+  kmodsmith nodes --imex-channels 4294967295
+  assert_error E_USAGE "4294967295 IMEX channels"
+  kmodsmith nodes --dev-root /nowhere
+  assert_error E_NOT_FOUND "'/nowhere'"
+}
+
+@test "init: bad arguments end at once, a signal ends the wait and the driver stays" {
+  loadable
+  kmodsmith init
+  assert_status 2
+  assert_error E_USAGE "give --driver, --package or --source"
+  kmodsmith init --package /nowhere
+  assert_error E_NOT_FOUND "'/nowhere'"
+  kmodsmith init surplus
+  assert_error E_USAGE "'surplus'"
+  local signal
+  for signal in TERM INT; do
+    timeout 20 "$KMODSMITH" init --root "$ROOT" --package "$package" 2>"$BATS_TEST_TMPDIR/log" &
+    for _ in {1..100}; do
+      ! grep -q ready: "$BATS_TEST_TMPDIR/log" || break
+      sleep 0.1
+    done
+    kill -s "$signal" "$(cat "$ROOT/run/kmodsmith/lock")"
+    wait $!
+    run cat "$BATS_TEST_TMPDIR/log"
+    assert_output --partial "leaving; the driver stays loaded"
+  done
+  assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+}

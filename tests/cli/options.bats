@@ -1,0 +1,112 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The option tables: help, manual page and parser agree, for every command.
+# shellcheck disable=SC2154 # bats and helper.bash set stderr and top
+load helper
+
+setup_file() {
+  local build
+  build=$(dirname "${KMODSMITH:-$BATS_TEST_DIRNAME/../../build/release/kmodsmith}")
+  build=$(cd "$build" && pwd)
+  make -s -C "$BATS_TEST_DIRNAME/../.." MODE="${build##*/}" B="$build" man >&2
+  export MAN=$build/man
+}
+commands() { "$KMODSMITH" --help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'; }
+of_help() { # lines "-x --name ARG", or "--name ARG"
+  "$KMODSMITH" "$1" --help | sed -n '/^Options:/,$p' |
+    sed -nE 's/^ +(-[a-z], )?(--[a-z0-9-]+)( [^ ]+)?( .*)?$/\1\2\3/p' | tr -d , | sort
+}
+of_page() {
+  sed -n '/^\.SH OPTIONS/,/^\.SH SEE/p' "$MAN/kmodsmith-$1.8" | sed -E 's/\\f[BIR]//g; s/\\&//g; s/\\-/-/g' |
+    grep -E '^-' | tr -d , | sort
+}
+
+@test "help and manual page of every command name the same options with the same arguments" {
+  local name
+  [ "$(commands | wc -l)" -ge 10 ]
+  for name in $(commands); do
+    of_help "$name" >"$BATS_TEST_TMPDIR/help"
+    of_page "$name" >"$BATS_TEST_TMPDIR/page"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/help")" -ge 6 ]
+    run diff "$BATS_TEST_TMPDIR/help" "$BATS_TEST_TMPDIR/page"
+    assert_success
+  done
+}
+
+@test "the manual has a page for every command and every code, and the overview names each" {
+  local name
+  for name in $(commands); do
+    run grep -F "kmodsmith-$name\\fR(8)" "$MAN/kmodsmith.8"
+    assert_success
+  done
+  run grep -cE '^\\fBE_' "$MAN/kmodsmith-errors.7"
+  assert_output "$(grep -c '^X(E_' "$top/installer/base/errors.def")"
+}
+
+@test "the parser takes every option that help names, and wants its argument" {
+  local name letter option argument
+  for name in $(commands); do
+    while read -r option argument; do
+      [[ $option != -? ]] || read -r option argument <<<"$argument"
+      [ "$option" != --help ] || continue
+      if [ -n "$argument" ]; then
+        run --separate-stderr "$KMODSMITH" "$name" "$option"
+        assert_error E_USAGE "option '$option' needs a value"
+      else
+        run --separate-stderr "$KMODSMITH" "$name" "$option=yes"
+        assert_error E_USAGE "option '$option' takes no value"
+      fi
+      assert_status 2
+    done < <(of_help "$name")
+  done
+}
+
+@test "unknown letters and surplus arguments are named" {
+  while IFS='|' read -r args text; do
+    # shellcheck disable=SC2086 # several words
+    run --separate-stderr "$KMODSMITH" $args
+    assert_status 2
+    assert_error E_USAGE "$text"
+  done <<'EOF'
+status -X|unknown option '-X'
+status -Xq|unknown option '-X'
+status -qX|unknown option '-X'
+status surplus|'status' does not take 'surplus'
+explain E_ABI E_ELF|'explain' does not take 'E_ELF'
+status --help=x|option '--help' takes no value
+status -- --json|'status' does not take '--json'
+EOF
+}
+
+@test "numbers: too large, negative and empty ones are refused, large deadlines are not" {
+  local value
+  host h100x8
+  for value in 99999999999999999999 4294967296 -1 '' 1e3 0x10 ' 1'; do
+    kmodsmith unload --unload-timeout "$value"
+    assert_status 2
+    assert_error E_USAGE "unload-timeout: '$value' is no whole number"
+  done
+  assert_equal "$(calls)" ""
+  for value in 3000000 4294967295; do # more milliseconds than an int holds
+    host h100x8
+    kmodsmith unload --unload-timeout "$value"
+    assert_status 0
+    assert_output "unloaded nvidia_drm, nvidia_modeset, nvidia_uvm, nvidia"
+  done
+}
+
+@test "very long arguments and names with blanks, quotes and newlines come back in one line of message" {
+  local long
+  long=$(printf 'x%.0s' {1..100000})
+  while IFS= read -r -d '' name; do
+    run --separate-stderr "$KMODSMITH" status --root "/nowhere/$name"
+    assert_status 1
+    [ "$(wc -l <<<"$stderr")" -eq 2 ]
+    [ "${#stderr}" -lt 2000 ]
+    run --separate-stderr "$KMODSMITH" "$name"
+    assert_status 2
+    [ "$(wc -l <<<"$stderr")" -eq 2 ]
+    run --separate-stderr "$KMODSMITH" explain "$name" --json
+    assert_json .error.code E_NOT_FOUND
+  done < <(printf '%s\0' "$long" $'a b\n"c"\'d\'\t' '%s%n%d' '$(id)' $'\xff\xfe')
+}

@@ -1,0 +1,79 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Packages, sources and archives made of a few bytes, for tests that need a sound shape and no content.
+
+# A module that the proof accepts for a kernel: what modinfo says, struct module's name, one export or import.
+tiny_module() { # FILE.ko KERNEL-RELEASE EXPORT IMPORT
+  local name=${1##*/} kv
+  name=${name%.ko}
+  {
+    printf '.section .modinfo,"a"\n'
+    for kv in license=NVIDIA version=535.261.03 srcversion=ABCDEF0123456789ABCDEF0 depends= "name=${name//-/_}" \
+      "vermagic=$2 SMP preempt mod_unload "; do
+      printf '.asciz "%s"\n' "$kv"
+    done
+    printf '.section .gnu.linkonce.this_module,"aw"\n.zero 24\n.asciz "%s"\n.zero 800\n' "${name//-/_}"
+    printf '.text\n.globl init_module\ninit_module: ret\n'
+    [ -z "$3" ] || printf '.globl %s\n%s: ret\n.section __ksymtab_strings,"aMS",@progbits,1\n__kstrtab_%s: .asciz "%s"
+.section ___ksymtab+%s,"a"\n__ksymtab_%s: .long 0,0,0\n' "$3" "$3" "$3" "$3" "$3" "$3"
+    [ -z "$4" ] || printf '.text\ncall %s\n' "$4"
+  } | as --64 -o "$1" -
+}
+
+manifest() { # DIR KERNEL-RELEASE: what `kmodsmith build` writes, for the modules that are there
+  local file
+  for file in "$1"/*.ko; do
+    jq -n --arg n "${file##*/}" --arg m "$(basename "$file" .ko)" --arg s "$(sha256sum <"$file" | cut -d' ' -f1)" \
+      --argjson z "$(stat -c %s "$file")" '{name: $n, module: $m, sha256: $s, size: $z, srcversion: "ABCDEF0123456789ABCDEF0"}'
+  done | jq -s --arg r "$2" '{format: 1, files: ., key: {driver: "535.261.03", flavour: "open", release: $r, arch: "x86_64",
+    modules: map(.module)}}' >"$1/package.json"
+}
+
+tiny_package() { # DIR KERNEL-RELEASE
+  mkdir -p "$1"
+  tiny_module "$1/nvidia.ko" "$2" nvidia_register_module ""
+  tiny_module "$1/nvidia-uvm.ko" "$2" "" nvidia_register_module
+  tiny_module "$1/nvidia-modeset.ko" "$2" "" nvidia_register_module
+  manifest "$1" "$2"
+}
+
+# What NVIDIA's layout has and kmodsmith looks for; it does not compile.
+tiny_source() { # DIR
+  mkdir -p "$1/kernel-open/nvidia"
+  printf 'EXTRA_CFLAGS += -DNV_VERSION_STRING=\\"535.261.03\\"\n' >"$1/kernel-open/Kbuild"
+  printf '#!/bin/sh\n' >"$1/kernel-open/conftest.sh"
+  printf 'MODULE_LICENSE("Dual MIT/GPL");\n' >"$1/kernel-open/nvidia/nv.c"
+  head -c 20000 /dev/urandom >"$1/kernel-open/nvidia/nv-kernel.o_binary"
+}
+
+# A recorded machine whose kernel can be told to modules, and that after the load looks as the driver makes it look.
+loadable() {
+  local kernel=6.1.0-56-cloud-amd64
+  host h100x2-unloaded
+  cp "$top/tests/hosts/h100x8/proc/devices" "$ROOT/proc"
+  sed -i /nvswitch/d "$ROOT/proc/devices"
+  mkdir -p "$ROOT/proc/driver" "$ROOT/lib/modules/$kernel"
+  cp -a "$top/tests/hosts/h100x8/proc/driver/nvidia" "$ROOT/proc/driver"
+  rm -rf "$ROOT"/proc/driver/nvidia/gpus/0000:[6-9ab]*
+  printf 'CONFIG_%s=y\n' MODULES X86_64 SMP PREEMPT_BUILD MODULE_UNLOAD >"$ROOT/lib/modules/$kernel/config"
+  tiny_package "$BATS_TEST_TMPDIR/package" "$kernel"
+  snapshot
+}
+
+hostile_tar() { # FILE NAME TYPE [LINK]: a tar with a good file and then an entry of this name: f, l, h, c (device), p
+  python3 - "$@" <<'PYTHON'
+import io, sys, tarfile
+name, entry, kind = sys.argv[1:4]
+kinds = {"f": tarfile.REGTYPE, "l": tarfile.SYMTYPE, "h": tarfile.LNKTYPE, "c": tarfile.CHRTYPE, "p": tarfile.FIFOTYPE}
+with tarfile.open(name, "w:gz") as tar:
+    good = tarfile.TarInfo("usr/src/good")
+    good.size = 4
+    tar.addfile(good, io.BytesIO(b"good"))
+    bad = tarfile.TarInfo(entry)
+    bad.type = kinds[kind]
+    bad.linkname = sys.argv[4] if len(sys.argv) > 4 else ""
+    bad.size = 4 if kind == "f" else 0
+    bad.devmajor, bad.devminor = 1, 3
+    tar.addfile(bad, io.BytesIO(b"evil") if kind == "f" else None)
+PYTHON
+}
