@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Budgets beside what the plain tool takes for the same job, in turn on the same machine: medians and their ratio. Nothing
-# here fails because it is slow; what the numbers mean is in BENCHMARKS.md.
+# Budgets beside what the plain tool takes for the same job, in turn on the same machine: medians and their ratio.
+# Nothing here fails because it is slow; what the numbers mean is in BENCHMARKS.md.
 #   make bench [P5=1] [PROCESSES=5000]    P5=1 adds two compiles of a driver, a few minutes each
 set -euo pipefail
 cd "$(dirname "$0")/.."

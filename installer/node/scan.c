@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Most of the time goes into the kernel's text of maps, so it is read only where the kernel cannot be asked for single
-// mappings. Everything happens inside one descriptor of proc, directories are read in bulk, and details of a process are
-// asked for only when it holds something.
+// The kernel's text of maps costs most, so it is read only where the kernel cannot be asked for single mappings.
+// Everything happens inside one descriptor of proc, directories are read in bulk, and details of a process are asked
+// for only when it holds something.
 #include "node/scan.h"
 
 #include "base/file.h"
@@ -330,9 +330,9 @@ int scan_own_pid(const struct scan *s)
 	return str_u64(target, 10, &pid) ? (int)pid : 0;
 }
 
-// An open file of a character device, and so a mapping of one, holds the module that serves it (fops_get() and cdev_get()
-// of the kernel), and a module that depends on another holds it once. So when no module has more references than
-// dependents, no process has anything open. What else holds a module (symbol_get()) errs on the safe side.
+// An open file of a character device, and so a mapping of one, holds the module that serves it (fops_get() and
+// cdev_get() of the kernel), and a module that depends on another holds it once. So when no module has more references
+// than dependents, no process has anything open. What else holds a module (symbol_get()) errs on the safe side.
 static enum scan_use read_use(const struct root *kern, const struct loaded *loaded)
 {
 	enum scan_use use = loaded->count ? SCAN_IDLE : SCAN_UNKNOWN;

@@ -34,8 +34,9 @@ rest="nvidia-modprobe -u -c 0;nvidia-modprobe -m;nvidia-modprobe -l"
 find /proc/driver/nvidia/capabilities /proc/driver/nvidia-nvlink/capabilities -type f >/tmp/capabilities
 while read -r file; do rest="$rest;nvidia-modprobe -f $file"; done </tmp/capabilities
 few="$all;$switches;$rest"
-lap 5 "P2 all nodes, first run" kmodsmith "sh /tmp/clean" "kmodsmith nodes" "one call a node" "sh /tmp/clean" "$one$rest"
-lap 5 "P2 all nodes, first run" kmodsmith "sh /tmp/clean" "kmodsmith nodes" "fewest calls" "sh /tmp/clean" "$few"
+clean="sh /tmp/clean"
+lap 5 "P2 all nodes, first run" kmodsmith "$clean" "kmodsmith nodes" "one call a node" "$clean" "$one$rest"
+lap 5 "P2 all nodes, first run" kmodsmith "$clean" "kmodsmith nodes" "fewest calls" "$clean" "$few"
 lap 5 "P2 all nodes, second run" kmodsmith "" "kmodsmith nodes" "one call a node" "" "$one$rest"
 lap 5 "P2 all nodes, second run" kmodsmith "" "kmodsmith nodes" "fewest calls" "" "$few"
 
@@ -43,6 +44,8 @@ unload="-rmmod nvidia_modeset;-rmmod nvidia_uvm;-rmmod nvidia"
 lap 5 "P3 load from the store, whole command" kmodsmith "$unload" "$install --json" insmod "$unload" \
   "insmod /packages/open/nvidia.ko;insmod /packages/open/nvidia-uvm.ko;insmod /packages/open/nvidia-modeset.ko"
 echo "guest:  median of each phase of these installs, in ms"
-awk '/"phase":/ { gsub(/[",]/, ""); phase = $2 } /"seconds":/ { printf "%s %.1f\n", phase, $2 * 1000 }' /tmp/lap.kmodsmith |
-  sort -k1,1 -k2,2n | awk '$1 != last { if (last) print "        " last, value[int((n + 1) / 2)]; last = $1; n = 0 }
-    { value[++n] = $2 } END { print "        " last, value[int((n + 1) / 2)] }'
+awk '/"phase":/ { gsub(/[",]/, ""); phase = $2 }
+  /"seconds":/ { printf "%s %.1f\n", phase, $2 * 1000 }' /tmp/lap.kmodsmith | sort -k1,1 -k2,2n >/tmp/phases
+for phase in $(cut -d' ' -f1 /tmp/phases | uniq); do
+  grep "^$phase " /tmp/phases | awk '{ value[NR] = $2 } END { printf "    %-10s %8.1f\n", $1, value[int((NR + 1) / 2)] }'
+done

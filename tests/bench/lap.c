@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time one job done in two ways, in turn, so that both meet the same machine; print medians and their ratio.
+// Time one job done in two ways, in turn, so that both meet the same machine; print medians and their ratio, by the
+// clock and in processor time, which other work on the machine disturbs less.
 //   lap RUNS TITLE NAME PREPARE COMMANDS NAME PREPARE COMMANDS
 // COMMANDS are separated by ';' and their words by blanks; there is no shell. PREPARE runs before each lap, untimed. A
 // command that fails ends everything, except after a leading '-'. Standard output goes to lap.NAME in $TMPDIR.
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +18,7 @@ enum { RUNS_MOST = 99, WORDS_MOST = 64, SIDES = 2, ARGS_FIRST = 3, ARGS_PER_SIDE
 
 struct side {
 	const char *name, *prepare, *commands;
-	double ms[RUNS_MOST];
+	double ms[RUNS_MOST], cpu_ms[RUNS_MOST];
 	int output;
 };
 
@@ -27,6 +29,14 @@ static double now_ms(void)
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static double cpu_ms(void) // of all children so far
+{
+	struct rusage u;
+	getrusage(RUSAGE_CHILDREN, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e3 +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e3;
 }
 
 static void run_one(char *command, int output)
@@ -63,9 +73,10 @@ static void run_all(const char *commands, int output)
 static void lap(struct side *s, int run)
 {
 	run_all(s->prepare, s->output);
-	double start = now_ms();
+	double start = now_ms(), cpu_start = cpu_ms();
 	run_all(s->commands, s->output);
 	s->ms[run] = now_ms() - start;
+	s->cpu_ms[run] = cpu_ms() - cpu_start;
 }
 
 static int compare(const void *a, const void *b)
@@ -74,10 +85,24 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(struct side *s, int runs)
+static double median(double *ms, int runs)
 {
-	qsort(s->ms, (size_t)runs, sizeof(*s->ms), compare);
-	return runs % 2 ? s->ms[runs / 2] : (s->ms[runs / 2 - 1] + s->ms[runs / 2]) / 2;
+	qsort(ms, (size_t)runs, sizeof(*ms), compare);
+	return runs % 2 ? ms[runs / 2] : (ms[runs / 2 - 1] + ms[runs / 2]) / 2;
+}
+
+static void show(const char *title, struct side *sides, int runs)
+{
+	double wall[SIDES], cpu[SIDES];
+	for (int i = 0; i < SIDES; i++) {
+		wall[i] = median(sides[i].ms, runs);
+		cpu[i] = median(sides[i].cpu_ms, runs);
+	}
+	printf("%s\n", title);
+	for (int i = 0; i < SIDES; i++)
+		printf("    %-26s %8.1f ms (%.1f to %.1f), processor %.1f ms\n", sides[i].name, wall[i], sides[i].ms[0],
+		       sides[i].ms[runs - 1], cpu[i]);
+	printf("    %-26s %8.2f, processor %.2f\n", "ratio", wall[0] / wall[1], cpu[0] / cpu[1]);
 }
 
 static int open_output(const char *name)
@@ -105,9 +130,6 @@ int main(int argc, char **argv)
 	for (int run = 0; run < runs; run++)
 		for (int i = 0; i < SIDES; i++)
 			lap(&sides[(run + i) % SIDES], run);
-	double ours = median(&sides[0], runs), plain = median(&sides[1], runs);
-	printf("%-38s %9.1f ms (%.1f to %.1f)  %-22s %9.1f ms (%.1f to %.1f)  ratio %.2f\n", argv[2], ours,
-	       sides[0].ms[0], sides[0].ms[runs - 1], sides[1].name, plain, sides[1].ms[0], sides[1].ms[runs - 1],
-	       ours / plain);
+	show(argv[2], sides, runs);
 	return 0;
 }

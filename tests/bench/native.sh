@@ -42,13 +42,14 @@ echo "        kmodsmith $(nodes) and $(links)"
 sh "$TMPDIR/clean"
 IFS=';' read -ra calls <<<"$together"
 for call in "${calls[@]}"; do $call; done
-echo "        nvidia-modprobe $(nodes) and $(links), $(grep -o "$modprobe" <<<"$separate" | wc -l) calls or ${#calls[@]}"
+many=$(grep -o "$modprobe" <<<"$separate" | wc -l)
+echo "        nvidia-modprobe $(nodes) and $(links), in $many calls or in ${#calls[@]}"
 clean="sh $TMPDIR/clean"
 lap 15 "P2 all nodes, first run" kmodsmith "$clean" "$kmodsmith nodes" "one call a node" "$clean" "$separate"
 lap 15 "P2 all nodes, first run" kmodsmith "$clean" "$kmodsmith nodes" "fewest calls" "$clean" "$together"
 lap 15 "P2 all nodes, second run" kmodsmith "" "$kmodsmith nodes" "one call a node" "" "$separate"
 lap 15 "P2 all nodes, second run" kmodsmith "" "$kmodsmith nodes" "fewest calls" "" "$together"
-lap 15 "P1 start, driver loaded, no processes" kmodsmith "" "$install" "nvidia-modprobe -u, -c 0" "" \
+lap 15 "P1 start, driver loaded, few processes" kmodsmith "" "$install" "nvidia-modprobe -u, -c 0" "" \
   "$modprobe -u -c 0;$modprobe -c 0"
 
 mount -t proc proc /proc
