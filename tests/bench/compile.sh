@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# P5: one cold compile of the proprietary modules for the newest 6.1 kernel by kmodsmith, and one by bare make. Make gets
-# source and headers that are unpacked already; kmodsmith starts from the packages and ends with a proven package.
+# P5: one cold compile of the proprietary modules for the newest 6.1 kernel by kmodsmith, and one by bare make. Make
+# gets source and headers that are unpacked already; kmodsmith starts from the packages and ends with a proven package.
 #   tests/bench/compile.sh KMODSMITH
 set -euo pipefail
 # shellcheck source=tests/vm/cache.sh
@@ -33,5 +33,7 @@ echo "          kmodsmith made $(modules "$work/out" 2)"
 echo "          make made      $(modules "$work/source" 1)"
 awk -v ours="$ours" -v bare="$bare" -v jobs="$jobs" 'BEGIN {
   split(ours, o); split(bare, b)
-  printf "P5 cold compile, %d jobs, one run each     kmodsmith %s s  bare make %s s  ratio %.2f\n", jobs, o[1], b[1], o[1] / b[1]
-  printf "P5 the same in processor time             kmodsmith %s s  bare make %s s  ratio %.2f\n", o[2], b[2], o[2] / b[2] }'
+  printf "P5 cold compile, %d jobs, one run each\n", jobs
+  printf "    %-26s %8.1f s, processor %.1f s\n", "kmodsmith", o[1], o[2]
+  printf "    %-26s %8.1f s, processor %.1f s\n", "bare make", b[1], b[2]
+  printf "    %-26s %8.2f, processor %.2f\n", "ratio", o[1] / b[1], o[2] / b[2] }'
