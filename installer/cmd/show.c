@@ -60,9 +60,9 @@ json_t *status_json(const struct status *s)
 				      json_pack("{s:s, s:b, s:o}", "name", s->checks[i].name, "pass",
 						s->checks[i].is_ok, "evidence", json_text(s->checks[i].evidence)));
 	return json_pack("{s:s, s:b, s:O, s:o}", "state",
-			 !s->has_gpu   ? "NO_GPU"
-			 : s->is_ready ? "READY"
-				       : "NOT_READY",
+			 !s->has_gpu ? "NO_GPU" :
+			 s->is_ready ? "READY" :
+				       "NOT_READY",
 			 "ready", s->is_ready, "checks", checks, "nodes", nodes_json(&s->devices));
 }
 
@@ -73,7 +73,7 @@ void show_status(const struct status *s)
 		strv_add(&rows, str_fmt("%s\t%s\t%s", s->checks[i].is_ok ? "pass" : "FAIL", s->checks[i].name,
 					s->checks[i].evidence));
 	show_table(&rows);
-	printf("%s\n", !s->has_gpu   ? "NO_GPU: no NVIDIA function on this machine, nothing to do"
-		       : s->is_ready ? "ready"
-				     : "NOT READY");
+	printf("%s\n", !s->has_gpu ? "NO_GPU: no NVIDIA function on this machine, nothing to do" :
+		       s->is_ready ? "ready" :
+				     "NOT READY");
 }
