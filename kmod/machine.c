@@ -125,7 +125,7 @@ static int read_image(struct kernel_abi *abi, const struct root *host, const cha
 	kernel_abi_add_vmlinuz(abi, &v);
 	free(abi->symvers_from);
 	abi->symvers_from = TAKE(path);
-	return add_module_symbols(abi->symvers, host, release, err) < 0 ? -1 : 1;
+	return add_module_symbols(abi->symvers, host, abi->release, err) < 0 ? -1 : 1;
 }
 
 static bool is_module_name(const char *name)

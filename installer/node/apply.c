@@ -265,7 +265,8 @@ static int undo(struct run *r, size_t failed, struct err *err)
 	if (!problem)
 		return -1;
 	auto_str char *text = str_dup(err->text);
-	return err_set(err, err->code, "%s; undoing this failed: %s", text, problem);
+	// First what state the node is in: the cause quotes the kernel and may be long.
+	return err_set(err, err->code, "could not be undone, %s; cause: %s", problem, text);
 }
 
 // From the first change in the kernel on, a request to stop waits until the node is in a state that may be left.

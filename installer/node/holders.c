@@ -112,23 +112,33 @@ static void merge(struct holders *h, const struct scan_result *r)
 	h->count += r->count;
 }
 
-int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret, struct err *err)
+static void look(const struct scan *s, const int *pids, size_t count, struct holders *h)
 {
-	struct holders h = { 0 };
-	__attribute__((cleanup(scan_done))) struct scan s = { .proc = -1 };
-	int *pids;
-	size_t count;
-	if (scan_open(&s, kern, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
-		return err_wrap(err, "look for processes that use the driver");
 	struct worker workers[WORKERS_MOST];
 	size_t most = worker_count(count);
 	for (size_t i = 0; i < most; i++)
-		workers[i] = (struct worker){ .scan = &s, .pids = pids, .first = i, .count = count, .stride = most };
+		workers[i] = (struct worker){ .scan = s, .pids = pids, .first = i, .count = count, .stride = most };
 	run(workers, most);
-	read_mounts(&s, workers, most);
+	read_mounts(s, workers, most);
 	for (size_t i = 0; i < most; i++) {
-		merge(&h, &workers[i].result);
+		merge(h, &workers[i].result);
 		worker_done(&workers[i]);
+	}
+}
+
+int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret, struct err *err)
+{
+	auto_holders struct holders h = { 0 };
+	__attribute__((cleanup(scan_done))) struct scan s = { .proc = -1 };
+	int *pids;
+	size_t count;
+	if (scan_open(&s, kern, loaded, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
+		return err_wrap(err, "look for processes that use the driver");
+	look(&s, pids, count, &h);
+	if (s.use == SCAN_IN_USE && !holders_block(&h)) { // the kernel counts somebody who was not found
+		holders_done(&h);
+		s.is_thorough = true;
+		look(&s, pids, count, &h);
 	}
 	free(pids);
 	for (size_t i = 0; i < loaded->count; i++)
@@ -137,7 +147,8 @@ int holders_find(const struct root *kern, const struct loaded *loaded, struct ho
 	if (h.count)
 		qsort(h.items, h.count, sizeof(*h.items), compare);
 	*ret = h;
-	return h.count || h.modules.count;
+	h = (struct holders){ 0 };
+	return ret->count || ret->modules.count;
 }
 
 void holders_done(struct holders *h)

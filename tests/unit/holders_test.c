@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-D2: five kinds of holders on a recorded machine; and the real /proc of this machine.
-#include "node/holders.h"
+#include "node/scan.h"
 
 #include "tests/unit/tempdir.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
@@ -189,6 +190,113 @@ static void numbers_count_more_than_names(void **state)
 	find(&h, 70, HOLDER_FD, "/srv/mygpu");
 }
 
+static bool holds(const struct holders *h, int pid, enum holder_kind kind)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->items[i].pid == pid && h->items[i].kind == kind)
+			return true;
+	return false;
+}
+
+// P11: the kernel's count of references decides whether files are asked for, and never hides a mount.
+static void references_tell_whether_to_look(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *row, *nvidia, *uvm; // references
+		bool is_looked_for;
+	} rows[] = {
+		{ "only the dependents", "2\n", "0\n", false }, { "an open node of nvidia", "5\n", "0\n", true },
+		{ "an open node of uvm", "2\n", "2\n", true },  { "fewer than dependents", "1\n", "0\n", true },
+		{ "no count at all", NULL, "0\n", true },       { "going", "-1\n", "0\n", true },
+	};
+	char *users[] = { (char[]){ "nvidia_modeset" }, (char[]){ "nvidia_uvm" } };
+	struct loaded_module modules[] = {
+		{ .name = (char[]){ "nvidia" }, .is_driver = true, .holders = { .items = users, .count = 2 } },
+		{ .name = (char[]){ "nvidia_uvm" }, .is_driver = true },
+	};
+	const struct loaded loaded = { .items = modules, .count = ARRAY_SIZE(modules) };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		struct err err;
+		auto_holders struct holders h = { 0 };
+		machine(&t);
+		if (rows[i].nvidia)
+			tempdir_write(&t, "sys/module/nvidia/refcnt", rows[i].nvidia);
+		tempdir_write(&t, "sys/module/nvidia_uvm/refcnt", rows[i].uvm);
+		process(&t, 80, "user", "0::/\n", "9");
+		fd(&t, 80, 3, "/dev/nvidia0");
+		file(&t, 80, "maps", "7f02-7f03 rw-s 00000000 00:05 611    /dev/nvidia-uvm\n");
+		file(&t, 80, "mountinfo", "600 599 0:5 /nvidia0 /dev/nvidia0 ro - devtmpfs udev rw\n");
+		expect(holders_find(&t.root, &loaded, &h, &err) == 1, rows[i].row);
+		expect(holds(&h, 80, HOLDER_FD) == rows[i].is_looked_for, rows[i].row);
+		expect(holds(&h, 80, HOLDER_MAP) == rows[i].is_looked_for, rows[i].row);
+		expect(holds(&h, 80, HOLDER_MOUNT), rows[i].row);
+		expect(h.processes == 2, rows[i].row);
+	}
+}
+
+static pid_t mapper_of(const char *path, int flags)
+{
+	int ready[2];
+	char c = 'x';
+	assert_int_equal(pipe(ready), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		int fd = open(path, O_RDWR | O_CREAT, 0600);
+		void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, flags, fd, 0);
+		close(fd);
+		if (map != MAP_FAILED && write(ready[1], &c, 1) == 1)
+			pause();
+		_exit(1);
+	}
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	return child;
+}
+
+// A mapping outlives its descriptor. New kernels are asked for shared mappings, old ones for the whole text.
+static void mappings_of_real_processes(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *row;
+		int flags;
+		bool is_thorough;
+	} rows[] = {
+		{ "shared", MAP_SHARED, false },
+		{ "shared, thorough", MAP_SHARED, true },
+		{ "private, thorough", MAP_PRIVATE, true },
+	};
+	auto_folder struct folder t;
+	struct err err;
+	auto_root struct root real = ROOT_NONE;
+	const struct loaded none = { 0 };
+	folder_make(&t);
+	folder_dir(&t, "dev");
+	auto_str char *here = realpath(t.path, NULL), *path = str_fmt("%s/dev/nvidia0", here);
+	assert_int_equal(root_init(&real, "/", &err), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scan s;
+		struct scan_result r = { 0 };
+		assert_int_equal(scan_open(&s, &real, &none, &err), 0);
+		s.is_thorough = rows[i].is_thorough;
+		pid_t child = mapper_of(path, rows[i].flags);
+		scan_process(&s, child, &r);
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+		struct holders h = { .items = r.items, .count = r.count };
+		expect(r.count == 1 && holds(&h, child, HOLDER_MAP), rows[i].row);
+		expect(str_eq(h.items[0].path, path) && h.items[0].count == 1, rows[i].row);
+		holders_done(&h);
+		strv_done(&r.namespaces);
+		free(r.first_pids);
+		free(r.buffer);
+		scan_done(&s);
+	}
+}
+
 static pid_t holder_of(const char *path)
 {
 	int ready[2];
@@ -236,6 +344,8 @@ int main(void)
 		cmocka_unit_test(a_mount_does_not_block),
 		cmocka_unit_test(long_maps_are_read_whole),
 		cmocka_unit_test(numbers_count_more_than_names),
+		cmocka_unit_test(references_tell_whether_to_look),
+		cmocka_unit_test(mappings_of_real_processes),
 		cmocka_unit_test(real_proc_is_looked_at),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,9 @@
 
 #include "kmod/sandbox.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 struct output {
 	char *text;
 };
@@ -162,14 +165,36 @@ static void test_timeout(void **state)
 	assert_true(in.end.is_timed_out);
 }
 
+static void test_nothing_outlives_the_program(void **state)
+{
+	(void)state;
+	auto_inside struct inside in;
+	struct err err = { 0 };
+	inside_make(&in);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(run(&in, "echo started >started; sleep 1; echo late >late", &err) < 0);
+	for (int i = 0; i < 200 && !root_exists(&in.work.root, "started"); i++)
+		usleep(20000);
+	assert_true(root_exists(&in.work.root, "started"));
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	usleep(1500000);
+	assert_false(root_exists(&in.work.root, "late"));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
 		return sandbox_main(argc, argv);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rights),  cmocka_unit_test(test_no_network),
-		cmocka_unit_test(test_files),   cmocka_unit_test(test_devices_and_processes),
-		cmocka_unit_test(test_endings), cmocka_unit_test(test_timeout),
+		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_no_network),
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_devices_and_processes),
+		cmocka_unit_test(test_endings),
+		cmocka_unit_test(test_timeout),
+		cmocka_unit_test(test_nothing_outlives_the_program),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,10 @@
 // Trees as Debian, Ubuntu, the Red Hat family and Flatcar lay them out, and what is wrong with them in the field.
 #include "tests/unit/test.h"
 
+#include "base/proc.h"
 #include "kmod/headers.h"
+
+#include <sys/wait.h>
 
 #define CONFIG                                                                                             \
 	"CONFIG_X86_64=y\nCONFIG_CC_IS_GCC=y\nCONFIG_GCC_VERSION=120200\n# CONFIG_PREEMPT_RT is not set\n" \
@@ -200,12 +203,112 @@ static void test_sources(void **state)
 	assert_int_equal(err.code, E_HEADERS_MISMATCH);
 }
 
+static char *pack_debian(const struct folder *folder, const char *release)
+{
+	auto_folder struct folder made;
+	char *file = str_fmt("%s/headers-%s.tar.gz", folder->path, release);
+	struct err err;
+	struct proc_end end;
+	folder_make(&made);
+	put_debian(&made, release);
+	const char *argv[] = { "/bin/tar", "-czf", file, "-C", made.path, "lib", "usr", NULL };
+	const char *env[] = { "PATH=/usr/bin:/bin", NULL };
+	assert_int_equal(proc_must(&(struct proc){ .argv = argv, .env = env }, &end, &err), 0);
+	return file;
+}
+
+static size_t count_entries(const struct folder *folder)
+{
+	auto_strv struct strv names = { 0 };
+	struct err err;
+	assert_int_equal(root_list(&folder->root, ".", &names, &err), 1);
+	return names.count;
+}
+
+static void test_files(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_folder struct folder store;
+	auto_tree struct tree t = { .root = ROOT_NONE };
+	auto_str char *from = NULL;
+	auto_strv struct strv files = { 0 };
+	struct err err;
+	char digest[DIGEST_HEX + 1];
+	folder_make(&folder);
+	folder_make(&store);
+	strv_add(&files, pack_debian(&folder, "6.1.0-9-amd64"));
+	const struct headers_source source = { HEADERS_FILES, "--headers", NULL, &files };
+	assert_int_equal(headers_find(&source, 1, "6.1.0-9-amd64", BANNER, &store.root, &t, &from, &err), 0);
+	assert_int_equal(count_entries(&store), 1);
+	assert_int_equal(headers_import(&files, &store.root, digest, &err), 0); // not unpacked again
+	assert_true(root_exists(&store.root, digest));
+	tree_done(&t);
+	assert_int_equal(headers_find(&source, 1, "6.1.0-10-amd64", NULL, &store.root, &t, &from, &err), -1);
+	assert_int_equal(err.code, E_HEADERS_MISMATCH);
+	assert_non_null(strstr(err.text, "6.1.0-9-amd64"));
+	assert_non_null(strstr(err.text, "6.1.0-10-amd64"));
+}
+
+static void test_damaged_files_leave_nothing(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_folder struct folder store;
+	auto_strv struct strv files = { 0 };
+	struct err err;
+	char digest[DIGEST_HEX + 1];
+	folder_make(&folder);
+	folder_make(&store);
+	strv_add(&files, pack_debian(&folder, "6.1.0-9-amd64"));
+	assert_int_equal(truncate(files.items[0], 700), 0);
+	assert_int_equal(headers_import(&files, &store.root, digest, &err), -1);
+	assert_int_equal(err.code, E_ARCHIVE);
+	assert_int_equal(count_entries(&store), 0);
+}
+
+// Two processes at the same moment: both succeed, one tree is there, whole.
+static void test_two_imports_at_once(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_folder struct folder store;
+	auto_strv struct strv files = { 0 };
+	auto_tree struct tree t = { .root = ROOT_NONE };
+	auto_root struct root stored = ROOT_NONE;
+	struct err err;
+	char digest[DIGEST_HEX + 1];
+	pid_t pids[4];
+	folder_make(&folder);
+	folder_make(&store);
+	strv_add(&files, pack_debian(&folder, "6.1.0-9-amd64"));
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		pids[i] = fork();
+		if (pids[i] == 0)
+			_exit(headers_import(&files, &store.root, digest, &err) < 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		int status = -1;
+		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+		assert_int_equal(status, 0);
+	}
+	assert_int_equal(headers_import(&files, &store.root, digest, &err), 0);
+	assert_int_equal(count_entries(&store), 1);
+	assert_int_equal(root_sub(&store.root, digest, &stored, &err), 0);
+	assert_int_equal(tree_open(&stored, "6.1.0-9-amd64", &t, &err), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_debian),     cmocka_unit_test(test_mismatch),
-		cmocka_unit_test(test_half_trees), cmocka_unit_test(test_other_layouts),
+		cmocka_unit_test(test_debian),
+		cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_half_trees),
+		cmocka_unit_test(test_other_layouts),
 		cmocka_unit_test(test_sources),
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_damaged_files_leave_nothing),
+		cmocka_unit_test(test_two_imports_at_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

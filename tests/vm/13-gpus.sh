@@ -17,7 +17,7 @@ like "  the kernel's line becomes a code" "$out" 'E_UNSUPPORTED_GPU: load: load 
 is "  nothing stays loaded" "$(grep -c ^nvidia /proc/modules)" 0
 t "the proprietary modules drive it" insmod /packages/proprietary/nvidia.ko
 t_fails 1 "a failed replacement without a kept predecessor" kmodsmith install --package /packages/open --modules nvidia
-like "  says what could not be undone" "$out" 'undoing this failed: the modules that were loaded before are in no package'
+like "  says what could not be undone" "$out" 'could not be undone, the modules that were loaded before are in no package'
 t "install the proprietary modules, so that the node keeps them" kmodsmith install --package /packages/proprietary --modules nvidia
 t_fails 1 "a failed replacement" kmodsmith install --package /packages/open --modules nvidia
 like "  is undone" "$out" 'the previous driver 535.261.03 is loaded again'

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Budgets beside what the plain tool takes for the same job, in turn on the same machine: medians and their ratio.
+# Nothing here fails because it is slow; what the numbers mean is in BENCHMARKS.md.
+#   make bench [P5=1] [PROCESSES=5000]    P5=1 adds two compiles of a driver, a few minutes each
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kmodsmith=$PWD/build/release/kmodsmith processes=${PROCESSES:-5000}
+scripts/deps.sh build vm
+for tool in strace fuser; do
+  command -v "$tool" >/dev/null || { echo "bench: no $tool: apt-get install strace psmisc" >&2; exit 1; }
+done
+[ "$(id -u)" -eq 0 ] || { echo "bench: namespaces and device nodes need root" >&2; exit 1; }
+mkdir -p build/bench
+cc -std=gnu11 -O2 -Wall -Wextra -o build/bench/lap tests/bench/lap.c
+inputs=$(scripts/inputs.sh)
+modprobe=$(sed -n 's/^MODPROBE=//p' <<<"$inputs")
+[ -n "$modprobe" ] || { echo "bench: scripts/inputs.sh knows no MODPROBE" >&2; exit 1; }
+rm -rf build/bench/modprobe && dpkg-deb --extract "$modprobe" build/bench/modprobe
+export PATH=$PWD/build/bench:$PATH KMODSMITH=$kmodsmith
+
+cpu=$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)
+echo "machine: $(nproc) x $cpu, Linux $(uname -r), load $(cut -d' ' -f1 /proc/loadavg)"
+echo "         $("$kmodsmith" --version), $(modinfo --version | sed -n 's/ version / /p'), $(fuser -V 2>&1 | head -n 1)"
+unshare --mount --pid --fork --kill-child bash tests/bench/native.sh "$kmodsmith" \
+  "$PWD/build/bench/modprobe/usr/bin/nvidia-modprobe" "$processes"
+tests/vm/machine tests/bench/guest.sh
+if [ -n "${P5:-}" ]; then
+  tests/bench/compile.sh "$kmodsmith"
+else
+  echo "P5 skipped: two compiles of a driver take minutes; make bench P5=1"
+fi

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# P5: one cold compile of the proprietary modules for the newest 6.1 kernel by kmodsmith, and one by bare make. Make
+# gets source and headers that are unpacked already; kmodsmith starts from the packages and ends with a proven package.
+#   tests/bench/compile.sh KMODSMITH
+set -euo pipefail
+# shellcheck source=tests/vm/cache.sh
+. "$(dirname "$0")/../vm/cache.sh"
+kmodsmith=$1 jobs=$(nproc)
+source=$(of PROPRIETARY)
+release=$(of K61)
+packed=$(of K61 _HEADERS)
+tree=$(headers K61)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/source"
+dpkg-deb --extract "$source" "$work/deb"
+tar -xf "$work"/deb/usr/src/*.tar.xz -C "$work/source" --strip-components=2
+
+spent() { # COMMAND... -> "WALL CPU" in seconds; its output goes to a log that is shown when it fails
+  local TIMEFORMAT='%R %U %S'
+  { time "$@" >"$work/log" 2>&1; } 2>"$work/time" || { tail -n 20 "$work/log" >&2; return 1; }
+  awk '{ printf "%.1f %.1f", $1, $2 + $3 }' "$work/time"
+}
+modules() { find "$1" -maxdepth "$2" -name '*.ko' -printf '%f\n' | sort | tr '\n' ' '; }
+
+ours=$(spent "$kmodsmith" build --source "$source" --headers "${packed// /,}" --kernel "$release" --jobs "$jobs" \
+  --flavour proprietary --state-dir "$work/state" --output "$work/out")
+grep -E ' [0-9.]+ s ' "$work/log" | sed 's/^kmodsmith: /          /'
+bare=$(spent at_home "$tree" make -C "$work/source" -j"$jobs" modules CONFIG_DEBUG_INFO_BTF_MODULES= \
+  SYSSRC="/usr/src/linux-headers-${release%-cloud-amd64}-common" SYSOUT="/usr/src/linux-headers-$release")
+echo "          kmodsmith made $(modules "$work/out" 2)"
+echo "          make made      $(modules "$work/source" 1)"
+awk -v ours="$ours" -v bare="$bare" -v jobs="$jobs" 'BEGIN {
+  split(ours, o); split(bare, b)
+  printf "P5 cold compile, %d jobs, one run each\n", jobs
+  printf "    %-26s %8.1f s, processor %.1f s\n", "kmodsmith", o[1], o[2]
+  printf "    %-26s %8.1f s, processor %.1f s\n", "bare make", b[1], b[2]
+  printf "    %-26s %8.2f, processor %.2f\n", "ratio", o[1] / b[1], o[2] / b[2] }'
