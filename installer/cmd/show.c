@@ -44,10 +44,11 @@ static json_t *nodes_json(const struct devices *d)
 	for (size_t i = 0; i < d->count; i++) {
 		const struct node *n = &d->items[i];
 		auto_str char *mode = str_fmt("%04o", n->mode);
-		json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:s, s:i, s:i, s:s, s:o}", "path",
-						      json_text(n->path), "major", n->major, "minor", n->minor, "mode",
-						      mode, "uid", n->uid, "gid", n->gid, "verdict",
-						      node_verdict_name(n->verdict), "why", json_text(n->why)));
+		json_array_append_new(list,
+				      json_pack("{s:o, s:i, s:i, s:s, s:I, s:I, s:s, s:o}", "path", json_text(n->path),
+						"major", n->major, "minor", n->minor, "mode", mode, "uid",
+						(json_int_t)n->uid, "gid", (json_int_t)n->gid, "verdict",
+						node_verdict_name(n->verdict), "why", json_text(n->why)));
 	}
 	return list;
 }
@@ -60,9 +61,9 @@ json_t *status_json(const struct status *s)
 				      json_pack("{s:s, s:b, s:o}", "name", s->checks[i].name, "pass",
 						s->checks[i].is_ok, "evidence", json_text(s->checks[i].evidence)));
 	return json_pack("{s:s, s:b, s:O, s:o}", "state",
-			 !s->has_gpu   ? "NO_GPU"
-			 : s->is_ready ? "READY"
-				       : "NOT_READY",
+			 !s->has_gpu ? "NO_GPU" :
+			 s->is_ready ? "READY" :
+				       "NOT_READY",
 			 "ready", s->is_ready, "checks", checks, "nodes", nodes_json(&s->devices));
 }
 
@@ -73,7 +74,7 @@ void show_status(const struct status *s)
 		strv_add(&rows, str_fmt("%s\t%s\t%s", s->checks[i].is_ok ? "pass" : "FAIL", s->checks[i].name,
 					s->checks[i].evidence));
 	show_table(&rows);
-	printf("%s\n", !s->has_gpu   ? "NO_GPU: no NVIDIA function on this machine, nothing to do"
-		       : s->is_ready ? "ready"
-				     : "NOT READY");
+	printf("%s\n", !s->has_gpu ? "NO_GPU: no NVIDIA function on this machine, nothing to do" :
+		       s->is_ready ? "ready" :
+				     "NOT READY");
 }

@@ -280,6 +280,44 @@ EOF
   done
 }
 
+@test "users beyond 2^31 are themselves in JSON, not negative" {
+  host held
+  sed -i 's/^Uid:.*/Uid:\t4294967294\t4294967294\t4294967294\t4294967294/' "$ROOT/proc/6001/status"
+  sed -i 's/^DeviceFileUID: .*/DeviceFileUID: 4294967293/' "$ROOT/proc/driver/nvidia/params"
+  kmodsmith holders --json
+  assert_json '.processes[] | select(.pid == 6001) | .uid' 4294967294
+  kmodsmith nodes --dry-run --json
+  assert_json '.nodes[] | select(.path == "nvidia0") | .uid' 4294967293
+}
+
+@test "a reader of the log that goes away does not end an install between unload and load" {
+  loadable
+  kmodsmith install --package "$package"
+  assert_status 0
+  rm "$ROOT/.sys-calls"
+  for _ in 1 2 3; do # the driver's own record of its parameters does not change here: every run reloads
+    bash -c '"$0" install --root "$1" --package "$2" --param nvidia:NVreg_EnableMSI=0 2>&1 >/dev/null | head -n 3' \
+      "$KMODSMITH" "$ROOT" "$package"
+  done
+  run bash -c 'sort <<<"$1" | uniq -c' - "$(calls | grep load | sed 's/ NVreg.*//; s/ *$//')"
+  local kind name
+  for kind in load unload; do
+    for name in nvidia nvidia_modeset nvidia_uvm; do
+      assert_line --regexp "^ +3 $kind $name\$"
+    done
+  done
+}
+
+@test "doctor looks at the headers that are given" {
+  host h100x2-unloaded
+  : >"$BATS_TEST_TMPDIR/empty"
+  kmodsmith doctor --headers "$BATS_TEST_TMPDIR/empty"
+  assert_error E_ARCHIVE "is empty"
+  head -c 5000 /dev/urandom >"$BATS_TEST_TMPDIR/bad.deb"
+  kmodsmith doctor --headers "$BATS_TEST_TMPDIR/bad.deb" --json
+  assert_json '.checks[] | select(.name == "headers") | .state + " " + .code' "warn E_ARCHIVE"
+}
+
 @test "nodes: made once, right the second time, damage is mended; --dry-run only tells" {
   host h100x8
   kmodsmith nodes --dry-run --json
