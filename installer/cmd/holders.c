@@ -21,12 +21,12 @@ static json_t *holders_json(const struct holders *h)
 	auto_json json_t *list = json_array();
 	for (size_t i = 0; i < h->count; i++) {
 		const struct holder *x = &h->items[i];
-		json_array_append_new(list, json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:i}", "pid",
-						      x->pid, "uid", x->uid, "comm", json_text(x->comm), "cmdline",
-						      json_text(x->cmdline), "runtime", json_text(x->runtime),
-						      "container", json_text(x->container), "pod", json_text(x->pod),
-						      "kind", holder_kind_name(x->kind), "path", json_text(x->path),
-						      "count", x->count));
+		json_array_append_new(list, json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:i}", "pid",
+						      x->pid, "uid", (json_int_t)x->uid, "comm", json_text(x->comm),
+						      "cmdline", json_text(x->cmdline), "runtime",
+						      json_text(x->runtime), "container", json_text(x->container),
+						      "pod", json_text(x->pod), "kind", holder_kind_name(x->kind),
+						      "path", json_text(x->path), "count", x->count));
 	}
 	return json_pack("{s:b, s:O, s:o, s:i, s:i}", "in_use", holders_block(h), "processes", list, "modules",
 			 json_strv(&h->modules), "looked_at", (int)h->processes, "unreadable", (int)h->unreadable);

@@ -19,6 +19,7 @@ static void block_signals(sigset_t *set)
 	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
 		sigaddset(set, stops[i]);
 	sigaddset(set, SIGCHLD);
+	sigaddset(set, SIGPIPE); // a log that nobody reads is no reason to leave
 	sigprocmask(SIG_BLOCK, set, NULL);
 }
 

@@ -44,10 +44,11 @@ static json_t *nodes_json(const struct devices *d)
 	for (size_t i = 0; i < d->count; i++) {
 		const struct node *n = &d->items[i];
 		auto_str char *mode = str_fmt("%04o", n->mode);
-		json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:s, s:i, s:i, s:s, s:o}", "path",
-						      json_text(n->path), "major", n->major, "minor", n->minor, "mode",
-						      mode, "uid", n->uid, "gid", n->gid, "verdict",
-						      node_verdict_name(n->verdict), "why", json_text(n->why)));
+		json_array_append_new(list,
+				      json_pack("{s:o, s:i, s:i, s:s, s:I, s:I, s:s, s:o}", "path", json_text(n->path),
+						"major", n->major, "minor", n->minor, "mode", mode, "uid",
+						(json_int_t)n->uid, "gid", (json_int_t)n->gid, "verdict",
+						node_verdict_name(n->verdict), "why", json_text(n->why)));
 	}
 	return list;
 }

@@ -269,7 +269,8 @@ static int undo(struct run *r, size_t failed, struct err *err)
 	return err_set(err, err->code, "could not be undone, %s; cause: %s", problem, text);
 }
 
-// From the first change in the kernel on, a request to stop waits until the node is in a state that may be left.
+// From the first change in the kernel on, a request to stop waits until the node is in a state that may be left; and a
+// reader of our log that goes away must not end us between an unload and the load after it.
 static void hold_signals(void)
 {
 	sigset_t set;
@@ -278,6 +279,7 @@ static void hold_signals(void)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGQUIT);
+	sigaddset(&set, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 

@@ -15,6 +15,7 @@ enum { SPACE_WANTED_MIB = 2048 }; // sources, objects and modules of one compile
 
 struct exam {
 	const struct root *host, *kern, *state;
+	const struct strv *headers;
 	struct facts facts;
 	struct tree tree;
 	struct findings findings;
@@ -120,7 +121,7 @@ static void examine_build(struct exam *x)
 	auto_toolchain struct toolchain tools = { 0 };
 	auto_str char *path = str_fmt("%s/usr/sbin:%s/usr/bin:%s/sbin:%s/bin", x->host->name, x->host->name,
 				      x->host->name, x->host->name);
-	if (target_headers(x->host, x->state, NULL, h->release, h->banner, &x->tree, &from, &err) < 0) {
+	if (target_headers(x->host, x->state, x->headers, h->release, h->banner, &x->tree, &from, &err) < 0) {
 		add(x, "headers", FINDING_WARN, err.code, "%s", err.text);
 		return;
 	}
@@ -176,11 +177,11 @@ static void exam_done(struct exam *x)
 	findings_done(&x->findings);
 }
 
-int doctor_read(const struct root *host, const struct root *kern, const struct root *state, struct findings *ret,
-		struct err *err)
+int doctor_read(const struct root *host, const struct root *kern, const struct root *state, const struct strv *headers,
+		struct findings *ret, struct err *err)
 {
 	__attribute__((cleanup(exam_done))) struct exam x = {
-		.host = host, .kern = kern, .state = state, .tree = { .root = ROOT_NONE }
+		.host = host, .kern = kern, .state = state, .headers = headers, .tree = { .root = ROOT_NONE }
 	};
 	if (facts_read(host, kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
 		return -1;

@@ -17,8 +17,9 @@ struct findings {
 	size_t count;
 };
 
-int doctor_read(const struct root *host, const struct root *kern, const struct root *state, struct findings *ret,
-		struct err *err);
+// headers: package files that a user gave instead of the host's tree; may be empty.
+int doctor_read(const struct root *host, const struct root *kern, const struct root *state, const struct strv *headers,
+		struct findings *ret, struct err *err);
 void findings_done(struct findings *f);
 #define auto_findings __attribute__((cleanup(findings_done)))
 size_t findings_failed(const struct findings *f);

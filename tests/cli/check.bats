@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# check on real packages, by an ordinary user without network (R-F2): verdicts, exit codes, and what a run that was killed
-# leaves behind.
-# shellcheck disable=SC2154 # bats, helper.bash and inputs.sh set stderr, top and the paths
+# check on real packages, by an ordinary user without network (R-F2): verdicts, exit codes, and what a run that was
+# killed leaves behind.
+# shellcheck disable=SC2153,SC2154 # bats, helper.bash and inputs.sh set stderr, top and the paths
 load helper
 
 setup_file() {
@@ -22,13 +22,13 @@ teardown_file() { rm -rf "$work"; }
 setup() {
   # shellcheck source=/dev/null # made by setup_file
   source "$work/inputs.env"
-  headers61=$(files $K61_HEADERS)
-  headers612=$(files $K612_HEADERS)
+  headers61=$(files "$K61_HEADERS")
+  headers612=$(files "$K612_HEADERS")
   open=$work/${OPEN##*/} tesla470=$work/${TESLA470##*/}
 }
-files() { # as the list of an option
+files() { # FILES: as the list of an option, below the directory that the user can read
   local f list=
-  for f in "$@"; do list+=${list:+,}$work/${f##*/}; done
+  for f in $1; do list+=${list:+,}$work/${f##*/}; done
   echo "$list"
 }
 user() { # COMMAND...: an ordinary user, without network where that can be arranged
@@ -65,7 +65,9 @@ check() { run --separate-stderr user timeout 60 "$work/kmodsmith" check --state-
 }
 
 @test "the answer as JSON, with the source pinned" {
-  check --kernel "$K61" --headers "$headers61" --source "$open" --source-sha256 "$(sha256sum <"$open" | cut -c1-64)" --json
+  local pin
+  pin=$(sha256sum <"$open" | cut -c1-64)
+  check --kernel "$K61" --headers "$headers61" --source "$open" --source-sha256 "$pin" --json
   assert_status 20
   assert_json .verdict needs-build
   assert_json .exit 20
@@ -90,7 +92,7 @@ check() { run --separate-stderr user timeout 60 "$work/kmodsmith" check --state-
   check --kernel "$K61" --headers "$headers612"
   assert_status 1
   assert_error E_HEADERS_MISMATCH "$K612, wanted is $K61"
-  check --kernel "$K61" --headers "$(files ${K61_HEADERS%% *})"
+  check --kernel "$K61" --headers "$(files "${K61_HEADERS%% *}")"
   assert_status 1
   assert_error E_HEADERS_NOT_FOUND "which is not there"
 }

@@ -44,7 +44,7 @@ of_page() {
 }
 
 @test "the parser takes every option that help names, and wants its argument" {
-  local name letter option argument
+  local name option argument
   for name in $(commands); do
     while read -r option argument; do
       [[ $option != -? ]] || read -r option argument <<<"$argument"
@@ -96,7 +96,7 @@ EOF
 }
 
 @test "very long arguments and names with blanks, quotes and newlines come back in one line of message" {
-  local long
+  local long name
   long=$(printf 'x%.0s' {1..100000})
   while IFS= read -r -d '' name; do
     run --separate-stderr "$KMODSMITH" status --root "/nowhere/$name"
@@ -108,5 +108,5 @@ EOF
     [ "$(wc -l <<<"$stderr")" -eq 2 ]
     run --separate-stderr "$KMODSMITH" explain "$name" --json
     assert_json .error.code E_NOT_FOUND
-  done < <(printf '%s\0' "$long" $'a b\n"c"\'d\'\t' '%s%n%d' '$(id)' $'\xff\xfe')
+  done < <(printf '%s\0' "$long" $'a b\n"c"\'d\'\t' '%s%n%d' "\$(id)" $'\xff\xfe')
 }

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # helper.bash sets top
 # SPDX-License-Identifier: Apache-2.0
 # Packages, sources and archives made of a few bytes, for tests that need a sound shape and no content.
 
@@ -24,9 +24,10 @@ manifest() { # DIR KERNEL-RELEASE: what `kmodsmith build` writes, for the module
   local file
   for file in "$1"/*.ko; do
     jq -n --arg n "${file##*/}" --arg m "$(basename "$file" .ko)" --arg s "$(sha256sum <"$file" | cut -d' ' -f1)" \
-      --argjson z "$(stat -c %s "$file")" '{name: $n, module: $m, sha256: $s, size: $z, srcversion: "ABCDEF0123456789ABCDEF0"}'
-  done | jq -s --arg r "$2" '{format: 1, files: ., key: {driver: "535.261.03", flavour: "open", release: $r, arch: "x86_64",
-    modules: map(.module)}}' >"$1/package.json"
+      --argjson z "$(stat -c %s "$file")" \
+      '{name: $n, module: $m, sha256: $s, size: $z, srcversion: "ABCDEF0123456789ABCDEF0"}'
+  done | jq -s --arg r "$2" '{format: 1, files: ., key: {driver: "535.261.03", flavour: "open", release: $r,
+    arch: "x86_64", modules: map(.module)}}' >"$1/package.json"
 }
 
 tiny_package() { # DIR KERNEL-RELEASE
