@@ -195,9 +195,13 @@ static void an_altered_package_is_not_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_written_is_read),           cmocka_unit_test(altered_files_are_found),
-		cmocka_unit_test(bad_manifests_are_refused),         cmocka_unit_test(names_tell_equal_releases_apart),
-		cmocka_unit_test(kept_packages_are_found_and_whole), cmocka_unit_test(an_altered_package_is_not_kept),
+		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(altered_files_are_found),
+		cmocka_unit_test(bad_manifests_are_refused),
+		cmocka_unit_test(names_tell_equal_releases_apart),
+		cmocka_unit_test(kept_packages_are_found_and_whole),
+		cmocka_unit_test(another_content_of_the_same_key_replaces_it),
+		cmocka_unit_test(an_altered_package_is_not_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
