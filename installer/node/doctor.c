@@ -88,10 +88,10 @@ static void examine_gpus(struct exam *x)
 {
 	struct err err;
 	const struct gpus *g = &x->facts.gpus;
-	const struct gpu *first = g->count ? first_of_ours(g) : NULL;
+	const struct gpu *first;
 	if (!facts_has_gpu(&x->facts))
 		add(x, "gpu", FINDING_WARN, 0, "no NVIDIA function: install does nothing here (NO_GPU)");
-	else
+	else if ((first = first_of_ours(g)))
 		add(x, "gpu", FINDING_PASS, 0, "%zu GPUs, %zu switches, first %s %s", gpus_ours(g, GPU_DISPLAY),
 		    gpus_ours(g, GPU_SWITCH), first->address, flavour_architecture(first->device));
 	if (gpus_check_owner(g, &err) < 0)

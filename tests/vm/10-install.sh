@@ -25,13 +25,15 @@ for node in nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools nvidia-modeset
   t "/dev/$node is a device" test -c /dev/$node
 done
 link() { readlink -f "/dev/char/$(($(stat -c '0x%t' "$1"))):$(($(stat -c '0x%T' "$1")))"; }
-is "R-G1: every node has its link" "$(for n in /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-modeset; do link $n; done | tr '\n' ' ')" \
+is "R-G1: every node has its link" "$(for node in nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-modeset; do
+  link /dev/$node; done | tr '\n' ' ')" \
   "/dev/nvidia0 /dev/nvidia1 /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-modeset "
 t "status" kmodsmith status
 t "status --json" sh -c 'kmodsmith status --json >/tmp/status.json && grep -q "\"state\": \"READY\"" /tmp/status.json'
 
 before=$(modules)
-t "R-D1: a second install" strace -f -qq -o /tmp/trace -e trace=init_module,finit_module,delete_module,connect,execve,mknodat,symlinkat,fchmodat,fchownat $install
+calls=init_module,finit_module,delete_module,connect,execve,mknodat,symlinkat,fchmodat,fchownat
+t "R-D1: a second install" strace -f -qq -o /tmp/trace -e trace=$calls $install
 like "adopts what is loaded" "$out" 'adopt'
 is "loads, unloads, connects, starts and makes nothing" "$(grep -vcE 'execve\("(/usr)?/(bin|sbin)/kmodsmith"' /tmp/trace)" 0
 is "and leaves the modules alone" "$(modules)" "$before"

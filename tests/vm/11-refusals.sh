@@ -14,8 +14,14 @@ refused() { # CODE NAME COMMAND...
 copy() { rm -rf /tmp/p && cp -rL "$1" /tmp/p && chmod -R u+w /tmp/p; }
 reseal() { # a manifest that is right about the size and the digest of nvidia.ko
   sum=$(sha256sum </tmp/p/nvidia.ko | cut -d' ' -f1) size=$(wc -c </tmp/p/nvidia.ko)
-  awk -v sum="$sum" -v size="$size" '/"name": "nvidia.ko"/ { mine = 1 } mine && /"sha256"/ { sub(/[0-9a-f]{64}/, sum); sub(/[0-9a-f][0-9a-f][0-9a-f][0-9a-f]*/, sum) }
-    mine && /"size"/ { sub(/[0-9]+/, size); mine = 0 } { print }' /tmp/p/package.json >/tmp/p.json && mv /tmp/p.json /tmp/p/package.json
+  awk -v sum="$sum" -v size="$size" '
+    /{/ { entry = "" } { entry = entry $0 "\n" }
+    /}/ { if (entry ~ /"name": "nvidia.ko"/) {
+            sub(/"sha256": "[0-9a-f]*"/, "\"sha256\": \"" sum "\"", entry)
+            sub(/"size": [0-9]*/, "\"size\": " size, entry)
+          }
+          printf "%s", entry; entry = "" }
+    END { printf "%s", entry }' /tmp/p/package.json >/tmp/p.json && mv /tmp/p.json /tmp/p/package.json
 }
 
 refused E_NO_PACKAGE "a package for another kernel" kmodsmith install --package /packages/open-K61R
