@@ -86,6 +86,16 @@ static int place(const struct package *p, const struct root *state, const char *
 	return root_rmtree(state, final, err) < 0 || root_rename(state, temporary, final, err) < 0 ? -1 : 0;
 }
 
+static bool is_equal(const struct package *a, const struct package *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (size_t i = 0; i < a->count; i++)
+		if (!str_eq(a->files[i].name, b->files[i].name) || !str_eq(a->files[i].sha256, b->files[i].sha256))
+			return false;
+	return true;
+}
+
 int package_keep(const struct root *state, const struct package *p, struct package *ret, struct err *err)
 {
 	auto_str char *name = package_name(&p->key), *final = str_fmt("%s/%s", DIR_NAME, name),
@@ -93,7 +103,9 @@ int package_keep(const struct root *state, const struct package *p, struct packa
 	auto_root struct root dir = ROOT_NONE;
 	auto_package struct package there = { .dir = ROOT_NONE };
 	bool is_there = root_exists(state, final) && root_sub(state, final, &dir, err) == 0 &&
-			package_open(&dir, &there, err) == 0 && package_verify(&there, err) == 0;
+			package_open(&dir, &there, err) == 0 && is_equal(&there, p) && package_verify(&there, err) == 0;
+	if (!is_there && package_verify(p, err) < 0)
+		return -1;
 	if (!is_there && place(p, state, temporary, final, err) < 0) {
 		struct err ignored;
 		root_rmtree(state, temporary, &ignored);

@@ -39,12 +39,12 @@ struct package {
 void package_done(struct package *p);
 #define auto_package __attribute__((cleanup(package_done)))
 
-// Directory name: DRIVER-FLAVOUR-RELEASE-ARCH-HASH; HASH covers the whole key, so two kernels that share a release but not
-// a build id never share a directory (R-F4).
+// Directory name: DRIVER-FLAVOUR-RELEASE-ARCH-HASH; HASH covers the whole key, so two kernels that share a release but
+// not a build id never share a directory (R-F4).
 char *package_name(const struct package_key *key);
 
-// Complete a directory that already holds the .ko files: computes digests and writes package.json. files gives name, module and
-// srcversion; digests and sizes are filled in here.
+// Complete a directory that already holds the .ko files: computes digests and writes package.json. files gives name,
+// module and srcversion; digests and sizes are filled in here.
 int package_write(const struct root *dir, const struct package_key *key, struct package_file *files, size_t count,
 		  struct err *err);
 // Reads and checks package.json, not the files. E_NOT_FOUND without one, E_STORE_CORRUPT when it is not sound.

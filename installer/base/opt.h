@@ -27,9 +27,9 @@ struct cmd {
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
 };
 
-// Fill values (values_size zeroed bytes, or the defaults). 0 = run it, with ret_args (borrowed from argv) and ret_count;
-// 1 = --help was asked for; negative = E_USAGE or E_CONFIG. config: text of the configuration file, NULL = none;
-// all: every command, NULL-terminated, so that a key of another command is told from an unknown one.
+// Fill values (values_size zeroed bytes, or the defaults). 0 = run it, with ret_args (borrowed from argv) and
+// ret_count; 1 = --help was asked for; negative = E_USAGE or E_CONFIG. config: text of the configuration file, NULL =
+// none; all: every command, NULL-terminated, so that a key of another command is told from an unknown one.
 int opt_parse(const struct cmd *cmd, const struct cmd *const *all, int argc, char **argv, const char *config,
 	      void *values, char ***ret_args, size_t *ret_count, struct err *err);
 void opt_done(const struct cmd *cmd, void *values);

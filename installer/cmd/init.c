@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The container's entry: install once, then stay until told to stop. The driver outlives the process: no signal unloads it.
+// The container's entry: install once, then stay until told to stop. The driver outlives the process: no signal unloads
+// it.
 #include "cmd/job.h"
 
 #include <signal.h>

@@ -194,9 +194,28 @@ static int gather(struct job *j, bool is_change, struct err *err)
 	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
 	    find_package(j, err) < 0)
 		return -1;
-	if (is_source_needed(j) && open_source(j, err) < 0)
+	return is_source_needed(j) ? open_source(j, err) : 0;
+}
+
+static bool has_unload(const struct plan *p)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (p->steps[i].kind == STEP_UNLOAD)
+			return true;
+	return false;
+}
+
+// Who holds the driver only matters when it would have to go, and looking at thousands of processes is not free.
+static int make_plan(struct job *j, struct err *err)
+{
+	if (plan_make(&j->facts, &j->wish, &j->at_hand, NULL, &j->plan, err) < 0)
 		return -1;
-	return j->facts.loaded.count ? holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) : 0;
+	if (!has_unload(&j->plan))
+		return 0;
+	plan_done(&j->plan);
+	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0)
+		return -1;
+	return plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err);
 }
 
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err)
@@ -216,7 +235,7 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 					 .package_why_not = ret->package_why_not,
 					 .source_version = ret->source.version,
 					 .source_flavours = ret->source.flavours };
-	return plan_make(&ret->facts, &ret->wish, &ret->at_hand, &ret->holders, &ret->plan, err);
+	return make_plan(ret, err);
 }
 
 void job_done(struct job *j)

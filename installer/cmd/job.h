@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plan, install, init and doctor have in common: the options that say what is wished, and the gathering of the facts,
-// packages and sources that a plan is made from.
+// What plan, install, init and doctor have in common: the options that say what is wished, and the gathering of the
+// facts, packages and sources that a plan is made from.
 #pragma once
 #include "base/scratch.h"
 #include "cmd/common.h"
@@ -35,8 +35,9 @@ struct job {
 	struct watch watch;
 };
 
-// Up to the plan: reads, and unpacks a source when one is needed; changes nothing of the driver. is_change: the plan will
-// be carried out, so the node's lock is taken before the facts that it rests on are read, and held until job_done().
+// Up to the plan: reads, and unpacks a source when one is needed; changes nothing of the driver. is_change: the plan
+// will be carried out, so the node's lock is taken before the facts that it rests on are read, and held until
+// job_done().
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err);
 void job_done(struct job *job);
 #define auto_job __attribute__((cleanup(job_done)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a driver source and a kernel's headers to a proven package. Needs no GPU, no root and no network (R-I2), and is the
-// same for the `build` command and for a node that finds no package.
+// From a driver source and a kernel's headers to a proven package. Needs no GPU, no root and no network (R-I2), and is
+// the same for the `build` command and for a node that finds no package.
 #pragma once
 #include "kmod/build.h"
 #include "node/flavour.h"
@@ -37,7 +37,7 @@ struct compile_report { // what the package's key does not say
 void compile_report_done(struct compile_report *r);
 #define auto_compile_report __attribute__((cleanup(compile_report_done)))
 
-// Phases reported: headers, source, compile, prove, package. On failure output is as it was; the compiler's whole output is
-// in state/logs.
+// Phases reported: headers, source, compile, prove, package. On failure output is as it was; the compiler's whole
+// output is in state/logs.
 int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
 		    struct compile_report *report, struct err *err);

@@ -29,8 +29,8 @@ int lock_take(const struct root *kern, struct err *err)
 	if (fd < 0)
 		return err_set(err, errno, "open '%s/%s/lock'", kern->name, DIR_NAME);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? refuse(fd, err)
-					    : err_set(err, errno, "lock '%s/%s/lock'", kern->name, DIR_NAME);
+		return errno == EWOULDBLOCK ? refuse(fd, err) :
+					      err_set(err, errno, "lock '%s/%s/lock'", kern->name, DIR_NAME);
 	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
 		return err_set(err, errno, "write '%s/%s/lock'", kern->name, DIR_NAME);
 	return TAKE_FD(fd);

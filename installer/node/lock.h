@@ -3,6 +3,6 @@
 #pragma once
 #include "base/root.h"
 
-// flock on run/kmodsmith/lock, held until the descriptor is closed; the file names the holder's pid for others to report.
-// E_LOCKED when another process has it. Returns the descriptor.
+// flock on run/kmodsmith/lock, held until the descriptor is closed; the file names the holder's pid for others to
+// report. E_LOCKED when another process has it. Returns the descriptor.
 int lock_take(const struct root *kern, struct err *err);

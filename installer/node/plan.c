@@ -69,10 +69,10 @@ static int choose_driver(const struct making *m, struct err *err)
 	if (!version)
 		version = m->facts->loaded.version;
 	if (!version)
-		return m->at_hand->package_why_not
-			       ? err_set(err, E_NO_PACKAGE, "the package does not fit: %s", m->at_hand->package_why_not)
-			       : err_set(err, E_USAGE,
-					 "nothing says what to install: give --driver, --package or --source");
+		return m->at_hand->package_why_not ?
+			       err_set(err, E_NO_PACKAGE, "the package does not fit: %s", m->at_hand->package_why_not) :
+			       err_set(err, E_USAGE,
+				       "nothing says what to install: give --driver, --package or --source");
 	m->plan->driver = str_dup(version);
 	return 0;
 }
@@ -109,7 +109,8 @@ static const char *srcversion_in(const struct package *p, const char *module)
 	return NULL;
 }
 
-// Why the modules in the kernel are not the wished ones; NULL = they are (missing ones are reported through ret_missing).
+// Why the modules in the kernel are not the wished ones; NULL = they are (missing ones are reported through
+// ret_missing).
 static char *differs(const struct making *m, struct strv *ret_missing)
 {
 	const struct loaded *l = &m->facts->loaded;
@@ -166,8 +167,8 @@ static int add_replace(const struct making *m, const char *why, struct err *err)
 	if (add_obtain(m, &m->plan->modules, err) < 0 || loaded_unload_order(&m->facts->loaded, &order, err) < 0)
 		return -1;
 	if (m->holders && holders_block(m->holders)) {
-		auto_str char *first = m->holders->count ? holder_text(&m->holders->items[0])
-							 : str_fmt("module %s", m->holders->modules.items[0]);
+		auto_str char *first = m->holders->count ? holder_text(&m->holders->items[0]) :
+							   str_fmt("module %s", m->holders->modules.items[0]);
 		return err_set(err, E_IN_USE, "%s, but %zu holder(s) keep the driver: %s", why,
 			       m->holders->count + m->holders->modules.count, first);
 	}

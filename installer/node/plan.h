@@ -49,9 +49,9 @@ struct plan {
 	size_t count;
 };
 
-// Refusals are errors: E_BOUND, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due and holders stop
-// it), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE (nothing says
-// what to install). holders may be NULL when nothing is loaded.
+// Refusals are errors: E_BOUND, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due and holders
+// stop it), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE
+// (nothing says what to install). holders may be NULL when nothing is loaded.
 int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
 	      const struct holders *holders, struct plan *ret, struct err *err);
 void plan_done(struct plan *p);

@@ -145,6 +145,33 @@ static void kept_packages_are_found_and_whole(void **state)
 	assert_int_equal(package_find(&store, &want, &other, &err), 0);
 }
 
+static void another_content_of_the_same_key_replaces_it(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	struct err err;
+	auto_package struct package a = { .dir = ROOT_NONE }, b = { .dir = ROOT_NONE }, kept = { .dir = ROOT_NONE },
+				    again = { .dir = ROOT_NONE };
+	auto_root struct root store = ROOT_NONE;
+	folder_make(&f);
+	make_package(&f, "a", "6.1.0-56", "aa");
+	make_package(&f, "b", "6.1.0-56", "aa");
+	assert_int_equal(reopen(&f, "a", &a, &err), 0);
+	assert_int_equal(reopen(&f, "b", &b, &err), 0);
+	folder_file(&f, "b/nvidia.ko", "another module");
+	digest_data("another module", strlen("another module"), b.files[0].sha256);
+	b.files[0].size = strlen("another module");
+	auto_root struct root dir = ROOT_NONE;
+	assert_int_equal(root_sub(&f.root, "b", &dir, &err), 0);
+	assert_int_equal(package_write(&dir, &b.key, b.files, b.count, &err), 0);
+	folder_dir(&f, "state/packages");
+	assert_int_equal(root_sub(&f.root, "state", &store, &err), 0);
+	assert_int_equal(package_keep(&store, &a, &kept, &err), 0);
+	assert_int_equal(package_keep(&store, &b, &again, &err), 0);
+	assert_string_equal(again.files[0].sha256, b.files[0].sha256);
+	assert_int_equal(package_verify(&again, &err), 0);
+}
+
 static void an_altered_package_is_not_kept(void **state)
 {
 	(void)state;
@@ -168,9 +195,13 @@ static void an_altered_package_is_not_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_written_is_read),           cmocka_unit_test(altered_files_are_found),
-		cmocka_unit_test(bad_manifests_are_refused),         cmocka_unit_test(names_tell_equal_releases_apart),
-		cmocka_unit_test(kept_packages_are_found_and_whole), cmocka_unit_test(an_altered_package_is_not_kept),
+		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(altered_files_are_found),
+		cmocka_unit_test(bad_manifests_are_refused),
+		cmocka_unit_test(names_tell_equal_releases_apart),
+		cmocka_unit_test(kept_packages_are_found_and_whole),
+		cmocka_unit_test(another_content_of_the_same_key_replaces_it),
+		cmocka_unit_test(an_altered_package_is_not_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
