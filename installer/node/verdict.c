@@ -96,7 +96,9 @@ static int read_target(const struct verdict_wish *w, struct tree *tree, struct k
 	}
 	if (kernel_abi_read(abi, w->host, w->kern, w->release, err) < 0)
 		return -1;
-	*ret_evidence = str_fmt("no headers; %s", abi->symvers_from ? abi->symvers_from : "nothing about this kernel");
+	*ret_evidence = str_fmt("no headers; %s", abi->symvers_from ? abi->symvers_from :
+						  abi->vermagic     ? "the kernel's configuration, no symbols" :
+								      "the release alone, nothing else is known");
 	return 0;
 }
 

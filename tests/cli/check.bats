@@ -25,20 +25,15 @@ setup() {
   headers61=$(files "$K61_HEADERS")
   headers612=$(files "$K612_HEADERS")
   open=$work/${OPEN##*/} tesla470=$work/${TESLA470##*/}
+  user=(env -i HOME=/nonexistent PATH="$PATH") # an ordinary one, without network where that can be arranged
+  [ "$(id -u)" -ne 0 ] || user+=(unshare -n setpriv --reuid 65534 --regid 65534 --clear-groups)
 }
 files() { # FILES: as the list of an option, below the directory that the user can read
   local f list=
   for f in $1; do list+=${list:+,}$work/${f##*/}; done
   echo "$list"
 }
-user() { # COMMAND...: an ordinary user, without network where that can be arranged
-  if [ "$(id -u)" -eq 0 ]; then
-    env -i HOME=/nonexistent PATH="$PATH" unshare -n setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
-  else
-    env -i HOME=/nonexistent PATH="$PATH" "$@"
-  fi
-}
-check() { run --separate-stderr user timeout 60 "$work/kmodsmith" check --state-dir "$work/state" "$@"; }
+check() { run --separate-stderr "${user[@]}" timeout 60 "$work/kmodsmith" check --state-dir "$work/state" "$@"; }
 
 @test "help publishes the exit codes" {
   check --help
@@ -47,14 +42,15 @@ check() { run --separate-stderr user timeout 60 "$work/kmodsmith" check --state-
 }
 
 @test "a check that is killed half-way leaves nothing that is taken for whole; the next one answers needs-build" {
-  user "$work/kmodsmith" check --state-dir "$work/state" --kernel "$K61" --headers "$headers61" --source "$open" &
+  "${user[@]}" "$work/kmodsmith" check --state-dir "$work/state" --kernel "$K61" --headers "$headers61" \
+    --source "$open" &
   local child=$! name
   for _ in {1..200}; do
     [ "$(find "$work/state" -name '*.h' -print -quit)" ] && break
     sleep 0.05
   done
-  kill -KILL "$child" # setpriv and unshare became the program itself
-  wait "$child" || true
+  kill -KILL "$child" # env, unshare and setpriv became the program itself
+  wait "$child" || [ $? -eq 137 ]
   for name in "$work/state/headers"/*; do [ ! -e "$name" ]; done
   check --kernel "$K61" --headers "$headers61" --source "$open"
   assert_status 20
@@ -128,14 +124,15 @@ check() { run --separate-stderr user timeout 60 "$work/kmodsmith" check --state-
   check --headers "$work/secret.deb" --kernel "$K61"
   assert_error E_RIGHTS "--headers: open '$work/secret.deb'"
   install -d -m 755 "$work/theirs"
-  run --separate-stderr user "$work/kmodsmith" check --state-dir "$work/theirs" --kernel "$K61" --headers "$headers61"
+  run --separate-stderr "${user[@]}" "$work/kmodsmith" check --state-dir "$work/theirs" --kernel "$K61" \
+    --headers "$headers61"
   assert_status 1
   assert_error E_RIGHTS "$work/theirs/headers"
-  run --separate-stderr user "$work/kmodsmith" check --state-dir "$work/theirs/mine"
+  run --separate-stderr "${user[@]}" "$work/kmodsmith" check --state-dir "$work/theirs/mine"
   assert_error E_RIGHTS "--state-dir: make the directory '$work/theirs/mine'"
   run find "$work/theirs"
   assert_output "$work/theirs"
-  run --separate-stderr user "$work/kmodsmith" check --kernel "$K61"
+  run --separate-stderr "${user[@]}" "$work/kmodsmith" check --kernel "$K61"
   assert_status 1
   assert_error E_NOT_FOUND "'/nonexistent'"
 }

@@ -280,6 +280,31 @@ EOF
   done
 }
 
+@test "check --package: verdict, exit status and what was compared" {
+  loadable
+  local config=$ROOT/lib/modules/6.1.0-56-cloud-amd64/config
+  kmodsmith check --package "$package"
+  assert_status 0
+  assert_line --partial "ok: "
+  assert_line "compared with: no headers; the kernel's configuration, no symbols"
+  echo CONFIG_MODVERSIONS=y >>"$config"
+  kmodsmith check --package "$package" --json
+  assert_status 20
+  assert_json .verdict needs-build
+  assert_json .code E_ABI
+  assert_json '.reason | contains("should be \u00276.1.0-56-cloud-amd64 SMP preempt mod_unload modversions ")'
+  kmodsmith check --package "$package" --kernel 6.1.0-57-cloud-amd64
+  assert_status 20
+  assert_line --partial "the kernel is 6.1.0-57-cloud-amd64"
+  rm "$config"
+  kmodsmith check --package "$package"
+  assert_line "compared with: no headers; the release alone, nothing else is known"
+  printf x >>"$package/nvidia.ko"
+  kmodsmith check --package "$package"
+  assert_status 1
+  assert_error E_DIGEST "nvidia.ko' has SHA-256"
+}
+
 @test "users beyond 2^31 are themselves in JSON, not negative" {
   host held
   sed -i 's/^Uid:.*/Uid:\t4294967294\t4294967294\t4294967294\t4294967294/' "$ROOT/proc/6001/status"
