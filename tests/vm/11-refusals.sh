@@ -15,8 +15,8 @@ copy() { rm -rf /tmp/p && cp -rL "$1" /tmp/p && chmod -R u+w /tmp/p; }
 reseal() { # a manifest that is right about the size and the digest of nvidia.ko
   sum=$(sha256sum </tmp/p/nvidia.ko | cut -d' ' -f1) size=$(wc -c </tmp/p/nvidia.ko)
   awk -v sum="$sum" -v size="$size" '
-    /{/ { printf "%s", entry; entry = "" } { entry = entry $0 "\n" }
-    /}/ { if (entry ~ /"name": "nvidia.ko"/) {
+    /[{]/ { printf "%s", entry; entry = "" } { entry = entry $0 "\n" }
+    /[}]/ { if (entry ~ /"name": "nvidia.ko"/) {
             sub(/"sha256": "[0-9a-f]*"/, "\"sha256\": \"" sum "\"", entry)
             sub(/"size": [0-9]*/, "\"size\": " size, entry)
           }
