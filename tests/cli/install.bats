@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# plan, install, unload, nodes and init on recorded machines: what the kernel would be asked for, and that a refusal asks
-# for nothing (R-D1, R-D3, R-G2).
+# plan, install, unload, nodes and init on recorded machines: what the kernel would be asked for, and that a refusal
+# asks for nothing (R-D1, R-D3, R-G2).
 # shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
 load helper
 load package
@@ -252,7 +252,8 @@ EOF
   assert_json '.modules | join(",")' nvidia_fs
   assert_json '[.processes[] | "\(.pid) \(.kind) \(.path) \(.count)"] | join(";")' "611 fd /dev/nvidia0 1;\
 611 fd /dev/nvidiactl 1;4242 fd /dev/nvidia-uvm 1;4242 fd /dev/nvidia0 2;4242 map /dev/nvidia0 1;\
-4242 mount /dev/nvidia0 1;4242 mount /usr/lib/x86_64-linux-gnu/libcuda.so.1 1;5150 fd /dev/nvidia-caps/nvidia-cap2 1;6001 map /dev/nvidia0 1"
+4242 mount /dev/nvidia0 1;4242 mount /usr/lib/x86_64-linux-gnu/libcuda.so.1 1;\
+5150 fd /dev/nvidia-caps/nvidia-cap2 1;6001 map /dev/nvidia0 1"
   assert_json '.processes[] | select(.pid == 5150) | "\(.runtime) \(.container[0:4])"' "docker ef12"
   assert_json 'first(.processes[] | select(.pid == 4242)) | "\(.uid) \(.cmdline) \(.runtime) \(.pod)"' \
     "1000 python3 train.py --epochs 3 containerd 0f3a9c1e-57d2-4a6b-9c0e-1b2d3e4f5a6b"
