@@ -3,6 +3,7 @@
 
 #include "base/archive.h"
 #include "base/file.h"
+#include "base/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -166,19 +167,10 @@ int headers_import(const struct strv *files, const struct root *store, char ret_
 		return -1;
 	if (root_exists(store, ret_digest))
 		return 0;
-	auto_str char *temporary = str_fmt(".%s.%d.tmp", ret_digest, (int)getpid());
-	auto_root struct root into = ROOT_NONE;
-	struct err dropped;
-	if (root_rmtree(store, temporary, err) < 0 || root_mkdirs(store, temporary, 0755, err) < 0)
+	auto_scratch struct scratch into = SCRATCH_NONE;
+	if (scratch_make(store, "import", &into, err) < 0 || unpack_all(files, &into.root, err) < 0)
 		return -1;
-	int r = root_sub(store, temporary, &into, err);
-	if (r == 0)
-		r = unpack_all(files, &into, err);
-	if (r == 0)
-		r = root_rename(store, temporary, ret_digest, err) < 0 ? -1 : 1;
-	if (r < 0) {
-		root_rmtree(store, temporary, &dropped);
-		return err->code == ENOTEMPTY || err->code == EEXIST ? 0 : -1;
-	}
-	return r;
+	if (root_rename(store, into.name, ret_digest, err) == 0)
+		return 1;
+	return err->code == ENOTEMPTY || err->code == EEXIST ? 0 : -1;
 }

@@ -57,10 +57,11 @@ static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	sigset_t set;
-	// A signal during the flow stays pending until the node is in a state that may be left.
-	block_signals(&set);
+	// Until the first change in the kernel a signal ends the process at once, and its compile with it; from there on
+	// apply_plan holds signals until the node is in a state that may be left.
 	if (flow(values, err) < 0)
 		return -1;
+	block_signals(&set);
 	int signal = wait_for_stop(&set);
 	log_info("signal %d: leaving; the driver stays loaded", signal);
 	return 0;
