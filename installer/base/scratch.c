@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#define PLACE "tmp"
+#define PLACE ".tmp"
 enum { TRIES = 1000 };
 
 // What a process left behind that was killed: nobody holds its lock.

@@ -12,7 +12,7 @@ struct scratch {
 };
 #define SCRATCH_NONE ((struct scratch){ .root = ROOT_NONE, .lock = -1 })
 
-// A new, empty directory tmp/PURPOSE.N below parent, which must outlive it.
+// A new, empty directory .tmp/PURPOSE.N below parent, which must outlive it.
 int scratch_make(const struct root *parent, const char *purpose, struct scratch *ret, struct err *err);
 void scratch_done(struct scratch *s); // removes it
 #define auto_scratch __attribute__((cleanup(scratch_done)))

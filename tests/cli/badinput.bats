@@ -16,7 +16,7 @@ setup() {
 }
 left() { # whatever a refused run has left: complete header trees and empty directories are no litter
   find "$state" ! -type d | grep -v "^$state/headers/[0-9a-f]\{64\}/" || true
-  ls -A "$state/tmp" 2>/dev/null || true
+  find "$state/.tmp" "$state/headers/.tmp" -mindepth 1 2>/dev/null || true
 }
 refused() { # COMMAND CODE TEXT ARGUMENT...: in text and in JSON, with the exit status of the code
   local command=$1 code=$2 text=$3 exit=1
@@ -113,7 +113,7 @@ absolute.tar.gz|E_ARCHIVE_UNSAFE|leaves the target directory
 device.tar.gz|E_ARCHIVE_UNSAFE|is a device, fifo or socket
 hardlink.tar.gz|E_ARCHIVE_UNSAFE|is a hard link that leaves the target directory
 EOF
-  run ls -A "$state/headers"
+  run find "$state/headers" -mindepth 1 ! -name .tmp
   assert_output ""
   refused check E_HEADERS_NOT_FOUND "has none of /lib/modules/$kernel/build" --kernel "$kernel" --headers good.tar.gz
   run find . /tmp -maxdepth 1 -name 'evil*'
@@ -223,7 +223,7 @@ EOF
     # shellcheck disable=SC2016 # expanded by the inner shell
     run --separate-stderr unshare -m bash -c 'mount -t tmpfs -o size=1m none small || exit 99
       "$0" $1 --root "$2" --state-dir small; r=$?
-      find small ! -type d; ls -A small/tmp small/headers 2>/dev/null | grep -v :
+      find small ! -type d; find small -mindepth 2 ! -name .tmp
       exit $r' "$KMODSMITH" "$args" "$ROOT"
     assert_status 1
     assert_error E_NO_SPACE "No space left on device"
@@ -240,7 +240,7 @@ EOF
     [ "$killed" -lt 2 ] || break
     "$KMODSMITH" plan --root "$ROOT" --state-dir "$state" --source tree.tar.xz >/dev/null 2>&1 &
     for _ in {1..200}; do
-      [ "$(find "$state/tmp" -name Kbuild 2>/dev/null)" ] && break
+      [ "$(find "$state/.tmp" -name Kbuild 2>/dev/null)" ] && break
       sleep 0.01
     done
     kill -KILL $! || true

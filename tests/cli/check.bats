@@ -56,7 +56,7 @@ check() { run --separate-stderr "${user[@]}" timeout 60 "$work/kmodsmith" check 
   assert_status 20
   assert_line --partial "needs-build: "
   assert_line "compared with: --headers: $(echo "$work"/state/headers/*)"
-  run ls -A "$work/state/tmp"
+  run find "$work/state/.tmp" "$work/state/headers/.tmp" -mindepth 1
   assert_output ""
 }
 

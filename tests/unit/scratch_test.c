@@ -20,7 +20,7 @@ static void each_is_its_own_and_goes_away(void **state)
 		assert_true(root_exists(&f.root, a.name) && root_exists(&f.root, b.name));
 	}
 	auto_strv struct strv names = { 0 };
-	assert_int_equal(root_list(&f.root, "tmp", &names, &err), 1);
+	assert_int_equal(root_list(&f.root, ".tmp", &names, &err), 1);
 	assert_int_equal(names.count, 0);
 }
 
@@ -43,9 +43,9 @@ static void leftovers_are_swept(void **state)
 	int status;
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status));
-	assert_true(root_exists(&f.root, "tmp/build.1/half/done"));
+	assert_true(root_exists(&f.root, ".tmp/build.1/half/done"));
 	assert_int_equal(scratch_make(&f.root, "source", &next, &err), 0);
-	assert_false(root_exists(&f.root, "tmp/build.1"));
+	assert_false(root_exists(&f.root, ".tmp/build.1"));
 	assert_true(root_exists(&f.root, mine.name));
 }
 
