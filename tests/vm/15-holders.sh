@@ -10,10 +10,10 @@
 t "install" kmodsmith install --package /packages/open
 t "nobody holds it" kmodsmith holders
 like "  and it says so" "$out" 'nobody holds'
-for name in nvidia0 nvidiactl nvidia-uvm nvidia-uvm-tools nvidia-modeset nvidia-nvswitch0 nvidia-nvswitchctl nvidia-caps/nvidia-cap1; do
-  hold /dev/$name
-  t "holders of $name" kmodsmith holders
-  like "  named" "$out" "pid $holder .*fd /dev/$name\$"
+for file in nvidia0 nvidiactl nvidia-uvm nvidia-uvm-tools nvidia-modeset nvidia-nvswitch0 nvidia-nvswitchctl nvidia-caps/nvidia-cap1; do
+  hold /dev/$file
+  t "holders of $file" kmodsmith holders
+  like "  named" "$out" "pid $holder .*fd /dev/$file\$"
   t_fails 1 "  and the driver cannot be unloaded" kmodsmith unload
   like "  because of it" "$out" "E_IN_USE: .*pid $holder "
   release
