@@ -47,5 +47,6 @@ echo "guest:  median of each phase of these installs, in ms"
 awk '/"phase":/ { gsub(/[",]/, ""); phase = $2 }
   /"seconds":/ { printf "%s %.1f\n", phase, $2 * 1000 }' /tmp/lap.kmodsmith | sort -k1,1 -k2,2n >/tmp/phases
 for phase in $(cut -d' ' -f1 /tmp/phases | uniq); do
-  grep "^$phase " /tmp/phases | awk '{ value[NR] = $2 } END { printf "    %-10s %8.1f\n", $1, value[int((NR + 1) / 2)] }'
+  grep "^$phase " /tmp/phases | awk '{ value[NR] = $2 }
+    END { printf "    %-26s %8.1f\n", $1, value[int((NR + 1) / 2)] }'
 done
