@@ -37,5 +37,16 @@ for key in "$@"; do
     if [ "$result" = FAILED ]; then failed=$((failed + 1)); else passed=$((passed + 1)); fi
   done
 done
+# R-C2: the same module, made in another directory, at another time and in another set, is the same file.
+first=$(package open "$1") again=$(mktemp -d)
+headers=$(of "$1" _HEADERS)
+"$kmodsmith" build --quiet --source "$OPEN" --kernel "$(of "$1")" --headers "${headers// /,}" --flavour open --modules nvidia \
+  --state-dir "$again/state" --output "$again/package" >/dev/null 2>"$cache/matrix.log"
+if cmp "$first/nvidia.ko" "$again/package/nvidia.ko"; then
+  passed=$((passed + 1)) && printf '%-12s %-32s %s\n' open "$(of "$1")" "made again: the same bytes"
+else
+  failed=$((failed + 1)) && tail -n 2 "$cache/matrix.log"
+fi
+rm -rf "$again"
 echo "matrix: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]
