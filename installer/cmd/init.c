@@ -37,18 +37,22 @@ static int wait_for_stop(const sigset_t *set)
 	}
 }
 
-static int flow(const struct values *v, struct err *err)
+// Until the first change in the kernel a signal ends the process at once, and its compile with it; from there on
+// apply_plan holds signals, and whoever reads "ready" may send one that is waited for.
+static int flow(const struct values *v, sigset_t *stop, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
 	auto_status struct status status = { 0 };
 	if (job_open(&v->job, true, &job, err) < 0)
 		return -1;
 	if (job.plan.outcome == PLAN_NO_GPU) {
+		block_signals(stop);
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
 		return 0;
 	}
 	if (job_apply(&job, &status, err) < 0)
 		return -1;
+	block_signals(stop);
 	log_info("ready: driver %s, %s", job.plan.driver, flavour_name(job.plan.flavour));
 	return 0;
 }
@@ -57,11 +61,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	sigset_t set;
-	// Until the first change in the kernel a signal ends the process at once, and its compile with it; from there on
-	// apply_plan holds signals until the node is in a state that may be left.
-	if (flow(values, err) < 0)
+	if (flow(values, &set, err) < 0)
 		return -1;
-	block_signals(&set);
 	int signal = wait_for_stop(&set);
 	log_info("signal %d: leaving; the driver stays loaded", signal);
 	return 0;

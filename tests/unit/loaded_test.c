@@ -113,6 +113,7 @@ static void unload_order_follows_holders(void **state) // R-D3
 		strv_split(&list, cases[i].modules, ",");
 		for (size_t j = 0; j < list.count; j++) {
 			char *colon = strchr(list.items[j], ':');
+			assert_non_null(colon);
 			*colon = '\0';
 			module(&t, list.items[j], colon + 1);
 		}
