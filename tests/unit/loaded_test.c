@@ -112,10 +112,9 @@ static void unload_order_follows_holders(void **state) // R-D3
 		folder_make(&t);
 		strv_split(&list, cases[i].modules, ",");
 		for (size_t j = 0; j < list.count; j++) {
-			char *colon = strchr(list.items[j], ':');
-			assert_non_null(colon);
-			*colon = '\0';
-			module(&t, list.items[j], colon + 1);
+			size_t len = strcspn(list.items[j], ":");
+			auto_str char *name = str_ndup(list.items[j], len);
+			module(&t, name, list.items[j] + len + 1);
 		}
 		assert_int_equal(loaded_read(&t.root, &t.root, "x", &l, &err), 1);
 		assert_int_equal(loaded_unload_order(&l, &order, &err), 0);
