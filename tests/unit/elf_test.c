@@ -107,7 +107,7 @@ static void test_compressed(void **state)
 
 static char *exactly(const char *data, size_t len) // so that one byte too far is seen by ASan
 {
-	char *copy = malloc(len ? len : 1);
+	char *copy = mem_grow(NULL, 1, len ? len : 1);
 	assert_non_null(copy);
 	memcpy(copy, data, len);
 	return copy;

@@ -77,7 +77,7 @@ static void test_no_magic(void **state)
 	auto_str char *file = sign(&leaf, "sha256", SIGN_PLAIN, &len);
 	for (size_t n = 0; n < len; n++) {
 		auto_modsig struct modsig sig;
-		auto_str char *cut = malloc(n + 1);
+		auto_str char *cut = mem_grow(NULL, 1, n + 1);
 		memcpy(cut, file, n);
 		modsig_read(cut, n, &sig);
 		assert_int_equal(sig.state, MODSIG_NONE);

@@ -219,10 +219,12 @@ static char *pack_debian(const struct folder *folder, const char *release)
 
 static size_t count_entries(const struct folder *folder)
 {
-	auto_strv struct strv names = { 0 };
+	auto_strv struct strv names = { 0 }, scratch = { 0 };
 	struct err err;
 	assert_int_equal(root_list(&folder->root, ".", &names, &err), 1);
-	return names.count;
+	root_list(&folder->root, ".tmp", &scratch, &err);
+	assert_int_equal(scratch.count, 0);
+	return names.count - strv_has(&names, ".tmp");
 }
 
 static void test_files(void **state)

@@ -121,7 +121,7 @@ static void test_hostile(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
 		auto_versions struct versions v = { 0 };
-		auto_str char *copy = malloc(rows[i].len);
+		auto_str char *copy = mem_grow(NULL, 1, rows[i].len);
 		memcpy(copy, rows[i].data, rows[i].len);
 		expect(versions_parse(copy, rows[i].len, &v, &err) == -1, rows[i].name);
 		expect(err.code == E_ELF && v.count == 0, rows[i].name);

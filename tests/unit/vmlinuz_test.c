@@ -105,7 +105,7 @@ static void expect_sane(const char *data, size_t len, const char *what, size_t a
 	struct err err = { 0 };
 	auto_vmlinuz struct vmlinuz v = { 0 };
 	auto_str char *row = str_fmt("%s %zu", what, at);
-	auto_str char *copy = malloc(len + 1);
+	auto_str char *copy = mem_grow(NULL, 1, len + 1);
 	memcpy(copy, data, len);
 	int r = vmlinuz_parse(copy, len, "hostile", &v, &err);
 	expect(r == 0 || err.code == E_ELF || err.code == E_ARCH, row);
