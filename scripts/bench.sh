@@ -6,10 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kmodsmith=$PWD/build/release/kmodsmith processes=${PROCESSES:-5000}
-scripts/deps.sh build vm
-for tool in strace fuser; do
-  command -v "$tool" >/dev/null || { echo "bench: no $tool: apt-get install strace psmisc" >&2; exit 1; }
-done
+scripts/deps.sh build vm bench
 [ "$(id -u)" -eq 0 ] || { echo "bench: namespaces and device nodes need root" >&2; exit 1; }
 mkdir -p build/bench
 cc -std=gnu11 -O2 -Wall -Wextra -o build/bench/lap tests/bench/lap.c

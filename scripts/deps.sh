@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
-#   scripts/deps.sh [TIER...]    build test cli lint vm man; without a name: all of them
+#   scripts/deps.sh [TIER...]    build test cli lint vm man bench; without a name: all of them
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
   [build]="gcc make pkg-config libc6-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev
     liblz4-dev liblzma-dev zlib1g-dev libacl1-dev"
   [test]="libcmocka-dev clang"
-  [cli]="bats bats-support bats-assert bats-file jq"
+  [cli]="bats bats-support bats-assert bats-file jq scdoc"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
-  [vm]="qemu-system-x86 busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd makeself ca-certificates"
+  [vm]="qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd makeself ca-certificates"
   [man]="scdoc man-db"
+  [bench]="strace psmisc"
 )
 
 missing() { # PACKAGE... -> those that are not installed, one a line
@@ -25,7 +26,7 @@ offered() { # does apt know every one of these packages?
   [ "$known" -eq $# ]
 }
 
-[ $# -gt 0 ] || set -- build test cli lint vm man
+[ $# -gt 0 ] || set -- build test cli lint vm man bench
 packages=()
 for tier in "$@"; do
   [ -n "${tiers[$tier]-}" ] || { echo "deps: there is no tier '$tier' (${!tiers[*]})" >&2; exit 2; }
