@@ -15,7 +15,8 @@ static int refuse(int fd, struct err *err)
 	auto_str char *holder = NULL;
 	if (file_read(fd, "lock", &holder, NULL, err) < 0)
 		return -1;
-	return err_set(err, E_LOCKED, "process %s is changing this node", *holder ? str_trim(holder) : "(just started)");
+	return err_set(err, E_LOCKED, "process %s is changing this node",
+		       *holder ? str_trim(holder) : "(just started)");
 }
 
 int lock_take(const struct root *kern, struct err *err)
