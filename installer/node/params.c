@@ -279,9 +279,3 @@ int params_differ(const struct params *p, const struct loaded *loaded, struct st
 	*ret = differ;
 	return r;
 }
-
-const char *param_source_name(enum param_source s)
-{
-	static const char *const names[] = { "modprobe.d", "cmdline", "drivers", "option" };
-	return names[s];
-}

@@ -42,4 +42,3 @@ char *params_text(const struct params *p, const char *module);
 // does not show (a misspelt name is accepted by the kernel and never shown), nothing is said. 1 = some differ, 0 =
 // none.
 int params_differ(const struct params *p, const struct loaded *loaded, struct strv *ret);
-const char *param_source_name(enum param_source s); // "modprobe.d", "cmdline", "drivers", "option"

@@ -114,7 +114,7 @@ static void many_gpus_are_not_all_named(void **state)
 	struct err err;
 	for (size_t i = 0; i < g.count; i++) {
 		gpus[i].device = B200;
-		strcpy(gpus[i].address, "0000:10:00.0");
+		snprintf(gpus[i].address, sizeof(gpus[i].address), "0000:10:00.0");
 	}
 	assert_int_equal(flavour_choose(&g, "535.261.03", FLAVOUR_AUTO, BOTH, &choice, &err), -1);
 	assert_non_null(strstr(err.text, "and 4 more"));
