@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP and HTTPS through libcurl: the only door to it, and one client for everything remote (R-L1).
+//
+// Proxies come from the options or the environment (http_proxy, https_proxy, all_proxy, no_proxy in both spellings; CIDR
+// and host:port in no_proxy). TLS uses the system's authorities and those of the options. Redirects are followed, and
+// credentials never go to another host, port or scheme. Deadlines: connect, and a stall without a byte; there is no limit on the whole,
+// because a slow mirror that makes progress is right to go on.
+#pragma once
+#include "base/err.h"
+
+struct http_options {
+	const char *proxy;    // NULL = by the environment; "" = none
+	const char *no_proxy; // NULL = by the environment
+	const char *ca;       // a PEM file or a directory of them, besides the system's; NULL = none
+	unsigned connect_ms;  // 0 = 3000 (R-A10)
+	unsigned stall_ms;    // 0 = 15000
+};
+
+struct http;
+int http_new(const struct http_options *options, struct http **ret, struct err *err); // E_TLS: a CA that is none
+void http_free(struct http *h);
+static inline void http_freep(struct http **h)
+{
+	http_free(*h);
+}
+#define auto_http __attribute__((cleanup(http_freep)))
+
+struct http_call {
+	// What is asked. All borrowed until http_end().
+	const char *method; // NULL = GET
+	const char *url;
+	const struct strv *headers;  // "Accept: X"; NULL = none
+	const char *user, *password; // Basic; NULL = none
+	const char *bearer;          // token; NULL = none
+	uint64_t range_from;         // 0 = all; a server may ignore it: see status
+	const void *body;            // NULL = body_fd
+	int body_fd;                 // read from offset 0; -1 or 0 = no body
+	uint64_t body_size;
+	size_t max; // bytes kept in reply when there is no sink; more is E_TOO_LARGE
+	// Bytes of a 2xx reply as they arrive; negative with err ends the call. status is set. NULL = kept in reply.
+	int (*sink)(struct http_call *call, const void *data, size_t len, struct err *err);
+	void *ctx;
+	// What came back.
+	bool is_done;
+	struct err
+		err; // .code 0 = a reply came, whatever its status; E_NETWORK E_TLS E_TIMEOUT E_TOO_LARGE, or the sink's
+	long status;
+	char *reply; // NUL-terminated; of an error status: its first 4 KiB
+	size_t reply_len;
+	void *own;
+};
+int http_begin(struct http *h, struct http_call *call, struct err *err);
+int http_step(struct http *h, int wait_ms, struct err *err); // moves every call on, waiting for events at most so long
+int http_run(struct http *h, struct http_call *call,
+	     struct err *err); // begin and step until done; fails with call->err
+// A header of the last reply (not of a redirect), NULL = absent; borrowed until http_end.
+const char *http_header(const struct http_call *call, const char *name);
+void http_end(struct http_call *call);
+// A status that is no success as an error: E_AUTH (401, 403), E_NOT_FOUND (404, 410), E_SERVER (429, 5xx), E_NETWORK
+// (others). The message has the URL without credentials, and the first words of the reply. Always -1.
+int http_status_error(const struct http_call *call, struct err *err);
+char *http_escape(const char *s); // percent-encoded, for a query
+
+// For `net check`: one request to url, layer by layer.
+struct http_probe {
+	char *proxy;      // used; NULL = direct
+	char *address;    // connected to; NULL = not reached
+	char *ca_subject; // of the certificate's issuer; NULL = plain HTTP or not reached
+	long status;
+	const char *layer; // that failed: "dns", "proxy", "tcp", "tls", "http"; NULL = none
+	char *reason;
+	unsigned ms;
+};
+int http_probe(struct http *h, const char *url, struct http_probe *ret, struct err *err);
+void http_probe_done(struct http_probe *p);
