@@ -21,7 +21,9 @@ int part_open(const struct layout *l, const struct descriptor *d, struct part *r
 // E_TOO_LARGE when there is more than was promised, E_STORE_FULL when the disk is.
 int part_add(struct part *p, const void *data, size_t len, struct err *err);
 int part_restart(struct part *p, struct err *err); // forget every byte
-// Size and digest are compared, then the blob appears. E_DIGEST: the part is gone, nothing has appeared.
+// Are size and digest right now? E_DIGEST: no, and the part is gone. May be asked again.
+int part_check(struct part *p, struct err *err);
+// part_check, then the blob appears.
 int part_commit(struct part *p, struct err *err);
 void part_done(struct part *p); // what is not committed stays for the next attempt
 #define auto_part __attribute__((cleanup(part_done)))
