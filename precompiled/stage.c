@@ -127,8 +127,9 @@ static int judge(const struct stage_feed *feed, struct err *err)
 	int r = 1;
 	while (r > 0)
 		r = feed->more(feed->ctx, err);
-	if (r < 0 || part_check(feed->part, err) < 0 || part_restart(feed->part, err) < 0)
+	if (r < 0 || part_check(feed->part, err) < 0)
 		return -1;
+	part_drop(feed->part);
 	*err = why;
 	return -1;
 }
