@@ -153,14 +153,24 @@ int part_restart(struct part *p, struct err *err)
 	return 0;
 }
 
-// Not what was promised: no later attempt could use it.
-static int discard(struct part *p, const char *hex, struct err *err)
+void part_drop(struct part *p)
 {
 	struct err ignored;
 	auto_str char *path = part_path(p->digest);
 	root_unlink(&p->layout->root, path, &ignored);
+}
+
+int part_check(struct part *p, struct err *err)
+{
+	if (p->is_committed)
+		return 0;
+	if (p->sum)
+		digest_hex(TAKE(p->sum), p->found);
+	if (p->have == p->size && str_eq(p->found, p->digest))
+		return 0;
+	part_drop(p);
 	return err_set(err, E_DIGEST, "%llu bytes with the SHA-256 %s came instead of %llu with %s",
-		       (unsigned long long)p->have, hex, (unsigned long long)p->size, p->digest);
+		       (unsigned long long)p->have, p->found, (unsigned long long)p->size, p->digest);
 }
 
 static int appear(struct part *p, struct err *err)
@@ -179,15 +189,11 @@ static int appear(struct part *p, struct err *err)
 
 int part_commit(struct part *p, struct err *err)
 {
-	char hex[DIGEST_HEX + 1];
 	if (p->is_committed)
 		return 0;
 	if (fsync(p->fd) < 0)
 		return fail(p, "write", err);
-	digest_hex(TAKE(p->sum), hex);
-	if (p->have != p->size || !str_eq(hex, p->digest))
-		return discard(p, hex, err);
-	return appear(p, err);
+	return part_check(p, err) < 0 ? -1 : appear(p, err);
 }
 
 void part_done(struct part *p)
