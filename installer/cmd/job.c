@@ -140,23 +140,39 @@ static bool is_loaded(const struct job *j)
 	return j->values->driver && str_eq(j->values->driver, j->facts.loaded.version);
 }
 
-// A path without a word before it is a layout or, when it is a file, a bundle.
-static char *repository_of(const char *path, bool is_bundle)
+char *job_repository(const char *name)
 {
-	if (strchr(path, ':'))
-		return str_dup(path);
-	return str_fmt("%s:%s", is_bundle || str_ends(path, ".tar") ? "oci-archive" : "oci", path);
+	if (strchr(name, ':'))
+		return str_dup(name);
+	return str_fmt("%s:%s", str_ends(name, ".tar") ? "oci-archive" : "oci", name);
 }
 
 static void list_sources(struct job *j)
 {
 	const struct job_values *v = j->values;
 	if (v->package)
-		strv_add(&j->from, repository_of(v->package, false));
+		strv_add(&j->from, job_repository(v->package));
 	if (v->bundle && !v->package)
-		strv_add(&j->from, repository_of(v->bundle, true));
+		strv_add(&j->from, strchr(v->bundle, ':') ? str_dup(v->bundle) : str_fmt("oci-archive:%s", v->bundle));
 	for (size_t i = 0; i < v->from.count && !v->package; i++)
 		strv_add(&j->from, str_dup(v->from.items[i]));
+}
+
+// What lies on this machine and was named by hand is its owner's word; everything else must be signed.
+static int open_trust(struct job *j, struct err *err)
+{
+	const struct job_values *v = j->values;
+	auto_root struct root dir = ROOT_NONE;
+	if (!j->from.count || (v->package && !repository_is_remote(j->from.items[0])))
+		return 0;
+	if (v->is_unverified) {
+		log_warn("--insecure-skip-verify: packages are taken without knowing who made them");
+		return 0;
+	}
+	if (trust_dir(&j->machine.host, v->trust_dir, &dir, err) < 0 || trust_open(&dir, &j->trust, err) < 0)
+		return -1;
+	j->obtain.fetch.trust = &j->trust;
+	return 0;
 }
 
 static int find_package(struct job *j, struct err *err)
@@ -180,7 +196,7 @@ static int find_package(struct job *j, struct err *err)
 	if (v->source && !v->package && source_digest(v->source, v->source_sha256, digest, err) < 0)
 		return -1;
 	o->want.source = v->source && !v->package ? digest : NULL;
-	int r = obtain_open(o, &j->state, err) < 0 ? -1 : obtain_look(o, is_loaded(j), err);
+	int r = open_trust(j, err) < 0 || obtain_open(o, &j->state, err) < 0 ? -1 : obtain_look(o, is_loaded(j), err);
 	o->want.source = NULL; // it was of this function
 	return r < 0 ? -1 : 0;
 }
@@ -279,6 +295,7 @@ void job_done(struct job *j)
 	holders_done(&j->holders);
 	source_done(&j->source);
 	obtain_done(&j->obtain);
+	trust_done(&j->trust);
 	strv_done(&j->from);
 	params_done(&j->params);
 	facts_done(&j->facts);

@@ -29,6 +29,7 @@ struct job {
 	struct strv modules; // full names
 	struct strv from;    // repositories, in order
 	struct repository_options options;
+	struct trust trust;
 	struct obtain obtain;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
 	struct holders holders;
@@ -60,6 +61,9 @@ int job_apply(struct job *job, struct status *ret, struct err *err); // needs th
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
 // What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.
 int job_inputs(const struct job_values *values, struct err *err);
+// As --package and --output take them: "oci:DIR", "oci-archive:FILE.tar", ...; a path alone is a layout, or a bundle when
+// it ends in .tar.
+char *job_repository(const char *name);
 int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err); // E_USAGE
 void job_modules(const struct strv *wish, struct strv *ret);                          // "uvm" -> "nvidia-uvm"
 
