@@ -13,6 +13,7 @@ int main(int argc, char **argv)
 		return entry_usage(argc < 2);
 	if (str_eq(argv[1], "--version"))
 		return entry_version();
-	const struct cmd *cmd = entry_find(argv[1]);
-	return cmd ? entry_run(cmd, argc - 1, argv + 1) : entry_unknown(argc - 1, argv + 1);
+	int words;
+	const struct cmd *cmd = entry_find(argc - 1, argv + 1, &words);
+	return cmd ? entry_run(cmd, argc - words, argv + words) : entry_unknown(argc - 1, argv + 1);
 }

@@ -2,7 +2,6 @@
 // Writes the manual pages, as scdoc text, from the tables that the program itself runs on: `mkman NAME` for a command,
 // `mkman kmodsmith` for the overview, `mkman errors` for the error codes. Only the build calls it.
 #include "cmd/common.h"
-#include "cmd/entry.h"
 
 #include <stdio.h>
 
@@ -64,9 +63,29 @@ static void page_end(void)
 	printf("# SEE ALSO\n\n*kmodsmith*(8), *kmodsmith-errors*(7)\n");
 }
 
+// "store gc" has the page kmodsmith-store-gc.
+static char *page_of(const struct cmd *cmd)
+{
+	char *page = str_dup(cmd->name);
+	for (char *p = page; (p = strchr(p, ' '));)
+		*p = '-';
+	return page;
+}
+
+static const struct cmd *command_of(const char *page)
+{
+	for (size_t i = 0; commands[i]; i++) {
+		auto_str char *its = page_of(commands[i]);
+		if (str_eq(its, page))
+			return commands[i];
+	}
+	return NULL;
+}
+
 static int command_page(const struct cmd *cmd)
 {
-	printf("kmodsmith-%s(8)\n\n# NAME\n\nkmodsmith-%s - ", cmd->name, cmd->name);
+	auto_str char *page = page_of(cmd);
+	printf("kmodsmith-%s(8)\n\n# NAME\n\nkmodsmith-%s - ", page, page);
 	print_text(cmd->help);
 	printf("\n\n# SYNOPSIS\n\n*kmodsmith %s* \\[OPTIONS\\] ", cmd->name);
 	print_text(cmd->args ? cmd->args : "");
@@ -89,7 +108,8 @@ static int overview_page(void)
 	       "them and\n"
 	       "makes the device nodes. Until the proof a running driver is not touched.\n\n# COMMANDS\n\n");
 	for (size_t i = 0; commands[i]; i++) {
-		printf("*kmodsmith-%s*(8)\n\t", commands[i]->name);
+		auto_str char *page = page_of(commands[i]);
+		printf("*kmodsmith-%s*(8)\n\t", page);
 		print_text(commands[i]->help);
 		printf("\n\n");
 	}
@@ -122,7 +142,7 @@ static int errors_page(void)
 int main(int argc, char **argv)
 {
 	const char *name = argc == 2 ? argv[1] : "";
-	const struct cmd *cmd = entry_find(name);
+	const struct cmd *cmd = command_of(name);
 	if (cmd)
 		return command_page(cmd);
 	if (str_eq(name, "kmodsmith"))

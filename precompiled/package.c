@@ -1,25 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/package.h"
 
-#include "base/file.h"
+#include <time.h>
 
-#include <errno.h>
-#include <fcntl.h>
+enum { FORMAT = 1, FILES_MAX = 1000 };
+static const char LABEL_FORMAT[] = "io.kmodsmith.format", LABEL_FILES[] = "io.kmodsmith.files";
 
-static const char MANIFEST[] = "package.json";
-enum { FORMAT = 1 };
+// One table for what is written and what is read. Lists are joined with commas.
+static const struct {
+	const char *label;
+	size_t offset;
+	bool is_list, is_required;
+	bool is_note; // also an annotation of the manifest, where it can be seen without the configuration
+} fields[] = {
+	{ "io.kmodsmith.driver", offsetof(struct package_key, driver), false, true, true },
+	{ "io.kmodsmith.flavour", offsetof(struct package_key, flavour), false, true, true },
+	{ PACKAGE_RELEASE, offsetof(struct package_key, release), false, true, true },
+	{ "io.kmodsmith.kernel.build-id", offsetof(struct package_key, build_id), false, false, true },
+	{ "io.kmodsmith.arch", offsetof(struct package_key, arch), false, true, true },
+	{ "io.kmodsmith.distro", offsetof(struct package_key, distro), false, false, true },
+	{ "io.kmodsmith.compiler", offsetof(struct package_key, compiler), false, false, false },
+	{ "io.kmodsmith.source", offsetof(struct package_key, source), false, false, false },
+	{ "io.kmodsmith.modules", offsetof(struct package_key, modules), true, true, true },
+	{ "io.kmodsmith.patches", offsetof(struct package_key, patches), true, false, false },
+};
+
+static void *member(const void *key, size_t i)
+{
+	return (char *)(uintptr_t)key + fields[i].offset;
+}
 
 void package_key_done(struct package_key *key)
 {
-	free(key->driver);
-	free(key->flavour);
-	free(key->release);
-	free(key->build_id);
-	free(key->arch);
-	free(key->compiler);
-	free(key->source);
-	strv_done(&key->modules);
-	strv_done(&key->patches);
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		if (fields[i].is_list)
+			strv_done(member(key, i));
+		else
+			free(*(char **)member(key, i));
 	*key = (struct package_key){ 0 };
 }
 
@@ -31,167 +48,186 @@ void package_done(struct package *p)
 		free(p->files[i].srcversion);
 	}
 	free(p->files);
+	free(p->place);
 	package_key_done(&p->key);
+	descriptor_done(&p->manifest);
+	descriptor_done(&p->layer);
 	root_done(&p->dir);
-	*p = (struct package){ .dir = ROOT_NONE };
+	scratch_done(&p->stage);
+	*p = PACKAGE_NONE;
+}
+
+void package_move(struct package *from, struct package *to)
+{
+	package_done(to);
+	*to = *from;
+	*from = PACKAGE_NONE;
 }
 
 json_t *package_key_json(const struct package_key *key)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", json_text(key->driver), "flavour",
-			 json_text(key->flavour), "release", json_text(key->release), "build_id",
-			 json_text(key->build_id), "arch", json_text(key->arch), "compiler", json_text(key->compiler),
-			 "source", json_text(key->source), "modules", json_strv(&key->modules), "patches",
-			 json_strv(&key->patches));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", json_text(key->driver),
+			 "flavour", json_text(key->flavour), "release", json_text(key->release), "build_id",
+			 json_text(key->build_id), "arch", json_text(key->arch), "distro", json_text(key->distro),
+			 "compiler", json_text(key->compiler), "source", json_text(key->source), "modules",
+			 json_strv(&key->modules), "patches", json_strv(&key->patches));
 }
 
-char *package_name(const struct package_key *key)
+char *package_tag(const struct package_key *key)
 {
-	auto_json json_t *json = package_key_json(key);
-	auto_str char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
-	char hex[DIGEST_HEX + 1];
-	digest_data(text, strlen(text), hex);
-	char *name = str_fmt("%s-%s-%s-%s-%.12s", key->driver, key->flavour, key->release, key->arch, hex);
-	for (char *p = name; *p; p++)
-		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p))
-			*p = '_';
-	return name;
+	auto_str char *name = str_fmt("%s-%s-%s-%s", key->driver, key->flavour, key->release, key->arch);
+	return oci_tag(name);
 }
 
-static int measure(const struct root *dir, struct package_file *f, struct err *err)
+char *package_dir(const struct package_key *key)
 {
-	auto_fd int fd = root_open(dir, f->name, O_RDONLY | O_NOFOLLOW, err);
-	struct stat st;
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) < 0)
-		return err_set(err, errno, "look at '%s'", f->name);
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, E_STORE_CORRUPT, "'%s' is no regular file", f->name);
-	f->size = (uint64_t)st.st_size;
-	return digest_file(fd, f->name, f->sha256, err);
+	return str_fmt("opt/lib/modules/%s", key->release);
 }
 
-int package_write(const struct root *dir, const struct package_key *key, struct package_file *files, size_t count,
-		  struct err *err)
+static json_t *labels(const struct package_key *key, bool is_notes_only)
+{
+	json_t *ret = json_object();
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		const struct strv *list = member(key, i);
+		char *const *text = member(key, i);
+		if (is_notes_only && !fields[i].is_note)
+			continue;
+		if (fields[i].is_list && list->count) {
+			auto_str char *joined = strv_join(list, ",");
+			json_object_set_new(ret, fields[i].label, json_text(joined));
+		} else if (!fields[i].is_list && *text) {
+			json_object_set_new(ret, fields[i].label, json_text(*text));
+		}
+	}
+	return ret;
+}
+
+// The time is that of the inputs, not of the clock: the same package has the same digest wherever it is made.
+static char *created(void)
+{
+	uint64_t seconds = 0;
+	char text[32];
+	str_u64(getenv("SOURCE_DATE_EPOCH"), 10, &seconds);
+	time_t t = (time_t)seconds;
+	struct tm tm = { 0 };
+	gmtime_r(&t, &tm);
+	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	return str_dup(text);
+}
+
+// As container images name architectures.
+static const char *image_arch(const char *arch)
+{
+	return str_eq(arch, "x86_64") ? "amd64" : str_eq(arch, "aarch64") ? "arm64" : arch;
+}
+
+static char *files_text(const struct package_file *files, size_t count)
 {
 	auto_json json_t *list = json_array();
-	for (size_t i = 0; i < count; i++) {
-		struct package_file *f = &files[i];
-		if (measure(dir, f, err) < 0)
-			return err_wrap(err, "complete the package");
-		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:I}", "name", f->name, "module", f->module,
-						      "srcversion", json_text(f->srcversion), "sha256", f->sha256,
-						      "size", (json_int_t)f->size));
-	}
-	auto_json json_t *manifest =
-		json_pack("{s:i, s:o, s:O}", "format", FORMAT, "key", package_key_json(key), "files", list);
-	return json_write(dir, MANIFEST, manifest, err);
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:I}", "name", files[i].name, "module",
+						      files[i].module, "srcversion", json_text(files[i].srcversion),
+						      "sha256", files[i].sha256, "size", (json_int_t)files[i].size));
+	return json_dumps(list, JSON_COMPACT | JSON_SORT_KEYS);
 }
 
-static char *text_of(const json_t *object, const char *key)
+char *package_config(const struct package_key *key, const struct package_file *files, size_t count, const char *diff_id)
 {
-	return str_dup(json_string_value(json_object_get(object, key)));
+	auto_str char *list = files_text(files, count), *when = created(), *diff = oci_digest_text(diff_id),
+		      *format = str_fmt("%d", FORMAT);
+	json_t *all = labels(key, false);
+	json_object_set_new(all, LABEL_FORMAT, json_text(format));
+	json_object_set_new(all, LABEL_FILES, json_text(list));
+	auto_json json_t *config = json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture",
+					     image_arch(key->arch), "os", "linux", "created", when, "config", "Labels",
+					     all, "rootfs", "type", "layers", "diff_ids", diff);
+	return json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
 }
 
-static void list_of(const json_t *object, const char *key, struct strv *ret)
+char *package_manifest(const struct package_key *key, const struct descriptor *config, const struct descriptor *layer)
 {
-	size_t i;
-	json_t *item;
-	json_array_foreach(json_object_get(object, key), i, item)
-	{
-		if (json_is_string(item))
-			strv_add(ret, str_dup(json_string_value(item)));
-	}
-}
-
-static void read_key(const json_t *json, struct package_key *key)
-{
-	*key = (struct package_key){
-		.driver = text_of(json, "driver"),
-		.flavour = text_of(json, "flavour"),
-		.release = text_of(json, "release"),
-		.build_id = text_of(json, "build_id"),
-		.arch = text_of(json, "arch"),
-		.compiler = text_of(json, "compiler"),
-		.source = text_of(json, "source"),
+	auto_str char *when = created(), *type = str_dup(PACKAGE_TYPE);
+	auto_json json_t *notes = labels(key, true);
+	struct descriptor layers = *layer;
+	struct manifest m = {
+		.artifact_type = type, .config = *config, .layers = &layers, .count = 1, .annotations = notes
 	};
-	list_of(json, "modules", &key->modules);
-	list_of(json, "patches", &key->patches);
+	json_object_set_new(notes, OCI_CREATED, json_text(when));
+	json_object_set_new(notes, OCI_VERSION, json_text(key->driver));
+	return manifest_text(&m);
+}
+
+static bool read_key(const json_t *labels, struct package_key *key)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		const char *text = json_string_value(json_object_get(labels, fields[i].label));
+		if (fields[i].is_required && (!text || !*text))
+			return false;
+		if (text && fields[i].is_list)
+			strv_split(member(key, i), text, ",");
+		else if (text)
+			*(char **)member(key, i) = str_dup(text);
+	}
+	// It becomes part of a path.
+	return !strchr(key->release, '/') && key->release[0] != '.';
 }
 
 static bool read_file(const json_t *json, struct package_file *f)
 {
-	f->name = text_of(json, "name");
-	f->module = text_of(json, "module");
-	f->srcversion = text_of(json, "srcversion");
+	const char *name = json_string_value(json_object_get(json, "name"));
+	const char *module = json_string_value(json_object_get(json, "module"));
 	const char *sha256 = json_string_value(json_object_get(json, "sha256"));
 	const json_t *size = json_object_get(json, "size");
-	if (!f->name || !*f->name || strchr(f->name, '/') || f->name[0] == '.' || !f->module ||
-	    !digest_is_hex(sha256) || !json_is_integer(size) || json_integer_value(size) < 0)
+	if (!name || !*name || strchr(name, '/') || name[0] == '.' || !module || !digest_is_hex(sha256) ||
+	    !json_is_integer(size) || json_integer_value(size) < 0)
 		return false;
+	f->name = str_dup(name);
+	f->module = str_dup(module);
+	f->srcversion = str_dup(json_string_value(json_object_get(json, "srcversion")));
 	memcpy(f->sha256, sha256, sizeof(f->sha256));
 	f->size = (uint64_t)json_integer_value(size);
 	return true;
 }
 
-static bool read_manifest(const json_t *json, struct package *p)
+static bool read_files(const json_t *labels, struct package *p)
 {
-	const json_t *key = json_object_get(json, "key"), *files = json_object_get(json, "files");
-	if (json_integer_value(json_object_get(json, "format")) != FORMAT || !json_is_object(key) ||
-	    !json_is_array(files))
+	const char *text = json_string_value(json_object_get(labels, LABEL_FILES));
+	auto_json json_t *list = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	size_t count = json_array_size(list);
+	if (count == 0 || count > FILES_MAX)
 		return false;
-	read_key(key, &p->key);
-	if (!p->key.driver || !p->key.flavour || !p->key.release || !p->key.arch)
-		return false;
-	p->files = mem_alloc(json_array_size(files) * sizeof(*p->files));
-	for (; p->count < json_array_size(files); p->count++)
-		if (!read_file(json_array_get(files, p->count), &p->files[p->count])) {
-			p->count++; // so that the half-read entry is freed too
-			return false;
-		}
-	return p->count > 0;
+	p->files = mem_alloc(count * sizeof(*p->files));
+	while (p->count < count && read_file(json_array_get(list, p->count), &p->files[p->count]))
+		p->count++;
+	return p->count == count;
 }
 
-int package_open(const struct root *dir, struct package *ret, struct err *err)
+int package_parse(const struct manifest *manifest, const struct descriptor *descriptor, const char *config, size_t len,
+		  struct package *ret, struct err *err)
 {
-	auto_package struct package p = { .dir = ROOT_NONE };
+	auto_package struct package p = PACKAGE_NONE;
 	auto_json json_t *json = NULL;
-	int r = json_read(dir, MANIFEST, &json, err);
-	if (r == 0)
-		return err_set(err, E_NOT_FOUND, "no package in '%s': it has no %s", dir->name, MANIFEST);
-	if (r < 0)
-		return err_code(err, err->code == E_CONFIG ? E_STORE_CORRUPT : err->code);
-	if (!read_manifest(json, &p))
-		return err_set(err, E_STORE_CORRUPT, "'%s/%s' is not a sound manifest of format %d", dir->name,
-			       MANIFEST, FORMAT);
-	if (root_sub(dir, ".", &p.dir, err) < 0)
+	if (!str_eq(manifest->artifact_type, PACKAGE_TYPE))
+		return 0;
+	if (oci_json(config, len, manifest->config.digest, &json, err) < 0)
 		return -1;
-	free(p.dir.name);
-	p.dir.name = str_dup(dir->name);
+	const json_t *all = json_object_get(json_object_get(json, "config"), "Labels");
+	auto_str char *format = str_fmt("%d", FORMAT);
+	if (!str_eq(json_string_value(json_object_get(all, LABEL_FORMAT)), format))
+		return err_set(err, E_MANIFEST, "the package sha256:%s is not of format %d", descriptor->digest,
+			       FORMAT);
+	if (manifest->count != 1 || !str_eq(manifest->layers[0].media_type, OCI_LAYER))
+		return err_set(err, E_MANIFEST, "the package sha256:%s does not have exactly one layer of type %s",
+			       descriptor->digest, OCI_LAYER);
+	if (!read_key(all, &p.key) || !read_files(all, &p))
+		return err_set(err, E_MANIFEST,
+			       "the configuration of the package sha256:%s lacks labels, or they are wrong",
+			       descriptor->digest);
+	descriptor_copy(descriptor, &p.manifest);
+	descriptor_copy(&manifest->layers[0], &p.layer);
 	*ret = p;
-	p = (struct package){ .dir = ROOT_NONE };
-	return 0;
-}
-
-int package_verify(const struct package *p, struct err *err)
-{
-	for (size_t i = 0; i < p->count; i++) {
-		struct package_file now = { .name = p->files[i].name };
-		if (measure(&p->dir, &now, err) < 0)
-			return err_wrap(err, "verify the package '%s'", p->dir.name);
-		if (now.size != p->files[i].size || !str_eq(now.sha256, p->files[i].sha256))
-			return err_set(err, E_DIGEST,
-				       "'%s/%s' has SHA-256 %s and %llu bytes, its manifest says %s and %llu",
-				       p->dir.name, now.name, now.sha256, (unsigned long long)now.size,
-				       p->files[i].sha256, (unsigned long long)p->files[i].size);
-	}
-	return 0;
-}
-
-int package_file_open(const struct package *p, size_t i, struct err *err)
-{
-	return root_open(&p->dir, p->files[i].name, O_RDONLY | O_NOFOLLOW, err);
+	p = PACKAGE_NONE;
+	return 1;
 }
 
 int package_fits(const struct package *p, const struct package_want *want, char **ret_why)

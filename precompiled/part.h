@@ -12,7 +12,8 @@ struct part {
 	uint64_t size; // that the descriptor promises
 	uint64_t have; // bytes in the file so far
 	int fd;
-	struct digest *sum; // over them
+	struct digest *sum; // over them; NULL once it was told:
+	char found[DIGEST_HEX + 1];
 	bool is_committed;  // it is a blob of the layout now; fd still reads it
 };
 #define PART_NONE ((struct part){ .fd = -1 })
@@ -21,7 +22,10 @@ int part_open(const struct layout *l, const struct descriptor *d, struct part *r
 // E_TOO_LARGE when there is more than was promised, E_STORE_FULL when the disk is.
 int part_add(struct part *p, const void *data, size_t len, struct err *err);
 int part_restart(struct part *p, struct err *err); // forget every byte
-// Size and digest are compared, then the blob appears. E_DIGEST: the part is gone, nothing has appeared.
+void part_drop(struct part *p);                    // forget the file: nobody could use it
+// Are size and digest right now? E_DIGEST: no, and the part is gone. May be asked again.
+int part_check(struct part *p, struct err *err);
+// part_check, then the blob appears.
 int part_commit(struct part *p, struct err *err);
 void part_done(struct part *p); // what is not committed stays for the next attempt
 #define auto_part __attribute__((cleanup(part_done)))

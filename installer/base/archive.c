@@ -15,6 +15,8 @@ static const struct archive_limits LIMITS = { .bytes = 8ull << 30, .entries = 50
 struct input {
 	int fd;
 	off_t at;
+	const struct archive_stream *stream; // NULL = fd
+	struct err err;                      // of the stream; .code 0 = none
 	char buf[CHUNK];
 };
 
@@ -54,6 +56,10 @@ static struct archive *reader(void)
 static int fail(const struct unpack *u, struct archive *a, struct err *err)
 {
 	const char *text = archive_error_string(a);
+	if (u->input->err.code) {
+		*err = u->input->err;
+		return -1;
+	}
 	return err_set(err, E_ARCHIVE, "'%s': %s (read up to byte %lld)", u->name, text ? text : "damaged",
 		       (long long)u->input->at);
 }
@@ -72,6 +78,18 @@ static la_ssize_t read_file(struct archive *a, void *ctx, const void **ret)
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		archive_set_error(a, errno, "read: %s", strerror(errno));
+	else
+		in->at += n;
+	*ret = in->buf;
+	return n;
+}
+
+static la_ssize_t read_stream(struct archive *a, void *ctx, const void **ret)
+{
+	struct input *in = ctx;
+	ssize_t n = in->stream->read(in->stream->ctx, in->buf, sizeof(in->buf), &in->err);
+	if (n < 0)
+		archive_set_error(a, EIO, "%s", in->err.text);
 	else
 		in->at += n;
 	*ret = in->buf;
@@ -209,26 +227,46 @@ static bool is_ar(struct archive *a)
 	return (archive_format(a) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_AR;
 }
 
+static int run(struct unpack *u, struct input *in, const struct root *dest, const struct archive_limits *limits,
+	       struct err *err)
+{
+	u->left = limits ? *limits : LIMITS;
+	u->left.bytes = u->left.bytes ? u->left.bytes : LIMITS.bytes;
+	u->left.entries = u->left.entries ? u->left.entries : LIMITS.entries;
+	u->input = in;
+	extract_init(&u->to, dest);
+	struct archive *a = reader();
+	struct archive_entry *e = NULL;
+	la_ssize_t (*read)(struct archive *, void *, const void **) = in->stream ? read_stream : read_file;
+	int r = archive_read_open(a, in, NULL, read, NULL) == ARCHIVE_OK ? next(u, a, &e, err) : fail(u, a, err);
+	if (r == 0)
+		r = err_set(err, E_ARCHIVE, "'%s' has no entries", u->name);
+	if (r > 0)
+		r = is_ar(a) && !in->stream ? unpack_deb(u, a, e, err) : unpack_all(u, a, e, err);
+	archive_read_free(a);
+	extract_done(&u->to);
+	return r;
+}
+
 int archive_unpack(int fd, const char *name, off_t offset, const struct root *dest, const struct archive_limits *limits,
 		   bool (*select)(void *ctx, const char *path), void *ctx, struct err *err)
 {
-	struct unpack u = { .name = name, .left = limits ? *limits : LIMITS, .select = select, .ctx = ctx };
-	u.left.bytes = u.left.bytes ? u.left.bytes : LIMITS.bytes;
-	u.left.entries = u.left.entries ? u.left.entries : LIMITS.entries;
+	struct unpack u = { .name = name, .select = select, .ctx = ctx };
 	struct input *in = mem_alloc(sizeof(*in));
 	in->fd = fd;
 	in->at = offset;
-	u.input = in;
-	extract_init(&u.to, dest);
-	struct archive *a = reader();
-	struct archive_entry *e = NULL;
-	int r = archive_read_open(a, in, NULL, read_file, NULL) == ARCHIVE_OK ? next(&u, a, &e, err) : fail(&u, a, err);
-	if (r == 0)
-		r = err_set(err, E_ARCHIVE, "'%s' has no entries", name);
-	if (r > 0)
-		r = is_ar(a) ? unpack_deb(&u, a, e, err) : unpack_all(&u, a, e, err);
-	archive_read_free(a);
-	extract_done(&u.to);
+	int r = run(&u, in, dest, limits, err);
+	free(in);
+	return r;
+}
+
+int archive_unpack_stream(const struct archive_stream *from, const char *name, const struct root *dest,
+			  const struct archive_limits *limits, struct err *err)
+{
+	struct unpack u = { .name = name };
+	struct input *in = mem_alloc(sizeof(*in));
+	in->stream = from;
+	int r = run(&u, in, dest, limits, err);
 	free(in);
 	return r;
 }

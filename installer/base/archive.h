@@ -19,6 +19,15 @@ struct archive_limits {
 int archive_unpack(int fd, const char *name, off_t offset, const struct root *dest, const struct archive_limits *limits,
 		   bool (*select)(void *ctx, const char *path), void *ctx, struct err *err);
 
+// Bytes of an archive that come from somewhere else than a file: up to len of them into buf; 0 = the end.
+struct archive_stream {
+	ssize_t (*read)(void *ctx, void *buf, size_t len, struct err *err);
+	void *ctx;
+};
+// The same for a stream, without the search for a .deb's member. Bytes behind the end of the archive are not read.
+int archive_unpack_stream(const struct archive_stream *from, const char *name, const struct root *dest,
+			  const struct archive_limits *limits, struct err *err);
+
 // Decompress one gzip, xz, zstd, lz4 (legacy frames too) or plain stream held in memory, up to max bytes.
 // The end of the data must be the end of the stream: what else follows may be taken for damage.
 int archive_inflate(const void *data, size_t len, size_t max, char **ret, size_t *ret_len, struct err *err);

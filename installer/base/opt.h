@@ -17,7 +17,7 @@ struct opt {
 };
 
 struct cmd {
-	const char *name;
+	const char *name; // "check", or two words: "store gc"
 	const char *args; // positional arguments in the synopsis, NULL = none
 	size_t args_min, args_max;
 	const char *help;          // one line

@@ -9,3 +9,7 @@ const struct cmd *const commands[] = {
 	&cmd_init,  &cmd_install, &cmd_plan,  &cmd_status, &cmd_unload,  &cmd_holders,
 	&cmd_nodes, &cmd_build,   &cmd_check, &cmd_doctor, &cmd_explain, NULL,
 };
+
+const struct group groups[] = {
+	{ 0 },
+};

@@ -31,4 +31,9 @@ json_t *failure_json(const struct err *err); // what --json prints in place of a
 // On a terminal a line that rewrites itself; elsewhere a line each time the tens digit changes.
 void show_progress(const char *what, unsigned done, unsigned total);
 
-extern const struct cmd *const commands[]; // NULL-terminated, in the order of --help
+// NULL-terminated, in the order of --help; the verbs of a group ("store gc") stand together.
+extern const struct cmd *const commands[];
+struct group { // what the first word of commands with two words is about
+	const char *name, *help;
+};
+extern const struct group groups[]; // .name NULL ends it

@@ -11,12 +11,34 @@
 
 static const char CONFIG_FILE[] = "etc/kmodsmith/kmodsmith.conf";
 
-const struct cmd *entry_find(const char *name)
+static const struct cmd *find(const char *name)
 {
 	for (size_t i = 0; commands[i]; i++)
 		if (str_eq(commands[i]->name, name))
 			return commands[i];
 	return NULL;
+}
+
+const struct cmd *entry_find(int argc, char **argv, int *ret_words)
+{
+	auto_str char *both = argc > 1 ? str_fmt("%s %s", argv[0], argv[1]) : NULL;
+	const struct cmd *cmd = both ? find(both) : NULL;
+	*ret_words = cmd ? 2 : 1;
+	return cmd || strchr(argv[0], ' ') ? cmd : find(argv[0]);
+}
+
+static const struct group *find_group(const char *name, size_t len)
+{
+	for (const struct group *g = groups; g->name; g++)
+		if (strlen(g->name) == len && strncmp(g->name, name, len) == 0)
+			return g;
+	return NULL;
+}
+
+static const struct group *group_of(const struct cmd *cmd)
+{
+	const char *blank = strchr(cmd->name, ' ');
+	return blank ? find_group(cmd->name, (size_t)(blank - cmd->name)) : NULL;
 }
 
 // A standard descriptor that is closed would be given to the next file that is opened, and output would land in that
@@ -57,10 +79,36 @@ int entry_usage(bool is_error)
 	FILE *out = is_error ? stderr : stdout;
 	fprintf(out, "kmodsmith puts the NVIDIA kernel driver on GPU nodes and keeps it right.\n\n"
 		     "Usage: kmodsmith COMMAND [OPTIONS] [ARGUMENTS]\n\nCommands:\n");
-	for (size_t i = 0; commands[i]; i++)
-		fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->help);
+	for (size_t i = 0; commands[i]; i++) {
+		const struct group *group = group_of(commands[i]);
+		if (!group)
+			fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->help);
+		else if (i == 0 || group_of(commands[i - 1]) != group) // one line for all of its verbs
+			fprintf(out, "  %-12s %s\n", group->name, group->help);
+	}
 	fprintf(out, "\n`kmodsmith COMMAND --help` teaches each one; `kmodsmith --version` tells the version.\n");
 	return is_error ? err_info(E_USAGE)->exit_status : delivered(0);
+}
+
+static int group_usage(const struct group *group, bool is_error)
+{
+	FILE *out = is_error ? stderr : stdout;
+	fprintf(out, "kmodsmith %s: %s\n\nUsage: kmodsmith %s VERB [OPTIONS] [ARGUMENTS]\n\nVerbs:\n", group->name,
+		group->help, group->name);
+	for (size_t i = 0; commands[i]; i++)
+		if (group_of(commands[i]) == group)
+			fprintf(out, "  %-16s %s\n", commands[i]->name, commands[i]->help);
+	fprintf(out, "\n`kmodsmith %s VERB --help` teaches each one.\n", group->name);
+	return is_error ? err_info(E_USAGE)->exit_status : delivered(0);
+}
+
+static char *verbs_of(const struct group *group)
+{
+	auto_strv struct strv verbs = { 0 };
+	for (size_t i = 0; commands[i]; i++)
+		if (group_of(commands[i]) == group)
+			strv_add(&verbs, str_dup(commands[i]->name + strlen(group->name) + 1));
+	return strv_join(&verbs, ", ");
 }
 
 int entry_version(void)
@@ -81,7 +129,14 @@ static bool has_word(int argc, char **argv, const char *word)
 int entry_unknown(int argc, char **argv)
 {
 	struct err err;
-	err_set(&err, E_USAGE, "unknown command '%s'; `kmodsmith --help` lists them", argv[0]);
+	const struct group *group = find_group(argv[0], strlen(argv[0]));
+	if (group && (argc == 1 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h")))
+		return group_usage(group, argc == 1);
+	auto_str char *verbs = group ? verbs_of(group) : NULL;
+	if (group)
+		err_set(&err, E_USAGE, "'%s' has no verb '%s'; it has %s", group->name, argv[1], verbs);
+	else
+		err_set(&err, E_USAGE, "unknown command '%s'; `kmodsmith --help` lists them", argv[0]);
 	show_failure(&err, has_word(argc, argv, "--json"));
 	return err_info(err.code)->exit_status;
 }

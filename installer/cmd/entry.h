@@ -3,9 +3,10 @@
 #pragma once
 #include "base/opt.h"
 
-const struct cmd *entry_find(const char *name);
+// The command that the first words are, with how many of them; NULL = none.
+const struct cmd *entry_find(int argc, char **argv, int *ret_words);
 void entry_guard(void);                                      // before anything is opened
-int entry_run(const struct cmd *cmd, int argc, char **argv); // argv[0] is the name of the command, here and below
+int entry_run(const struct cmd *cmd, int argc, char **argv); // argv[0] is the last word of the command
 int entry_usage(bool is_error);
 int entry_version(void);
-int entry_unknown(int argc, char **argv);
+int entry_unknown(int argc, char **argv); // argv[0] is no command; it may be a group

@@ -3,13 +3,15 @@
 
 #include "base/file.h"
 #include "base/scratch.h"
+#include "kmod/distro.h"
 #include "kmod/prove.h"
 #include "node/modules.h"
 #include "node/target.h"
+#include "precompiled/create.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
+
+static const char MODULES[] = "modules"; // directory of what the compiler made, in its scratch
 
 void compile_report_done(struct compile_report *r)
 {
@@ -57,6 +59,7 @@ static void fill_key(const struct compile_wish *wish, const struct tree *tree, c
 		.release = str_dup(wish->release),
 		.build_id = *done->build_id ? str_dup(done->build_id) : NULL,
 		.arch = str_dup(tree->arch),
+		.distro = distro_of(wish->release, tree->banner),
 		.compiler = str_dup(done->compiler),
 		.source = str_dup(wish->source->digest),
 	};
@@ -67,15 +70,15 @@ static void fill_key(const struct compile_wish *wish, const struct tree *tree, c
 		strv_add(&key->patches, str_fmt("%s %s", done->patches.items[i].name, done->patches.items[i].digest));
 }
 
-static int complete(const struct root *dir, const struct package_key *key, const struct module_set *set,
-		    struct err *err)
+static int create(const struct layout *output, const struct root *dir, const struct package_key *key,
+		  const struct module_set *set, struct package *ret, struct err *err)
 {
 	struct package_file *files = mem_alloc(set->count * sizeof(*files));
 	for (size_t i = 0; i < set->count; i++)
 		files[i] = (struct package_file){ .name = str_fmt("%s", set->items[i].file),
 						  .module = module_set_name(set, i),
 						  .srcversion = str_dup(set->items[i].srcversion) };
-	int r = package_write(dir, key, files, set->count, err);
+	int r = create_package(output, dir, key, files, set->count, ret, err);
 	for (size_t i = 0; i < set->count; i++) {
 		free(files[i].name);
 		free(files[i].module);
@@ -83,35 +86,6 @@ static int complete(const struct root *dir, const struct package_key *key, const
 	}
 	free(files);
 	return r;
-}
-
-// A package of the same name is replaced; anything else is not touched, and that is said before the work is done.
-static int check_place(const struct root *output, const char *name, struct err *err)
-{
-	struct stat st;
-	auto_str char *manifest = str_fmt("%s/package.json", name), *path = root_path(output, name);
-	auto_strv struct strv inside = { 0 };
-	int r = root_stat(output, name, &st, err);
-	if (r <= 0)
-		return r;
-	if (!S_ISDIR(st.st_mode))
-		return err_set(err, E_USAGE, "the package would replace '%s', which is no directory", path);
-	if (root_list(output, name, &inside, err) < 0)
-		return -1;
-	if (inside.count && !root_exists(output, manifest))
-		return err_set(err, E_USAGE, "the package would replace '%s', which is not empty and holds no package",
-			       path);
-	return 0;
-}
-
-static int place(const struct root *output, const char *temporary, const char *name, struct package *ret,
-		 struct err *err)
-{
-	auto_root struct root dir = ROOT_NONE;
-	if (check_place(output, name, err) < 0 || root_rmtree(output, name, err) < 0 ||
-	    root_rename(output, temporary, name, err) < 0 || root_sub(output, name, &dir, err) < 0)
-		return -1;
-	return package_open(&dir, ret, err);
 }
 
 static int open_log(const struct compile_wish *wish, enum flavour flavour, char **ret_path, struct err *err)
@@ -123,8 +97,8 @@ static int open_log(const struct compile_wish *wish, enum flavour flavour, char 
 	return root_create(wish->state, name, err);
 }
 
-static int build(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour, const char *temporary,
-		 struct watch *watch, struct build_done *ret, struct err *err)
+static int build(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
+		 const struct root *output, struct watch *watch, struct build_done *ret, struct err *err)
 {
 	auto_strv struct strv modules = { 0 };
 	auto_root struct root dir = ROOT_NONE;
@@ -148,8 +122,8 @@ static int build(const struct compile_wish *wish, const struct tree *tree, enum 
 		.timeout_s = wish->timeout_s,
 		.is_rt_allowed = wish->is_rt_allowed,
 		.work = &work.root,
-		.output = wish->output,
-		.name = temporary,
+		.output = output,
+		.name = MODULES,
 		.log_fd = log_fd,
 		.progress = on_object,
 		.ctx = watch,
@@ -163,23 +137,25 @@ static int build(const struct compile_wish *wish, const struct tree *tree, enum 
 }
 
 static int finish(const struct compile_wish *wish, const struct tree *tree, const struct build_done *done,
-		  const char *temporary, struct watch *watch, struct package *ret, struct err *err)
+		  struct scratch *stage, struct watch *watch, struct package *ret, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
 	auto_module_set struct module_set set = { 0 };
 	auto_package_key struct package_key key = { 0 };
 	auto_str char *proof = NULL;
-	if (root_sub(wish->output, temporary, &dir, err) < 0 || module_set_read(&dir, &done->files, &set, err) < 0 ||
+	if (root_sub(&stage->root, MODULES, &dir, err) < 0 || module_set_read(&dir, &done->files, &set, err) < 0 ||
 	    prove(tree, &set, &proof, err) < 0)
 		return -1;
 	watch_end(watch, "prove", "%s", proof);
 	fill_key(wish, tree, done, &set, &key);
-	if (complete(&dir, &key, &set, err) < 0)
+	if (create(wish->output, &dir, &key, &set, ret, err) < 0)
 		return -1;
-	auto_str char *name = wish->name ? str_dup(wish->name) : package_name(&key);
-	if (place(wish->output, temporary, name, ret, err) < 0)
-		return -1;
-	watch_end(watch, "package", "%s", ret->dir.name);
+	ret->stage = *stage;
+	*stage = SCRATCH_NONE;
+	ret->dir = dir;
+	dir = ROOT_NONE;
+	auto_str char *tag = package_tag(&ret->key);
+	watch_end(watch, "package", "%s in %s", tag, ret->place);
 	return 0;
 }
 
@@ -187,23 +163,19 @@ static int compile(const struct compile_wish *wish, const struct tree *tree, str
 		   struct compile_report *report, struct err *err)
 {
 	auto_build struct build_done done = { 0 };
-	auto_str char *temporary = str_fmt(".build.%d.tmp", (int)getpid());
+	auto_scratch struct scratch stage = SCRATCH_NONE;
 	enum flavour flavour = FLAVOUR_AUTO;
-	if (choose_flavour(wish, &flavour, &report->flavour_why, err) < 0)
+	if (choose_flavour(wish, &flavour, &report->flavour_why, err) < 0 ||
+	    scratch_make(wish->state, "stage", &stage, err) < 0 ||
+	    build(wish, tree, flavour, &stage.root, watch, &done, err) < 0)
 		return -1;
-	int r = build(wish, tree, flavour, temporary, watch, &done, err);
-	if (r == 0) {
-		watch_end(watch, "compile", "%s %s: %zu objects with %s, %u jobs", done.driver_version,
-			  flavour_name(flavour), done.objects, done.compiler, done.jobs);
-		report->jobs = done.jobs;
-		report->objects = done.objects;
-		report->peak_kib = done.peak_kib;
-		report->seconds = done.seconds;
-		r = finish(wish, tree, &done, temporary, watch, ret, err);
-	}
-	struct err ignored;
-	root_rmtree(wish->output, temporary, &ignored);
-	return r;
+	watch_end(watch, "compile", "%s %s: %zu objects with %s, %u jobs", done.driver_version, flavour_name(flavour),
+		  done.objects, done.compiler, done.jobs);
+	report->jobs = done.jobs;
+	report->objects = done.objects;
+	report->peak_kib = done.peak_kib;
+	report->seconds = done.seconds;
+	return finish(wish, tree, &done, &stage, watch, ret, err);
 }
 
 // A pair that is known not to work is refused before a few hundred megabytes are unpacked (R-B2).
@@ -236,8 +208,6 @@ int compile_package(const struct compile_wish *wish, struct watch *watch, struct
 {
 	auto_tree struct tree tree = { .root = ROOT_NONE };
 	watch_begin(watch);
-	if (wish->name && check_place(wish->output, wish->name, err) < 0)
-		return -1;
 	if (target_headers(wish->host, wish->state, wish->headers, wish->release, wish->banner, &tree,
 			   &report->headers_from, err) < 0)
 		return -1;

@@ -5,6 +5,7 @@
 #include "kmod/build.h"
 #include "node/flavour.h"
 #include "node/watch.h"
+#include "precompiled/layout.h"
 #include "precompiled/package.h"
 
 struct compile_wish {
@@ -22,8 +23,7 @@ struct compile_wish {
 	const struct root *patches; // a user's patches, NULL = none
 	unsigned jobs, timeout_s;   // 0 = choose
 	bool is_rt_allowed;
-	const struct root *output; // the package appears here
-	const char *name;          // under this name; NULL = package_name()
+	const struct layout *output; // the package is put in
 };
 
 struct compile_report { // what the package's key does not say
@@ -37,7 +37,7 @@ struct compile_report { // what the package's key does not say
 void compile_report_done(struct compile_report *r);
 #define auto_compile_report __attribute__((cleanup(compile_report_done)))
 
-// Phases reported: headers, source, compile, prove, package. On failure output is as it was; the compiler's whole
-// output is in state/logs.
+// Phases reported: headers, source, compile, prove, package. ret is unpacked: its directory is what the compiler made.
+// On failure output is as it was; the compiler's whole output is in state/logs.
 int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
 		    struct compile_report *report, struct err *err);

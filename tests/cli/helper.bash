@@ -23,11 +23,22 @@ host() { # NAME
 }
 
 # Run the program as `run` does: $status, $output (standard output alone) and $stderr. Never longer than 20 s.
-kmodsmith() { # ARGUMENT...
-  local command=$1
+kmodsmith() { # COMMAND ARGUMENT...: a command of two words is one argument here: "store gc"
+  local command
+  read -ra command <<<"$1"
   shift
-  run --separate-stderr timeout 20 "$KMODSMITH" "$command" ${ROOT:+--root "$ROOT"} "$@"
+  run --separate-stderr timeout 20 "$KMODSMITH" "${command[@]}" ${ROOT:+--root "$ROOT"} "$@"
 }
+
+# Every command, one a line; of a group each verb: "store gc".
+commands() {
+  local name verbs
+  "$KMODSMITH" --help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p' | while read -r name; do
+    verbs=$("$KMODSMITH" "$name" --help | sed -nE "s/^  ($name [a-z]+) +[^ ].*/\1/p")
+    printf '%s\n' "${verbs:-$name}"
+  done
+}
+groups() { commands | sed -n 's/ .*//p' | uniq; }
 
 tree_state() { # every file, link and mode below ROOT, without the record of calls and the last holder of the lock
   (cd "$ROOT" && find . ! -name .sys-calls -printf '%p %y %m %l\n' | sort

@@ -11,54 +11,54 @@ setup_file() {
   make -s -C "$BATS_TEST_DIRNAME/../.." MODE="${build##*/}" B="$build" man >&2
   export MAN=$build/man
 }
-commands() { "$KMODSMITH" --help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'; }
 of_help() { # lines "-x --name ARG", or "--name ARG"
-  "$KMODSMITH" "$1" --help | sed -n '/^Options:/,$p' |
+  # shellcheck disable=SC2086 # a command may have two words
+  "$KMODSMITH" $1 --help | sed -n '/^Options:/,$p' |
     sed -nE 's/^ +(-[a-z], )?(--[a-z0-9-]+)( [^ ]+)?( .*)?$/\1\2\3/p' | tr -d , | sort
 }
 of_page() {
-  sed -n '/^\.SH OPTIONS/,/^\.SH SEE/p' "$MAN/kmodsmith-$1.8" | sed -E 's/\\f[BIR]//g; s/\\&//g; s/\\-/-/g' |
+  sed -n '/^\.SH OPTIONS/,/^\.SH SEE/p' "$MAN/kmodsmith-${1// /-}.8" | sed -E 's/\\f[BIR]//g; s/\\&//g; s/\\-/-/g' |
     grep -E '^-' | tr -d , | sort
 }
 
 @test "help and manual page of every command name the same options with the same arguments" {
   local name
   [ "$(commands | wc -l)" -ge 10 ]
-  for name in $(commands); do
+  while read -r name; do
     of_help "$name" >"$BATS_TEST_TMPDIR/help"
     of_page "$name" >"$BATS_TEST_TMPDIR/page"
     [ "$(wc -l <"$BATS_TEST_TMPDIR/help")" -ge 6 ]
     run diff "$BATS_TEST_TMPDIR/help" "$BATS_TEST_TMPDIR/page"
     assert_success
-  done
+  done < <(commands)
 }
 
 @test "the manual has a page for every command and every code, and the overview names each" {
   local name
-  for name in $(commands); do
-    run grep -F "kmodsmith-$name\\fR(8)" "$MAN/kmodsmith.8"
+  while read -r name; do
+    run grep -F "kmodsmith-${name// /-}\\fR(8)" "$MAN/kmodsmith.8"
     assert_success
-  done
+  done < <(commands)
   run grep -cE '^\\fBE_' "$MAN/kmodsmith-errors.7"
   assert_output "$(grep -c '^X(E_' "$top/installer/base/errors.def")"
 }
 
 @test "the parser takes every option that help names, and wants its argument" {
   local name option argument
-  for name in $(commands); do
+  while read -r name; do
     while read -r option argument; do
       [[ $option != -? ]] || read -r option argument <<<"$argument"
       [ "$option" != --help ] || continue
       if [ -n "$argument" ]; then
-        run --separate-stderr "$KMODSMITH" "$name" "$option"
+        kmodsmith "$name" "$option"
         assert_error E_USAGE "option '$option' needs a value"
       else
-        run --separate-stderr "$KMODSMITH" "$name" "$option=yes"
+        kmodsmith "$name" "$option=yes"
         assert_error E_USAGE "option '$option' takes no value"
       fi
       assert_status 2
     done < <(of_help "$name")
-  done
+  done < <(commands)
 }
 
 @test "unknown letters and surplus arguments are named" {

@@ -4,20 +4,39 @@
 # shellcheck disable=SC2154 # bats and helper.bash set stderr and top
 load helper
 
-commands() { "$KMODSMITH" --help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'; }
-
 @test "help lists the commands and each explains itself" {
   run commands
   assert_line plan
   assert_line install
   assert_line status
   local name
-  for name in $(commands); do
-    run --separate-stderr "$KMODSMITH" "$name" --help
+  while read -r name; do
+    kmodsmith "$name" --help
     assert_status 0
     assert_output --partial "kmodsmith $name"
     assert_output --regexp '--json'
     assert_equal "$stderr" ""
+  done < <(commands)
+}
+
+@test "a group lists its verbs, and refuses what is none with their names" {
+  local group verb
+  for group in $(groups); do
+    kmodsmith "$group" --help
+    assert_status 0
+    assert_equal "$stderr" ""
+    kmodsmith "$group"
+    assert_status 2
+    assert_output ""
+    assert_regex "$stderr" "Usage: kmodsmith $group VERB"
+    run --separate-stderr "$KMODSMITH" "$group" stall --json
+    assert_status 2
+    assert_json .error.code E_USAGE
+    for verb in $(commands | sed -n "s/^$group //p"); do
+      assert_error E_USAGE "$verb"
+    done
+    run --separate-stderr "$KMODSMITH" "$group ${verb:?}"
+    assert_error E_USAGE "unknown command '$group $verb'"
   done
 }
 
@@ -34,11 +53,11 @@ commands() { "$KMODSMITH" --help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p'; }
   assert_error E_USAGE "'stall'"
   assert_status 2
   local name
-  for name in $(commands); do
-    run --separate-stderr "$KMODSMITH" "$name" --no-such-option
+  while read -r name; do
+    kmodsmith "$name" --no-such-option
     assert_error E_USAGE no-such-option
     assert_status 2
-  done
+  done < <(commands)
 }
 
 @test "explain knows every code of the table and says what to do" {

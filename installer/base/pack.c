@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layer is known by two digests: of the bytes, and of the tar inside. libarchive tells neither, so the same entries
+// are written twice: to the file, and uncompressed to a hash.
+#include "base/pack.h"
+
+#include "base/file.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+
+enum { CHUNK = 1 << 16 };
+
+struct sink {
+	struct archive *archive;
+	int fd; // -1 = only hash
+	const char *name;
+	struct digest *sum;
+	uint64_t size;
+	struct err err;
+};
+
+struct pack {
+	struct sink out, tar;
+	char *name;
+	time_t time;
+};
+
+static la_ssize_t write_sink(struct archive *a, void *ctx, const void *data, size_t len)
+{
+	struct sink *s = ctx;
+	if (s->fd >= 0 && file_write(s->fd, s->name, data, len, &s->err) < 0) {
+		archive_set_error(a, EIO, "%s", s->err.text);
+		return -1;
+	}
+	digest_add(s->sum, data, len);
+	s->size += len;
+	return (la_ssize_t)len;
+}
+
+static int fail(const struct sink *s, struct err *err)
+{
+	if (s->err.code) {
+		*err = s->err;
+		return -1;
+	}
+	const char *text = archive_error_string(s->archive);
+	return err_set(err, E_SYSTEM, "write the archive '%s': %s", s->name, text ? text : "failed");
+}
+
+// One thread and one level, so that the same content is the same bytes.
+static int open_sink(struct sink *s, bool is_zstd, struct err *err)
+{
+	s->archive = archive_write_new();
+	s->sum = digest_new();
+	if (!s->archive)
+		abort();
+	if (archive_write_set_format_pax_restricted(s->archive) != ARCHIVE_OK ||
+	    (is_zstd &&
+	     (archive_write_add_filter_zstd(s->archive) != ARCHIVE_OK ||
+	      archive_write_set_filter_option(s->archive, "zstd", "compression-level", "10") != ARCHIVE_OK)) ||
+	    archive_write_set_bytes_in_last_block(s->archive, 1) != ARCHIVE_OK ||
+	    archive_write_open(s->archive, s, NULL, write_sink, NULL) != ARCHIVE_OK)
+		return fail(s, err);
+	return 0;
+}
+
+int pack_new(int fd, const char *name, bool is_zstd, struct pack **ret, struct err *err)
+{
+	uint64_t seconds = 0;
+	auto_pack struct pack *p = mem_alloc(sizeof(*p));
+	str_u64(getenv("SOURCE_DATE_EPOCH"), 10, &seconds);
+	p->time = (time_t)seconds;
+	p->name = str_dup(name);
+	p->out.fd = fd;
+	p->tar.fd = -1;
+	p->out.name = p->tar.name = p->name;
+	if (open_sink(&p->out, is_zstd, err) < 0 || open_sink(&p->tar, false, err) < 0)
+		return -1;
+	*ret = TAKE(p);
+	return 0;
+}
+
+static int put_header(struct pack *p, const char *path, mode_t kind, mode_t mode, uint64_t size, struct err *err)
+{
+	struct archive_entry *e = archive_entry_new();
+	archive_entry_set_pathname(e, path);
+	archive_entry_set_filetype(e, kind);
+	archive_entry_set_perm(e, mode);
+	archive_entry_set_size(e, (la_int64_t)size);
+	archive_entry_set_mtime(e, p->time, 0);
+	archive_entry_set_uid(e, 0);
+	archive_entry_set_gid(e, 0);
+	int r = archive_write_header(p->out.archive, e) != ARCHIVE_OK ? fail(&p->out, err) :
+		archive_write_header(p->tar.archive, e) != ARCHIVE_OK ? fail(&p->tar, err) :
+									0;
+	archive_entry_free(e);
+	return r;
+}
+
+static int put_bytes(struct pack *p, const void *data, size_t len, struct err *err)
+{
+	if (archive_write_data(p->out.archive, data, len) < (la_ssize_t)len)
+		return fail(&p->out, err);
+	return archive_write_data(p->tar.archive, data, len) < (la_ssize_t)len ? fail(&p->tar, err) : 0;
+}
+
+int pack_dir(struct pack *p, const char *path, struct err *err)
+{
+	return put_header(p, path, AE_IFDIR, 0755, 0, err);
+}
+
+int pack_file(struct pack *p, const char *path, int in, uint64_t size, struct err *err)
+{
+	char buf[CHUNK];
+	if (put_header(p, path, AE_IFREG, 0644, size, err) < 0)
+		return -1;
+	for (uint64_t left = size; left;) {
+		ssize_t n = read(in, buf, left < sizeof(buf) ? (size_t)left : sizeof(buf));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return file_fail("read", path, err);
+		if (n == 0)
+			return err_set(err, E_SYSTEM, "'%s' became shorter while it was packed", path);
+		if (put_bytes(p, buf, (size_t)n, err) < 0)
+			return -1;
+		left -= (uint64_t)n;
+	}
+	return 0;
+}
+
+int pack_data(struct pack *p, const char *path, const void *data, size_t len, struct err *err)
+{
+	return put_header(p, path, AE_IFREG, 0644, len, err) < 0 ? -1 : put_bytes(p, data, len, err);
+}
+
+int pack_close(struct pack *p, char ret_digest[DIGEST_HEX + 1], char ret_diff_id[DIGEST_HEX + 1], uint64_t *ret_size,
+	       struct err *err)
+{
+	if (archive_write_close(p->out.archive) != ARCHIVE_OK)
+		return fail(&p->out, err);
+	if (archive_write_close(p->tar.archive) != ARCHIVE_OK)
+		return fail(&p->tar, err);
+	char ignored[DIGEST_HEX + 1];
+	digest_hex(TAKE(p->out.sum), ret_digest ? ret_digest : ignored);
+	digest_hex(TAKE(p->tar.sum), ret_diff_id ? ret_diff_id : ignored);
+	if (ret_size)
+		*ret_size = p->out.size;
+	return 0;
+}
+
+static void close_sink(struct sink *s)
+{
+	char ignored[DIGEST_HEX + 1];
+	if (s->archive)
+		archive_write_free(s->archive);
+	if (s->sum)
+		digest_hex(s->sum, ignored);
+}
+
+void pack_free(struct pack *p)
+{
+	if (!p)
+		return;
+	// An archive that was not closed is closed by its release, which writes: to nowhere.
+	p->out.fd = p->tar.fd = -1;
+	close_sink(&p->out);
+	close_sink(&p->tar);
+	free(p->name);
+	free(p);
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/create.h"
+
+#include "base/file.h"
+#include "base/pack.h"
+#include "precompiled/find.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+static int measure(const struct root *dir, struct package_file *f, struct err *err)
+{
+	auto_fd int fd = root_open(dir, f->name, O_RDONLY | O_NOFOLLOW, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(err, errno, "'%s/%s' is no regular file", dir->name, f->name);
+	f->size = (uint64_t)st.st_size;
+	return digest_file(fd, f->name, f->sha256, err);
+}
+
+static int pack_parents(struct pack *pack, const char *dir, struct err *err)
+{
+	for (const char *slash = dir; slash; slash = strchr(slash + 1, '/')) {
+		auto_str char *parent = str_ndup(dir, (size_t)(slash - dir));
+		if (*parent && pack_dir(pack, parent, err) < 0)
+			return -1;
+	}
+	return pack_dir(pack, dir, err);
+}
+
+static int pack_files(struct pack *pack, const struct root *dir, const char *prefix, const struct package_file *files,
+		      size_t count, struct err *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		auto_str char *path = str_fmt("%s/%s", prefix, files[i].name);
+		auto_fd int fd = root_open(dir, files[i].name, O_RDONLY | O_NOFOLLOW, err);
+		if (fd < 0 || pack_file(pack, path, fd, files[i].size, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+struct layer {
+	struct descriptor blob;
+	char diff_id[DIGEST_HEX + 1]; // digest of the tar inside
+};
+
+static int write_layer(int fd, const char *name, const struct root *dir, const struct package_key *key,
+		       const struct package_file *files, size_t count, struct layer *ret, struct err *err)
+{
+	auto_pack struct pack *pack = NULL;
+	auto_str char *prefix = package_dir(key);
+	if (pack_new(fd, name, true, &pack, err) < 0 || pack_parents(pack, prefix, err) < 0 ||
+	    pack_files(pack, dir, prefix, files, count, err) < 0 ||
+	    pack_close(pack, ret->blob.digest, ret->diff_id, &ret->blob.size, err) < 0)
+		return -1;
+	return fsync(fd) < 0 ? file_fail("write", name, err) : 0;
+}
+
+// The digest is known when all is written: until then the blob has a name that no reader looks for.
+static int make_layer(const struct layout *into, const struct root *dir, const struct package_key *key,
+		      const struct package_file *files, size_t count, struct layer *ret, struct err *err)
+{
+	auto_str char *temporary = str_fmt("blobs/sha256/.new.%d.part", (int)getpid());
+	auto_fd int fd = root_create(&into->root, temporary, err);
+	if (fd < 0)
+		return -1;
+	int r = write_layer(fd, temporary, dir, key, files, count, ret, err);
+	auto_str char *final = layout_blob_path(ret->blob.digest);
+	if (r == 0)
+		r = root_rename(&into->root, temporary, final, err);
+	struct err ignored;
+	if (r < 0)
+		root_unlink(&into->root, temporary, &ignored);
+	ret->blob.media_type = str_dup(OCI_LAYER);
+	ret->blob.annotations = json_pack("{s:s}", OCI_TITLE, "modules.tar.zst");
+	return r;
+}
+
+static int publish(const struct layout *into, const struct package_key *key, const struct package_file *files,
+		   size_t count, const struct layer *layer, struct descriptor *ret, struct err *err)
+{
+	auto_str char *config = package_config(key, files, count, layer->diff_id);
+	auto_descriptor struct descriptor c = { .media_type = str_dup(OCI_CONFIG), .size = strlen(config) };
+	if (layout_blob_put(into, config, c.size, c.digest, err) < 0)
+		return -1;
+	auto_str char *manifest = package_manifest(key, &c, &layer->blob), *tag = package_tag(key);
+	ret->media_type = str_dup(OCI_MANIFEST);
+	ret->artifact_type = str_dup(PACKAGE_TYPE);
+	ret->size = strlen(manifest);
+	ret->annotations = json_pack("{s:s}", PACKAGE_RELEASE, key->release);
+	return layout_blob_put(into, manifest, ret->size, ret->digest, err) < 0 ? -1 :
+										  layout_publish(into, ret, tag, err);
+}
+
+int create_package(const struct layout *into, const struct root *dir, const struct package_key *key,
+		   struct package_file *files, size_t count, struct package *ret, struct err *err)
+{
+	struct layer layer = { 0 };
+	auto_descriptor struct descriptor manifest = { 0 };
+	int r = 0;
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = measure(dir, &files[i], err);
+	if (r == 0)
+		r = make_layer(into, dir, key, files, count, &layer, err);
+	if (r == 0)
+		r = publish(into, key, files, count, &layer, &manifest, err);
+	descriptor_done(&layer.blob);
+	if (r < 0)
+		return err_wrap(err, "write the package");
+	return find_open(into, &manifest, ret, err) < 0 ? -1 : 0;
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/fetch.h"
+
+#include "precompiled/signature.h"
+#include "precompiled/stage.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+void found_done(struct found *f)
+{
+	offer_done(&f->offer);
+	repository_free(f->repository);
+	free(f->signers);
+	*f = FOUND_NONE;
+}
+
+static void note(const struct fetch *f, const char *fmt, ...) PRINTF(2, 3);
+static void note(const struct fetch *f, const char *fmt, ...)
+{
+	char text[700];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (f->note)
+		f->note(f->ctx, text);
+}
+
+// What the sources said, clause by clause; the first that did not merely lack it gives the code.
+struct misses {
+	char *text;
+	int code;
+};
+
+static void miss(const struct fetch *f, struct misses *m, size_t source, int code, const char *why)
+{
+	str_add(&m->text, "%s%s: %s", m->text ? "; " : "", f->from->items[source], why);
+	if (!m->code)
+		m->code = code;
+	note(f, "%s: %s", f->from->items[source], why);
+}
+
+// 1 = this source has it and it is believed, 0 = it has it not.
+static int ask(const struct fetch *f, size_t source, const struct package_want *want, struct found *ret, char **ret_why,
+	       struct err *err)
+{
+	auto_found struct found found = FOUND_NONE;
+	if (repository_open(f->from->items[source], f->options, &found.repository, err) < 0)
+		return -1;
+	int r = offer_find(found.repository, want, &found.offer, ret_why, err);
+	if (r <= 0)
+		return r;
+	found.source = source;
+	*ret = found;
+	found = FOUND_NONE;
+	return 1;
+}
+
+static int find_from(const struct fetch *f, size_t first, const struct package_want *want, struct found *ret,
+		     struct err *err)
+{
+	struct misses m = { 0 };
+	int r = 0;
+	for (size_t i = first; i < f->from->count && r == 0; i++) {
+		auto_str char *why = NULL;
+		struct err reason = { 0 };
+		r = ask(f, i, want, ret, &why, &reason);
+		if (r < 0) {
+			miss(f, &m, i, reason.code, reason.text);
+			r = 0;
+		} else if (r == 0) {
+			miss(f, &m, i, 0, why);
+		}
+	}
+	if (r == 0)
+		err_set(err, m.code ? m.code : E_NO_PACKAGE, "%s", m.text ? m.text : "no source was named (--from)");
+	free(m.text);
+	return r > 0 ? 0 : -1;
+}
+
+int fetch_find(const struct fetch *f, const struct package_want *want, struct found *ret, struct err *err)
+{
+	return find_from(f, 0, want, ret, err);
+}
+
+struct bring { // the layer on its way
+	const struct fetch *f;
+	struct repository *repository;
+	struct transfer *transfer;
+};
+
+static int more(void *ctx, struct err *err)
+{
+	const struct bring *b = ctx;
+	const struct part *part = b->transfer->part;
+	uint64_t before = part->have;
+	while (!b->transfer->is_done && part->have == before)
+		if (repository_step(b->repository, err) < 0)
+			return -1;
+	if (b->f->progress)
+		b->f->progress(b->f->ctx, part->have, part->size);
+	if (b->transfer->is_done && b->transfer->err.code) {
+		*err = b->transfer->err;
+		return -1;
+	}
+	return !b->transfer->is_done;
+}
+
+static int bring_layer(const struct fetch *f, struct found *found, struct part *part, struct err *err)
+{
+	struct transfer t = { .part = part };
+	struct bring b = { .f = f, .repository = found->repository, .transfer = &t };
+	struct stage_feed feed = { .part = part, .more = more, .ctx = &b };
+	if (repository_begin(found->repository, &t, err) < 0)
+		return -1;
+	int r = stage_feed(&feed, f->state, &found->offer.package, err);
+	repository_end(found->repository, &t);
+	return r;
+}
+
+// What an earlier run left may be what is wrong: once more from nothing.
+static int take_layer(const struct fetch *f, struct found *found, const struct layout *into, struct err *err)
+{
+	for (int tries = 0;; tries++) {
+		auto_part struct part part = PART_NONE;
+		int r = part_open(into, &found->offer.package.layer, &part, err);
+		if (r < 0)
+			return -1;
+		if (r > 0)
+			return stage_package(into, f->state, &found->offer.package, err);
+		bool is_resumed = part.have > 0;
+		r = bring_layer(f, found, &part, err);
+		bool is_again = err->code == EAGAIN || (err->code == E_DIGEST && is_resumed);
+		if (r == 0 || tries > 1 || !is_again)
+			return r;
+		note(f, "%s, from the start", err->text);
+	}
+}
+
+static int take(const struct fetch *f, struct found *found, const struct layout *into, struct err *err)
+{
+	const struct offer *o = &found->offer;
+	auto_str char *tag = package_tag(&o->package.key);
+	char hex[DIGEST_HEX + 1];
+	if (take_layer(f, found, into, err) < 0 || layout_blob_put(into, o->config, o->config_len, hex, err) < 0 ||
+	    layout_blob_put(into, o->manifest, o->manifest_len, hex, err) < 0 ||
+	    (found->signers && signature_copy(found->repository, hex, into, err) < 0))
+		return -1;
+	return layout_publish(into, &o->package.manifest, tag, err);
+}
+
+int fetch_take(const struct fetch *f, const struct package_want *want, struct found *found, const struct layout *into,
+	       struct err *err)
+{
+	for (;;) {
+		int r = take(f, found, into, err);
+		size_t next = found->source + 1;
+		if (r == 0 || next >= f->from->count || err->code == E_STORE_FULL || err->code == E_LOCKED)
+			return r;
+		struct err first = *err;
+		note(f, "%s: %s", f->from->items[found->source], err->text);
+		found_done(found);
+		if (find_from(f, next, want, found, err) < 0) {
+			*err = first;
+			return -1;
+		}
+	}
+}

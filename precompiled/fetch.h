@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Get a package from the first of an ordered list of repositories that has it and is believed.
+//
+// Looking (fetch_find) reads documents only: manifest, configuration, signatures. Taking (fetch_take) brings the layer
+// into a layout and unpacks it while it arrives. A source that fails costs a note and the next one is asked (R-I1);
+// because blobs are named by digest, a cut transfer goes on from the next mirror where it stopped.
+#pragma once
+#include "precompiled/offer.h"
+#include "precompiled/trust.h"
+
+struct fetch {
+	const struct strv *from; // names of repositories, in order
+	const struct repository_options *options;
+	const struct trust *trust; // NULL = nothing is demanded: named by hand, or --insecure-skip-verify
+	const struct root *state;  // scratch, and the catalogue numbers seen; must outlive packages
+	int64_t now;               // seconds since 1970, for what expires
+	void (*note)(void *ctx, const char *text);                  // an event worth a line; may be NULL
+	void (*progress)(void *ctx, uint64_t done, uint64_t total); // bytes of the layer; may be NULL
+	void *ctx;
+};
+
+struct found {
+	struct offer offer;
+	struct repository *repository;
+	size_t source; // position in from
+	char *signers; // ids of the keys that vouch for it; NULL = not verified
+};
+void found_done(struct found *f);
+#define auto_found __attribute__((cleanup(found_done)))
+#define FOUND_NONE ((struct found){ .offer = OFFER_NONE })
+
+// 0 = found. E_NO_PACKAGE: no source has it; or the code of the first source that failed for another reason. The message
+// has one clause per source.
+int fetch_find(const struct fetch *f, const struct package_want *want, struct found *ret, struct err *err);
+// Afterwards found->offer.package is unpacked, and into has it with its signatures and its tag. Another source, when
+// this one fails half-way, must have a package that fits, too.
+int fetch_take(const struct fetch *f, const struct package_want *want, struct found *found, const struct layout *into,
+	       struct err *err);

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/archive.h"
+#include "base/pack.h"
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+
+static void write_one(const struct folder *f, const char *name, bool is_zstd, char digest[DIGEST_HEX + 1],
+		      char diff_id[DIGEST_HEX + 1], uint64_t *size)
+{
+	struct err err;
+	auto_pack struct pack *p = NULL;
+	auto_fd int fd = root_create(&f->root, name, &err), in = -1;
+	folder_file(f, "content", "some bytes");
+	in = root_open(&f->root, "content", O_RDONLY, &err);
+	assert_int_equal(pack_new(fd, name, is_zstd, &p, &err), 0);
+	assert_int_equal(pack_dir(p, "opt", &err), 0);
+	assert_int_equal(pack_file(p, "opt/a", in, strlen("some bytes"), &err), 0);
+	assert_int_equal(pack_data(p, "opt/b", "x", 1, &err), 0);
+	assert_int_equal(pack_close(p, digest, diff_id, size, &err), 0);
+}
+
+static void the_same_content_is_the_same_bytes(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	struct err err;
+	char a[DIGEST_HEX + 1], b[DIGEST_HEX + 1], plain[DIGEST_HEX + 1], diff_a[DIGEST_HEX + 1],
+		diff_b[DIGEST_HEX + 1], on_disk[DIGEST_HEX + 1];
+	uint64_t size_a, size_b, size;
+	struct stat st;
+	folder_make(&f);
+	write_one(&f, "a", true, a, diff_a, &size_a);
+	write_one(&f, "b", true, b, diff_b, &size_b);
+	assert_string_equal(a, b);
+	assert_string_equal(diff_a, diff_b);
+	assert_string_not_equal(a, diff_a);
+	write_one(&f, "plain", false, plain, diff_b, &size);
+	assert_string_equal(plain, diff_a); // the digest of the tar inside
+	auto_fd int fd = root_open(&f.root, "a", O_RDONLY, &err);
+	assert_int_equal(digest_file(fd, "a", on_disk, &err), 0);
+	assert_string_equal(on_disk, a);
+	assert_int_equal(root_stat(&f.root, "a", &st, &err), 1);
+	assert_int_equal(st.st_size, size_a);
+}
+
+static void what_is_packed_can_be_unpacked(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	struct err err;
+	char digest[DIGEST_HEX + 1];
+	auto_root struct root to = ROOT_NONE;
+	auto_str char *text = NULL;
+	folder_make(&f);
+	folder_dir(&f, "to");
+	write_one(&f, "a", true, digest, NULL, NULL);
+	auto_fd int fd = root_open(&f.root, "a", O_RDONLY, &err);
+	assert_int_equal(root_sub(&f.root, "to", &to, &err), 0);
+	assert_int_equal(archive_unpack(fd, "a", 0, &to, NULL, NULL, NULL, &err), 0);
+	assert_int_equal(root_read(&to, "opt/a", &text, NULL, &err), 1);
+	assert_string_equal(text, "some bytes");
+}
+
+static void a_file_that_shrinks_and_a_full_disk_are_told(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	struct err err;
+	auto_pack struct pack *p = NULL, *full = NULL;
+	folder_make(&f);
+	folder_file(&f, "content", "short");
+	auto_fd int fd = root_create(&f.root, "a", &err), in = root_open(&f.root, "content", O_RDONLY, &err);
+	assert_int_equal(pack_new(fd, "a", false, &p, &err), 0);
+	assert_int_equal(pack_file(p, "a", in, 100, &err), -1);
+	assert_non_null(strstr(err.text, "shorter"));
+	auto_fd int dev = open("/dev/full", O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pack_new(dev, "full", false, &full, &err), 0);
+	int r = pack_data(full, "a", "x", 1, &err);
+	if (r == 0)
+		r = pack_close(full, NULL, NULL, NULL, &err);
+	assert_int_equal(r, -1);
+	assert_int_equal(err.code, E_NO_SPACE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_same_content_is_the_same_bytes),
+		cmocka_unit_test(what_is_packed_can_be_unpacked),
+		cmocka_unit_test(a_file_that_shrinks_and_a_full_disk_are_told),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
