@@ -48,37 +48,6 @@ void http_free(struct http *h)
 	free(h);
 }
 
-static char *part_of(CURLU *u, CURLUPart part)
-{
-	char *text = NULL;
-	if (curl_url_get(u, part, &text, CURLU_DEFAULT_PORT) != CURLUE_OK)
-		return NULL;
-	char *ours = str_dup(text);
-	curl_free(text);
-	return ours;
-}
-
-// Takes url apart into t. False when it is none that we speak.
-static bool aim(struct trip *t, const char *url)
-{
-	CURLU *u = curl_url();
-	uint64_t port = 0;
-	if (!u)
-		abort();
-	free(t->scheme);
-	free(t->host);
-	t->scheme = t->host = NULL;
-	if (curl_url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK) {
-		auto_str char *number = part_of(u, CURLUPART_PORT);
-		t->scheme = part_of(u, CURLUPART_SCHEME);
-		t->host = part_of(u, CURLUPART_HOST);
-		str_u64(number ? number : "0", 10, &port);
-	}
-	curl_url_cleanup(u);
-	t->port = (unsigned)port;
-	return t->host && *t->host && (str_eq(t->scheme, "http") || str_eq(t->scheme, "https"));
-}
-
 static void add_headers(struct trip *t)
 {
 	const struct strv *given = t->call->headers;
@@ -115,23 +84,22 @@ static void set_method(struct trip *t)
 
 static void set_credentials(struct trip *t)
 {
-	const struct http_call *c = t->call;
 	if (t->is_elsewhere)
 		return;
-	if (c->bearer) {
+	if (t->bearer) {
 		curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-		curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, c->bearer);
-	} else if (c->user) {
+		curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, t->bearer);
+	} else if (t->user) {
 		curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
-		curl_easy_setopt(t->easy, CURLOPT_USERNAME, c->user);
-		curl_easy_setopt(t->easy, CURLOPT_PASSWORD, c->password ? c->password : "");
+		curl_easy_setopt(t->easy, CURLOPT_USERNAME, t->user);
+		curl_easy_setopt(t->easy, CURLOPT_PASSWORD, t->password ? t->password : "");
 	}
 }
 
 static void set_path(struct trip *t)
 {
 	free(t->proxy);
-	t->proxy = proxy_choose(t->http->proxy, t->http->no_proxy, t->scheme, t->host, t->port);
+	t->proxy = proxy_choose(t->http->proxy, t->http->no_proxy, t->origin.scheme, t->origin.host, t->origin.port);
 	curl_easy_setopt(t->easy, CURLOPT_PROXY, t->proxy ? t->proxy : "");
 	curl_easy_setopt(t->easy, CURLOPT_NOPROXY, "");
 	curl_easy_setopt(t->easy, CURLOPT_URL, t->url);
@@ -152,7 +120,7 @@ static void detach(struct trip *t)
 	t->is_added = false;
 }
 
-// Begins the request to t->url, which aim() knows.
+// Begins the request to t->url.
 static void launch(struct trip *t)
 {
 	detach(t);
@@ -190,33 +158,33 @@ static bool is_redirect(const struct trip *t)
 	return s == 307 || s == 308 || (is_reading && (s == 301 || s == 302 || s == 303));
 }
 
-// True when the call goes on elsewhere.
-static bool follow(struct trip *t)
+static int refuse(struct trip *t, const char *to, const char *why)
+{
+	struct http_call *c = t->call;
+	auto_str char *from = http_url_shown(c->url), *shown = http_url_shown(to);
+	return err_set(&c->err, E_NETWORK, "%s: redirected to %s, %s", from, shown, why);
+}
+
+// Aims at the next place. 1 = may go there, 0 = the reply is no redirect.
+static int redirect(struct trip *t)
 {
 	char *place = NULL;
-	struct http_call *c = t->call;
 	if (!is_redirect(t) || curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &place) != CURLE_OK || !place)
-		return false;
-	auto_str char *url = str_dup(place), *scheme = TAKE(t->scheme), *host = TAKE(t->host);
-	auto_str char *from = http_url_shown(c->url), *to = http_url_shown(url);
-	unsigned port = t->port;
+		return 0;
+	struct http_origin to = { 0 };
 	if (t->redirects++ == REDIRECTS)
-		return err_set(&c->err, E_NETWORK, "%s: more than %d redirects, the last to %s", from, REDIRECTS, to) >
-		       0;
-	if (!aim(t, url))
-		return err_set(&c->err, E_NETWORK, "%s: redirected to %s, which is neither http nor https", from, to) >
-		       0;
-	if (str_eq(scheme, "https") && str_eq(t->scheme, "http"))
-		return err_set(&c->err, E_NETWORK, "%s: redirected from https to plain %s, which is not followed", from,
-			       to) > 0;
-	if (!str_eq(scheme, t->scheme) || strcasecmp(host, t->host) != 0 || port != t->port)
-		t->is_elsewhere = true;
+		return refuse(t, place, "and that is one time too many");
+	if (!http_origin_of(place, &to))
+		return refuse(t, place, "which is neither http nor https");
+	bool is_weaker = str_eq(t->origin.scheme, "https") && str_eq(to.scheme, "http");
+	t->is_elsewhere = t->is_elsewhere || !http_origin_is(&t->origin, &to);
+	http_origin_done(&t->origin);
+	t->origin = to;
+	if (is_weaker)
+		return refuse(t, place, "from https to plain http, which is not followed");
 	free(t->url);
-	t->url = TAKE(url);
-	free(TAKE(c->reply));
-	c->reply_len = 0;
-	launch(t);
-	return true;
+	t->url = str_dup(place);
+	return 1;
 }
 
 static void conclude(struct trip *t, CURLcode code)
@@ -225,8 +193,12 @@ static void conclude(struct trip *t, CURLcode code)
 	curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
 	if (c->err.code == 0 && code != CURLE_OK && !t->is_enough)
 		http_error_curl(t, code);
-	if (c->err.code == 0 && follow(t))
+	if (c->err.code == 0 && redirect(t) > 0) {
+		free(TAKE(c->reply));
+		c->reply_len = 0;
+		launch(t);
 		return;
+	}
 	if (c->err.code)
 		t->layer = t->layer ? t->layer : "http";
 	finish(t);
@@ -297,8 +269,10 @@ static void trip_free(struct trip *t)
 	curl_slist_free_all(t->headers);
 	free(t->url);
 	free(t->proxy);
-	free(t->scheme);
-	free(t->host);
+	http_origin_done(&t->origin);
+	free(t->user);
+	free(t->password);
+	free(t->bearer);
 	free(t->issuer);
 	free(t);
 }
@@ -306,14 +280,20 @@ static void trip_free(struct trip *t)
 int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err)
 {
 	struct trip *t = mem_alloc(sizeof(*t));
-	*t = (struct trip){ .http = h, .call = call, .url = str_dup(call->url), .is_fresh = is_fresh };
+	*t = (struct trip){ .http = h,
+			    .call = call,
+			    .url = str_dup(call->url),
+			    .user = str_dup(call->user),
+			    .password = str_dup(call->password),
+			    .bearer = str_dup(call->bearer),
+			    .is_fresh = is_fresh };
 	call->own = NULL;
 	call->is_done = false;
 	call->err = (struct err){ 0 };
 	call->status = 0;
 	call->reply = NULL;
 	call->reply_len = 0;
-	if (!aim(t, call->url)) {
+	if (!http_origin_of(call->url, &t->origin)) {
 		auto_str char *shown = http_url_shown(call->url);
 		trip_free(t);
 		return err_set(err, E_USAGE, "'%s' is no http or https address", shown);
@@ -372,14 +352,4 @@ void http_end(struct http_call *call)
 	call->own = NULL;
 	free(TAKE(call->reply));
 	call->reply_len = 0;
-}
-
-char *http_escape(const char *s)
-{
-	char *text = curl_easy_escape(NULL, s, 0);
-	if (!text)
-		abort();
-	char *ours = str_dup(text);
-	curl_free(text);
-	return ours;
 }

@@ -26,7 +26,7 @@ static inline void http_freep(struct http **h)
 #define auto_http __attribute__((cleanup(http_freep)))
 
 struct http_call {
-	// What is asked. All borrowed until http_end().
+	// What is asked. All borrowed until http_end(), but the credentials, which are copied.
 	const char *method; // NULL = GET
 	const char *url;
 	const struct strv *headers;  // "Accept: X"; NULL = none
@@ -62,6 +62,10 @@ void http_end(struct http_call *call); // whether it began or not, is done or no
 // (others). The message has the URL without credentials, and the first words of the reply. Always -1.
 int http_status_error(const struct http_call *call, struct err *err);
 char *http_escape(const char *s); // percent-encoded, for a query
+char *http_join(const char *base,
+		const char *reference);                 // what a Location or Link in base's reply means; NULL = nothing
+bool http_is_same_origin(const char *a, const char *b); // scheme, host and port
+char *http_url_shown(const char *url);                  // without credentials, query and fragment: for messages
 
 // For `net check`: one request to url, layer by layer.
 struct http_probe {       // zeroed by the caller

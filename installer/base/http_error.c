@@ -25,26 +25,6 @@ static const struct {
 	{ CURLE_SSL_ENGINE_NOTFOUND, E_TLS, "tls" },
 };
 
-char *http_url_shown(const char *url)
-{
-	CURLU *u = curl_url();
-	char *text = NULL;
-	if (!u)
-		abort();
-	if (curl_url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) == CURLUE_OK) {
-		curl_url_set(u, CURLUPART_USER, NULL, 0);
-		curl_url_set(u, CURLUPART_PASSWORD, NULL, 0);
-		curl_url_set(u, CURLUPART_QUERY, NULL, 0);
-		curl_url_set(u, CURLUPART_FRAGMENT, NULL, 0);
-		curl_url_get(u, CURLUPART_URL, &text, 0);
-	}
-	curl_url_cleanup(u);
-	const char *at = text ? NULL : strrchr(url, '@'); // of what is no URL: nothing that may be a password
-	char *ours = str_dup(text ? text : at ? at + 1 : url);
-	curl_free(text);
-	return ours;
-}
-
 // How far did it get?
 static const char *reached(CURL *easy)
 {

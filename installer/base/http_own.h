@@ -13,15 +13,20 @@ struct http {
 	struct trip *trips;
 };
 
+struct http_origin {
+	char *scheme, *host;
+	unsigned port;
+};
+
 struct trip { // a call on its way: one request, and one more for each redirect
 	struct http *http;
 	struct http_call *call;
 	struct trip *next;
 	CURL *easy;
 	struct curl_slist *headers;
-	char *url, *proxy;   // of this request; proxy NULL = direct
-	char *scheme, *host; // of url
-	unsigned port;
+	char *url, *proxy;              // of this request; proxy NULL = direct
+	struct http_origin origin;      // of url
+	char *user, *password, *bearer; // the call's
 	char problem[CURL_ERROR_SIZE];
 	char *issuer;           // of the server's certificate
 	const char *layer;      // that failed; NULL = none
@@ -37,7 +42,11 @@ struct trip { // a call on its way: one request, and one more for each redirect
 
 long http_now_ms(void);
 int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err);
-char *http_url_shown(const char *url); // without credentials, query and fragment
+
+// http_url.c
+bool http_origin_of(const char *url, struct http_origin *ret); // false when it is no http or https address
+void http_origin_done(struct http_origin *o);
+bool http_origin_is(const struct http_origin *a, const struct http_origin *b);
 
 // http_body.c
 void http_body_attach(struct trip *t);

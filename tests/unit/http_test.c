@@ -548,6 +548,30 @@ static void test_escape(void **state)
 	assert_string_equal(got, "repository%3Aa%2Fb%3Apull%2Cpush%20~");
 }
 
+static void test_join(void **state)
+{
+	(void)state;
+	static const char base[] = "https://u:p@h:8443/v2/a/blobs/uploads/";
+	static const struct {
+		const char *reference, *want;
+		bool is_same;
+	} rows[] = {
+		{ "/v2/x?_state=1", "https://u:p@h:8443/v2/x?_state=1", true },
+		{ "y?a=b", "https://u:p@h:8443/v2/a/blobs/uploads/y?a=b", true },
+		{ "https://H:8443/z", "https://H:8443/z", true },
+		{ "https://h/z", "https://h/z", false },
+		{ "http://h:8443/z", "http://h:8443/z", false },
+		{ "https://evil:8443/z", "https://evil:8443/z", false },
+		{ "//evil/z", "https://evil/z", false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *got = http_join(base, rows[i].reference);
+		expect(str_eq(got, rows[i].want), got);
+		expect(http_is_same_origin(base, got) == rows[i].is_same, got);
+	}
+	assert_null(http_join(base, "https://"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -568,6 +592,7 @@ int main(void)
 		cmocka_unit_test(test_proxy),
 		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_escape),
+		cmocka_unit_test(test_join),
 	};
 	return cmocka_run_group_tests_name("http", tests, NULL, NULL);
 }
