@@ -7,7 +7,7 @@ export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
   [build]="gcc make pkg-config libc6-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev
     liblz4-dev liblzma-dev zlib1g-dev libacl1-dev"
-  [test]="libcmocka-dev clang"
+  [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl"
   [cli]="bats bats-support bats-assert bats-file jq scdoc"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
   [vm]="qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd makeself ca-certificates"
