@@ -10,7 +10,7 @@ Q := $(if $(filter 0,$(V)),@)
 VERSION := 0.1.0
 PREFIX ?= /usr/local
 
-PKGS := libelf jansson libcrypto
+PKGS := libelf jansson libcurl libssl libcrypto
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl
 HAVE := $(shell pkg-config --exists $(PKGS) libarchive && echo yes)

@@ -26,7 +26,7 @@ static inline void http_freep(struct http **h)
 #define auto_http __attribute__((cleanup(http_freep)))
 
 struct http_call {
-	// What is asked. All borrowed until http_end().
+	// What is asked. All borrowed until http_end(), but the credentials, which are copied.
 	const char *method; // NULL = GET
 	const char *url;
 	const struct strv *headers;  // "Accept: X"; NULL = none
@@ -55,14 +55,20 @@ int http_run(struct http *h, struct http_call *call,
 	     struct err *err); // begin and step until done; fails with call->err
 // A header of the last reply (not of a redirect), NULL = absent; borrowed until http_end.
 const char *http_header(const struct http_call *call, const char *name);
-void http_end(struct http_call *call);
-// A status that is no success as an error: E_AUTH (401, 403), E_NOT_FOUND (404, 410), E_SERVER (429, 5xx), E_NETWORK
+const char *http_header_at(const struct http_call *call, const char *name, size_t i); // one of several of that name
+void http_end(struct http_call *call); // whether it began or not, is done or not
+#define auto_http_call __attribute__((cleanup(http_end)))
+// A status that is no success as an error: E_AUTH (401, 403, 407), E_NOT_FOUND (404, 410), E_SERVER (429, 5xx), E_NETWORK
 // (others). The message has the URL without credentials, and the first words of the reply. Always -1.
 int http_status_error(const struct http_call *call, struct err *err);
 char *http_escape(const char *s); // percent-encoded, for a query
+char *http_join(const char *base,
+		const char *reference);                 // what a Location or Link in base's reply means; NULL = nothing
+bool http_is_same_origin(const char *a, const char *b); // scheme, host and port
+char *http_url_shown(const char *url);                  // without credentials, query and fragment: for messages
 
 // For `net check`: one request to url, layer by layer.
-struct http_probe {
+struct http_probe {       // zeroed by the caller
 	char *proxy;      // used; NULL = direct
 	char *address;    // connected to; NULL = not reached
 	char *ca_subject; // of the certificate's issuer; NULL = plain HTTP or not reached
@@ -72,4 +78,5 @@ struct http_probe {
 	unsigned ms;
 };
 int http_probe(struct http *h, const char *url, struct http_probe *ret, struct err *err);
+int http_probe_all(struct http *h, const struct strv *urls, struct http_probe *ret, struct err *err); // side by side
 void http_probe_done(struct http_probe *p);

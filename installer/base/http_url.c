@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/http_own.h"
+
+#include <strings.h>
+
+static CURLU *handle(void)
+{
+	CURLU *u = curl_url();
+	if (!u)
+		abort();
+	return u;
+}
+
+static char *part_of(CURLU *u, CURLUPart part)
+{
+	char *text = NULL;
+	unsigned flags = part == CURLUPART_PORT ? CURLU_DEFAULT_PORT : 0;
+	if (curl_url_get(u, part, &text, flags) != CURLUE_OK)
+		return NULL;
+	char *ours = str_dup(text);
+	curl_free(text);
+	return ours;
+}
+
+bool http_origin_of(const char *url, struct http_origin *ret)
+{
+	struct http_origin o = { 0 };
+	uint64_t port = 0;
+	CURLU *u = handle();
+	if (curl_url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK) {
+		auto_str char *number = part_of(u, CURLUPART_PORT);
+		o.scheme = part_of(u, CURLUPART_SCHEME);
+		o.host = part_of(u, CURLUPART_HOST);
+		str_u64(number ? number : "0", 10, &port);
+		o.port = (unsigned)port;
+	}
+	curl_url_cleanup(u);
+	if (o.host && *o.host && (str_eq(o.scheme, "http") || str_eq(o.scheme, "https"))) {
+		*ret = o;
+		return true;
+	}
+	http_origin_done(&o);
+	return false;
+}
+
+void http_origin_done(struct http_origin *o)
+{
+	free(o->scheme);
+	free(o->host);
+	*o = (struct http_origin){ 0 };
+}
+
+bool http_origin_is(const struct http_origin *a, const struct http_origin *b)
+{
+	return str_eq(a->scheme, b->scheme) && strcasecmp(a->host, b->host) == 0 && a->port == b->port;
+}
+
+bool http_is_same_origin(const char *a, const char *b)
+{
+	struct http_origin left = { 0 }, right = { 0 };
+	bool is_same = http_origin_of(a, &left) && http_origin_of(b, &right) && http_origin_is(&left, &right);
+	http_origin_done(&left);
+	http_origin_done(&right);
+	return is_same;
+}
+
+char *http_url_shown(const char *url)
+{
+	CURLU *u = handle();
+	char *text = NULL;
+	if (curl_url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) == CURLUE_OK) {
+		curl_url_set(u, CURLUPART_USER, NULL, 0);
+		curl_url_set(u, CURLUPART_PASSWORD, NULL, 0);
+		curl_url_set(u, CURLUPART_QUERY, NULL, 0);
+		curl_url_set(u, CURLUPART_FRAGMENT, NULL, 0);
+		curl_url_get(u, CURLUPART_URL, &text, 0);
+	}
+	curl_url_cleanup(u);
+	const char *at = text ? NULL : strrchr(url, '@'); // of what is no URL: nothing that may be a password
+	char *ours = str_dup(text ? text : at ? at + 1 : url);
+	curl_free(text);
+	return ours;
+}
+
+char *http_join(const char *base, const char *reference)
+{
+	CURLU *u = handle();
+	bool is_good = curl_url_set(u, CURLUPART_URL, base, 0) == CURLUE_OK &&
+		       curl_url_set(u, CURLUPART_URL, reference, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK;
+	char *joined = is_good ? part_of(u, CURLUPART_URL) : NULL;
+	curl_url_cleanup(u);
+	return joined;
+}
+
+char *http_escape(const char *s)
+{
+	char *text = curl_easy_escape(NULL, s, 0);
+	if (!text)
+		abort();
+	char *ours = str_dup(text);
+	curl_free(text);
+	return ours;
+}
