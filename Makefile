@@ -37,7 +37,7 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmod
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all unit unit-build install clean deps demo check cli bench lint format man
+.PHONY: all unit unit-build install clean deps demo check cli services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -78,6 +78,8 @@ format:
 	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch])
 cli: $B/kmodsmith
 	$(Q)scripts/cli.sh $<
+services: $B/kmodsmith
+	$(Q)scripts/services.sh $<
 
 # Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd
 $B/mkman: $B/installer/mkman.o $(LIB)
