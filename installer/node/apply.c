@@ -209,6 +209,15 @@ static int step_verify(struct run *r, const struct step *step, struct err *err)
 	return 0;
 }
 
+// The store keeps what is in use and what last made the node ready. A node that works is not failed for a note.
+static void remember(const struct run *r, const char *what,
+		     int (*set)(const struct store *s, const char *hex, struct err *err))
+{
+	struct err why;
+	if (r->package.count && set(&r->a->obtain->store, r->package.manifest.digest, &why) < 0)
+		watch_note(r->a->watch, "the store does not remember the %s package: %s", what, why.text);
+}
+
 // Undo never stops half-way: it does what it can and tells what it could not.
 static void undo_load(struct run *r, char **problem)
 {
@@ -302,6 +311,8 @@ static int run_steps(struct run *r, struct err *err)
 		enum step_kind kind = plan->steps[i].kind;
 		if (kind == STEP_UNLOAD || kind == STEP_LOAD)
 			hold_signals();
+		if (kind == STEP_LOAD)
+			remember(r, "wished", store_set_target);
 		if (actions[kind].run(r, &plan->steps[i], err) < 0) {
 			err_wrap(err, "%s", step_kind_name(kind));
 			return undo(r, i, err);
@@ -317,6 +328,8 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	watch_begin(apply->watch);
 	int done = run_steps(&r, err);
+	if (done == 0)
+		remember(&r, "last good", store_set_last_good);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;
 }
