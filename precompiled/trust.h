@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whom this machine believes: a directory, by default etc/kmodsmith/trust of the host, with
+//
+//   NAME.pem      one public key each
+//   policy.json   which of them count for which source (optional):
+//                 {"sources": [{"prefix": "docker://reg.example/drivers", "keys": ["NAME or ID"], "threshold": 1,
+//                               "anchor": "ca.pem", "unsigned": "refuse", "catalog": "optional"}]}
+//
+// The entry with the longest prefix of a source's name rules. Only "prefix" must be there; an entry without "keys" means
+// every key that no entry names. "anchor" is a file of the directory with certificates and revocation lists: a CMS
+// signature below it counts as one of a key. "unsigned" is "refuse" or "accept", "catalog" "optional" or "required".
+// A source without an entry needs one signature by any key that no entry names: who is believed for one source is not
+// believed for all.
+#pragma once
+#include "base/cms.h"
+#include "base/json.h"
+
+struct trust_key {
+	char *name; // of the file, without ".pem"
+	struct key *key;
+	struct strv prefixes; // of the entries that name it
+};
+
+struct trust_source { // an entry of policy.json
+	char *prefix;
+	bool has_keys;
+	struct strv keys; // names
+	unsigned threshold;
+	struct anchor *anchor; // NULL = none
+	bool is_unsigned_accepted, is_catalog_required;
+};
+
+struct trust {
+	char *place; // for messages
+	struct trust_key *keys;
+	size_t count;
+	struct trust_source *sources;
+	size_t source_count;
+};
+// The directory that a user named (NULL = none), else the host's. 1 = there, 0 = absent.
+int trust_dir(const struct root *host, const char *named, struct root *ret, struct err *err);
+// dir may be ROOT_NONE: nobody is believed. E_CONFIG: policy.json; E_KEY: a file that is no key; E_RIGHTS: we are root,
+// and somebody else can write the directory or a file of it.
+int trust_open(const struct root *dir, struct trust *ret, struct err *err);
+void trust_done(struct trust *t);
+#define auto_trust __attribute__((cleanup(trust_done)))
+
+struct trust_rule {                    // what a source's packages must have
+	const struct trust_key **keys; // all but the list borrowed from struct trust
+	size_t count;
+	unsigned threshold;
+	const struct anchor *anchor;
+	bool is_unsigned_accepted, is_catalog_required;
+	const char *prefix; // of the entry; NULL = there is none
+	const char *place;
+	time_t now; // what certificates are judged by
+};
+// repository: its name, as repository_name() gives it.
+void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret);
+void trust_rule_done(struct trust_rule *rule);
+#define auto_trust_rule __attribute__((cleanup(trust_rule_done)))
+
+// What an operator changes. prefix (NULL = none): the key counts for these sources only. 1 = changed, 0 = was so.
+int trust_add(const struct root *dir, const char *name, const char *pem, const char *prefix,
+	      char ret_id[DIGEST_HEX + 1], struct err *err);
+int trust_remove(const struct root *dir, const char *name_or_id, char ret_id[DIGEST_HEX + 1], struct err *err);
