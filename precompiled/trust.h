@@ -39,6 +39,7 @@ struct trust {
 };
 // The directory that a user named (NULL = none), else the host's. 1 = there, 0 = absent.
 int trust_dir(const struct root *host, const char *named, struct root *ret, struct err *err);
+int trust_dir_make(const struct root *host, const char *named, struct root *ret, struct err *err); // and its parents
 // dir may be ROOT_NONE: nobody is believed. E_CONFIG: policy.json; E_KEY: a file that is no key; E_RIGHTS: we are root,
 // and somebody else can write the directory or a file of it.
 int trust_open(const struct root *dir, struct trust *ret, struct err *err);
@@ -60,7 +61,9 @@ void trust_rule(const struct trust *t, const char *repository, time_t now, struc
 void trust_rule_done(struct trust_rule *rule);
 #define auto_trust_rule __attribute__((cleanup(trust_rule_done)))
 
-// What an operator changes. prefix (NULL = none): the key counts for these sources only. 1 = changed, 0 = was so.
+// What an operator changes; killed half-way, it leaves a directory that believes fewer, never more. 1 = changed, 0 = was
+// so. name: NULL = the first 16 digits of the id. prefix: the key counts for these sources only; NULL = for those
+// without an entry.
 int trust_add(const struct root *dir, const char *name, const char *pem, const char *prefix,
 	      char ret_id[DIGEST_HEX + 1], struct err *err);
-int trust_remove(const struct root *dir, const char *name_or_id, char ret_id[DIGEST_HEX + 1], struct err *err);
+int trust_remove(const struct root *dir, const char *name_or_id, struct err *err);

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # Header, as a regular expression | files that may include it | how many of them at most
 places='archive(_entry)?\.h    | installer/base/(archive|inflate|member|pack)\.c|tests/unit/(pack\.h|(archive|bundle_repository|source)_test\.c) | 8
 (zlib|lzma|zstd|lz4.*)\.h     | installer/base/inflate\.c                   | 1
-openssl/.*                    | installer/base/(digest|key|cms|http_tls)\.c|kmod/(modsig|versions)\.c|tests/unit/(sign\.h|(versions|key|http_tls)_test\.c) | 10
+openssl/.*                    | installer/base/(digest|http_tls|key|cms)\.c|kmod/(modsig|versions)\.c|tests/unit/(sign\.h|(versions|http_tls|key)_test\.c) | 10
 (gelf|libelf|elfutils/.*)\.h  | kmod/sections\.c                            | 1
 jansson\.h                    | installer/base/json\.h                      | 1
 curl/.*                       | installer/base/http_own\.h                  | 1

@@ -146,14 +146,22 @@ static bool may_sign(X509 *cert)
 	       (usage == UINT32_MAX || (usage & KU_DIGITAL_SIGNATURE));
 }
 
-static void describe(X509 *cert, struct cms_verdict *v)
+// Through key_parse(), so that a key counts once, whatever it signed as. False = a kind of key that is not used.
+static bool describe(X509 *cert, struct cms_verdict *v)
 {
-	unsigned char *der = NULL;
-	int len = i2d_PUBKEY(X509_get0_pubkey(cert), &der);
-	if (len > 0)
-		digest_data(der, (size_t)len, v->id);
-	OPENSSL_free(der);
+	auto_free(bio) BIO *bio = BIO_new(BIO_s_mem());
+	auto_key struct key *key = NULL;
+	struct err ignored;
+	char *text = NULL;
 	v->subject = subject_of(cert);
+	if (!bio || PEM_write_bio_PUBKEY(bio, X509_get0_pubkey(cert)) != 1)
+		return false;
+	long len = BIO_get_mem_data(bio, &text);
+	auto_str char *pem = str_ndup(text, (size_t)len);
+	if (key_parse(pem, "certificate", &key, &ignored) < 0)
+		return false;
+	memcpy(v->id, key_id(key), sizeof(v->id));
+	return true;
 }
 
 static bool is_strong(CMS_SignerInfo *signer)
@@ -196,7 +204,8 @@ int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_l
 	ERR_clear_error();
 	if (!signer)
 		return refuse(ret, "it is no CMS signature over SHA-2 of one signer with a certificate");
-	describe(signer, ret);
+	if (!describe(signer, ret))
+		return refuse(ret, "its certificate has a kind of key that is not used");
 	auto_free(bio) BIO *content = BIO_new_mem_buf(data, (int)len);
 	X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(a->store), now);
 	if (CMS_verify(parsed, NULL, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY) != 1) {

@@ -226,6 +226,7 @@ static int open_engine(const char *uri, const char *pin, EVP_PKEY **ret, ENGINE 
 		ERR_clear_error();
 		return err_set(err, E_KEY, "'%s': OpenSSL has neither a provider nor an engine for pkcs11 here", name);
 	}
+	ENGINE_ctrl_cmd_string(e, "QUIET", NULL, 1); // it would print
 	if (!ENGINE_init(e))
 		return err_set(err, E_KEY, "'%s': the pkcs11 engine does not start: %s", name, reason());
 	auto_free(ui) UI_METHOD *silent = UI_create_method("silent"); // the default one asks the terminal

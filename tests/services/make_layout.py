@@ -65,7 +65,7 @@ def labels(files):
         srcversion = re.search(rb"\0srcversion=([0-9A-F]+)\0", data)
         listed.append({"name": name, "module": name[:-3], "sha256": hashlib.sha256(data).hexdigest(),
                        "size": len(data), "srcversion": srcversion[1].decode() if srcversion else "0" * 23})
-    key = {"driver": OPTIONS.driver, "flavour": OPTIONS.flavour, "kernel.release": OPTIONS.kernel,
+    key = {"format": "1", "driver": OPTIONS.driver, "flavour": OPTIONS.flavour, "kernel.release": OPTIONS.kernel,
            "kernel.build-id": hashlib.sha256(OPTIONS.kernel.encode()).hexdigest(), "arch": OPTIONS.arch,
            "distro": "debian", "compiler": "gcc (made up) 12.2.0", "source": hashlib.sha256(b"source").hexdigest(),
            "modules": ",".join(sorted(name[:-3] for name in files)), "patches": "", "files": text(listed).decode()}
