@@ -12,7 +12,7 @@ PREFIX ?= /usr/local
 
 PKGS := libelf jansson libcurl libssl libcrypto
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
-ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl
+ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
 HAVE := $(shell pkg-config --exists $(PKGS) libarchive && echo yes)
 CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -Iinstaller -I. \
   $(if $(HAVE),$(shell pkg-config --cflags $(PKGS)))
@@ -37,7 +37,7 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmod
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all unit unit-build install clean deps demo check cli bench lint format man
+.PHONY: all unit unit-build install clean deps demo check cli services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -78,6 +78,8 @@ format:
 	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch])
 cli: $B/kmodsmith
 	$(Q)scripts/cli.sh $<
+services: $B/kmodsmith
+	$(Q)scripts/services.sh $<
 
 # Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd
 $B/mkman: $B/installer/mkman.o $(LIB)

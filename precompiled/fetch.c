@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/fetch.h"
 
-#include "precompiled/signature.h"
+#include "precompiled/catalog.h"
 #include "precompiled/stage.h"
 
 #include <errno.h>
@@ -42,6 +42,39 @@ static void miss(const struct fetch *f, struct misses *m, size_t source, int cod
 	note(f, "%s: %s", f->from->items[source], why);
 }
 
+// What the source's own list says about the tag: a mirror may not answer with another package, however well signed.
+static int check_listed(const struct fetch *f, const struct trust_rule *rule, const struct found *found,
+			struct err *err)
+{
+	auto_catalog struct catalog catalog = { 0 };
+	auto_str char *tag = package_tag(&found->offer.package.key);
+	int r = catalog_check(found->repository, rule, f->state, f->now, &catalog, err);
+	if (r <= 0)
+		return r;
+	const char *listed = catalog_digest(&catalog, tag), *has = found->offer.package.manifest.digest;
+	if (!listed)
+		return err_set(err, E_UNTRUSTED, "catalogue %llu does not list %s", (unsigned long long)catalog.number,
+			       tag);
+	if (!str_eq(listed, has))
+		return err_set(err, E_ROLLBACK, "%s is sha256:%s here, catalogue %llu says sha256:%s", tag, has,
+			       (unsigned long long)catalog.number, listed);
+	return 0;
+}
+
+static int check_trust(const struct fetch *f, struct found *found, struct err *err)
+{
+	auto_trust_rule struct trust_rule rule = { 0 };
+	auto_signature_verdict struct signature_verdict verdict = { 0 };
+	if (!f->trust)
+		return 0;
+	trust_rule(f->trust, repository_name(found->repository), f->now, &rule);
+	if (check_listed(f, &rule, found, err) < 0 ||
+	    signature_check(found->repository, found->offer.package.manifest.digest, &rule, &verdict, err) < 0)
+		return -1;
+	found->signers = strv_join(&verdict.names, ", ");
+	return 0;
+}
+
 // 1 = this source has it and it is believed, 0 = it has it not.
 static int ask(const struct fetch *f, size_t source, const struct package_want *want, struct found *ret, char **ret_why,
 	       struct err *err)
@@ -52,6 +85,8 @@ static int ask(const struct fetch *f, size_t source, const struct package_want *
 	int r = offer_find(found.repository, want, &found.offer, ret_why, err);
 	if (r <= 0)
 		return r;
+	if (check_trust(f, &found, err) < 0)
+		return -1;
 	found.source = source;
 	*ret = found;
 	found = FOUND_NONE;
@@ -146,7 +181,7 @@ static int take(const struct fetch *f, struct found *found, const struct layout 
 	char hex[DIGEST_HEX + 1];
 	if (take_layer(f, found, into, err) < 0 || layout_blob_put(into, o->config, o->config_len, hex, err) < 0 ||
 	    layout_blob_put(into, o->manifest, o->manifest_len, hex, err) < 0 ||
-	    (found->signers && signature_copy(found->repository, hex, into, err) < 0))
+	    signature_copy(found->repository, hex, into, err) < 0)
 		return -1;
 	return layout_publish(into, &o->package.manifest, tag, err);
 }

@@ -13,7 +13,7 @@ struct fetch {
 	const struct repository_options *options;
 	const struct trust *trust; // NULL = nothing is demanded: named by hand, or --insecure-skip-verify
 	const struct root *state;  // scratch, and the catalogue numbers seen; must outlive packages
-	int64_t now;               // seconds since 1970, for what expires
+	time_t now;                // for what expires
 	void (*note)(void *ctx, const char *text);                  // an event worth a line; may be NULL
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); // bytes of the layer; may be NULL
 	void *ctx;
@@ -23,7 +23,7 @@ struct found {
 	struct offer offer;
 	struct repository *repository;
 	size_t source; // position in from
-	char *signers; // ids of the keys that vouch for it; NULL = not verified
+	char *signers; // names of the keys that vouch for it, "" = none is demanded; NULL = not verified
 };
 void found_done(struct found *f);
 #define auto_found __attribute__((cleanup(found_done)))

@@ -80,7 +80,8 @@ static int by_all(struct repository *r, const struct package_want *want, struct 
 	for (size_t i = 0; i < tags.count; i++) {
 		auto_offer struct offer o = OFFER_NONE;
 		auto_str char *reason = NULL;
-		if (!is_candidate(tags.items[i], want))
+		// What is near is all looked at, so that the answer can say what does not fit.
+		if (repository_is_remote(repository_name(r)) && !is_candidate(tags.items[i], want))
 			continue;
 		int done = by_tag(r, tags.items[i], want, &o, &reason, err);
 		if (done < 0)

@@ -14,7 +14,7 @@ struct part {
 	int fd;
 	struct digest *sum; // over them; NULL once it was told:
 	char found[DIGEST_HEX + 1];
-	bool is_committed;  // it is a blob of the layout now; fd still reads it
+	bool is_committed; // it is a blob of the layout now; fd still reads it
 };
 #define PART_NONE ((struct part){ .fd = -1 })
 // 1 = already a blob of the layout (committed, to be read), 0 = begun. E_LOCKED: another process brings it just now.

@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 unset MAKEFLAGS MAKELEVEL MFLAGS # what was given to `make check` is not meant for the builds below
-read -r -a tiers <<<"${TIERS:-lint unit cli matrix vm}"
+read -r -a tiers <<<"${TIERS:-lint unit cli services matrix vm}"
 logs=build/check jobs=$(nproc) table='' sum_p=0 sum_f=0 sum_s=0
 mkdir -p "$logs"
 
@@ -15,6 +15,7 @@ run_tier() {
   lint) scripts/lint.sh ;;
   unit) make -s -j"$jobs" MODE=asan unit-build && make -s MODE=asan unit ;;
   cli) make -s -j"$jobs" all && make -s cli ;;
+  services) make -s -j"$jobs" all && make -s services ;;
   matrix) make -s -j"$jobs" all && scripts/matrix.sh ;;
   vm) make -s -j"$jobs" all && tests/vm/selftest && tests/vm/run ;;
   *) echo "check: there is no tier '$1'"; return 2 ;;
@@ -34,7 +35,7 @@ count() { # TIER STATUS: sets p f s from the closing line, and row
   fi
 }
 
-scripts/deps.sh build test cli lint vm || exit 1
+scripts/deps.sh build test cli services lint vm || exit 1
 for tier in "${tiers[@]}"; do
   echo "== $tier"
   start=$SECONDS

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run the command line tests (bats) on a built binary, a few files side by side; show what failed, end with one line of
 # counts: "cli: P passed, F failed, S skipped".
-#   scripts/cli.sh BINARY [FILE.bats...]
+#   scripts/cli.sh BINARY [FILE.bats...]    with TIER=NAME the files of tests/NAME
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
+tier=${TIER:-cli}
 KMODSMITH=$(realpath "${1:?usage: scripts/cli.sh BINARY [FILE.bats...]}")
 export KMODSMITH
 shift
-[ -x "$KMODSMITH" ] || { echo "cli: '$KMODSMITH' is no program"; exit 1; }
-[ $# -gt 0 ] || set -- tests/cli/*.bats
+[ -x "$KMODSMITH" ] || { echo "$tier: '$KMODSMITH' is no program"; exit 1; }
+[ $# -gt 0 ] || set -- tests/"$tier"/*.bats
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 one() { # the status goes behind the output: a file that bats cannot load has no "not ok" line of its own
@@ -30,5 +31,5 @@ for file in "$out"/*; do
   grep -hE '^ok .* # skip' "$file"
   passed=$((passed + p - s)) failed=$((failed + f)) skipped=$((skipped + s))
 done
-echo "cli: $passed passed, $failed failed, $skipped skipped"
+echo "$tier: $passed passed, $failed failed, $skipped skipped"
 ((failed == 0 && passed > 0))

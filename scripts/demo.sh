@@ -17,15 +17,15 @@ eval "$inputs"
 printf '   kernel  %s\n   source  %s\n' "$K61" "$(basename "$OPEN")"
 
 say "4. compile, as any CI could: no root, GPU or network needed"
-mkdir -p build/demo
+rm -rf build/demo/layout && mkdir -p build/demo
 # shellcheck disable=SC2086 # lists of files
 headers=$(printf '%s,' $K61_HEADERS)
 # shellcheck disable=SC2086
 names=$(basename -a $K61_HEADERS | paste -sd,)
-printf '# kmodsmith build --source %s --kernel %s \\\n    --headers %s \\\n    --modules nvidia,uvm,modeset --output build/demo/package\n' \
+printf '# kmodsmith build --source %s --kernel %s \\\n    --headers %s \\\n    --modules nvidia,uvm,modeset --output oci:build/demo/layout\n' \
   "$(basename "$OPEN")" "$K61" "$names"
 build/release/kmodsmith build --source "$OPEN" --kernel "$K61" --headers "${headers%,}" --state-dir build/demo/state \
-  --modules nvidia,uvm,modeset --output build/demo/package
+  --modules nvidia,uvm,modeset --output oci:build/demo/layout
 
 say "5. boot $K61 with two simulated H100s; what follows is the guest's own output"
 exec tests/vm/machine tests/vm/demo.guest.sh

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
-#   scripts/deps.sh [TIER...]    build test cli lint vm man bench; without a name: all of them
+#   scripts/deps.sh [TIER...]    build test cli services lint vm man bench; without a name: all of them
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
   [build]="gcc make pkg-config libc6-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev
-    liblz4-dev liblzma-dev zlib1g-dev libacl1-dev libcurl4-openssl-dev"
+    liblz4-dev liblzma-dev zlib1g-dev libacl1-dev libcurl4-openssl-dev nettle-dev"
   [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl"
   [cli]="bats bats-support bats-assert bats-file jq scdoc"
+  [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
+    python3 curl zstd binutils strace time procps"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
-  [vm]="qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd makeself ca-certificates"
+  [vm]="qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
   [man]="scdoc man-db"
   [bench]="strace psmisc"
 )
@@ -26,17 +28,15 @@ offered() { # does apt know every one of these packages?
   [ "$known" -eq $# ]
 }
 
-[ $# -gt 0 ] || set -- build test cli lint vm man bench
+[ $# -gt 0 ] || set -- build test cli services lint vm man bench
 packages=()
 for tier in "$@"; do
   [ -n "${tiers[$tier]-}" ] || { echo "deps: there is no tier '$tier' (${!tiers[*]})" >&2; exit 2; }
   read -r -d '' -a more <<<"${tiers[$tier]}" || true
   packages+=("${more[@]}")
 done
-if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-  echo "deps: this machine has no apt; install what these Debian packages hold: ${packages[*]}" >&2
-  exit 1
-fi
+hash dpkg-query apt-get 2>/dev/null ||
+  { echo "deps: this machine has no apt; install what these Debian packages hold: ${packages[*]}" >&2; exit 1; }
 mapfile -t lacking < <(missing "${packages[@]}")
 if [ ${#lacking[@]} -eq 0 ]; then
   echo "deps: all ${#packages[@]} packages for $* are installed"
@@ -47,6 +47,10 @@ if [ "$(id -u)" -ne 0 ]; then
   echo "  apt-get install -y --no-install-recommends ${lacking[*]}" >&2
   exit 1
 fi
+export RUNLEVEL=1 # this and the mask: packages of servers start them, and those that come with the tests stay stopped
+mapfile -t units < <(printf '%s\n' "${lacking[@]}" | sed -n 's/^nginx-light$/nginx/p; s/^docker-registry$/&/p')
+[ -d /run/systemd/system ] && [ ${#units[@]} -gt 0 ] && systemctl -q --runtime mask "${units[@]}" &&
+  trap 'systemctl -q --runtime unmask "${units[@]}"; systemctl -q disable "${units[@]}"' EXIT
 echo "deps: installing ${lacking[*]}"
 install=(apt-get -qq -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 install -y --no-install-recommends "${lacking[@]}")
 if ! offered "${lacking[@]}" || ! "${install[@]}" >/dev/null; then

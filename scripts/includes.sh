@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Header, as a regular expression | files that may include it | how many of them at most
-places='archive(_entry)?\.h    | installer/base/(archive|inflate|pack)\.c|tests/unit/(pack\.h|(archive|source)_test\.c) | 6
+places='archive(_entry)?\.h    | installer/base/(archive|inflate|member|pack)\.c|tests/unit/(pack\.h|(archive|bundle_repository|source)_test\.c) | 8
 (zlib|lzma|zstd|lz4.*)\.h     | installer/base/inflate\.c                   | 1
 openssl/.*                    | installer/base/(digest|http_tls|key|cms)\.c|kmod/(modsig|versions)\.c|tests/unit/(sign\.h|(versions|http_tls|key)_test\.c) | 10
 (gelf|libelf|elfutils/.*)\.h  | kmod/sections\.c                            | 1

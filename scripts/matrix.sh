@@ -24,7 +24,7 @@ row() { # NAME KEY: one line, and the verdict in $result
   if grep -q '"code": "E_SOURCE_KERNEL"' <<<"$said"; then
     result=E_SOURCE_KERNEL detail=$(sed -n 's/^ *"reason": "\(.*\)",$/\1/p' <<<"$said")
   elif dir=$(package "$1" "$2" 2>"$cache/matrix.log"); then
-    result=built detail="$(du -shL "$dir" | cut -f1), patches: $(grep -c '\.patch ' "$dir/package.json")"
+    result=built detail="$(du -shL "$dir/modules" | cut -f1), patches: $(grep -o '\.patch ' "$(blob_of "$dir/layout" config)" | wc -l)"
   else
     result=FAILED detail=$(tail -n 2 "$cache/matrix.log" | head -n 1)
   fi
@@ -41,8 +41,8 @@ done
 first=$(package open "$1") again=$(mktemp -d)
 headers=$(of "$1" _HEADERS)
 "$kmodsmith" build --quiet --source "$OPEN" --kernel "$(of "$1")" --headers "${headers// /,}" --flavour open --modules nvidia \
-  --state-dir "$again/state" --output "$again/package" >/dev/null 2>"$cache/matrix.log"
-if cmp "$first/nvidia.ko" "$again/package/nvidia.ko"; then
+  --state-dir "$again/state" --output "oci:$again/layout" >/dev/null 2>"$cache/matrix.log"
+if tar --zstd -xf "$(blob_of "$again/layout" layers)" -C "$again" && cmp "$first/modules/nvidia.ko" "$again"/opt/lib/modules/*/nvidia.ko; then
   passed=$((passed + 1)) && printf '%-12s %-32s %s\n' open "$(of "$1")" "made again: the same bytes"
 else
   failed=$((failed + 1)) && tail -n 2 "$cache/matrix.log"

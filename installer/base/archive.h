@@ -28,6 +28,28 @@ struct archive_stream {
 int archive_unpack_stream(const struct archive_stream *from, const char *name, const struct root *dest,
 			  const struct archive_limits *limits, struct err *err);
 
+// Members of a plain tar (no compression) without unpacking it. The walk reads headers only; every entry must be a file
+// or a directory with a name inside (cleaned: no "./"), else E_ARCHIVE_UNSAFE; one that lacks bytes is E_ARCHIVE, more
+// than `most` entries are E_TOO_LARGE. Whether a name comes twice is the visitor's matter.
+struct archive_member {
+	char *name;
+	off_t at; // for archive_member_open
+	uint64_t size;
+	bool is_file;
+};
+int archive_walk(int fd, const char *name, size_t most,
+		 int (*visit)(void *, const struct archive_member *, struct err *), void *ctx, struct err *err);
+// Read one member from its beginning. fd is borrowed and shared: its offset is not used.
+struct archive_member_reader;
+int archive_member_open(int fd, const char *name, off_t at, struct archive_member_reader **ret, struct err *err);
+ssize_t archive_member_read(struct archive_member_reader *r, void *buf, size_t len, struct err *err); // 0 = the end
+void archive_member_free(struct archive_member_reader *r);
+static inline void archive_member_freep(struct archive_member_reader **r)
+{
+	archive_member_free(*r);
+}
+#define auto_archive_member __attribute__((cleanup(archive_member_freep)))
+
 // Decompress one gzip, xz, zstd, lz4 (legacy frames too) or plain stream held in memory, up to max bytes.
 // The end of the data must be the end of the stream: what else follows may be taken for damage.
 int archive_inflate(const void *data, size_t len, size_t max, char **ret, size_t *ret_len, struct err *err);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
+#include "precompiled/bundle.h"
+#include "precompiled/store.h"
 
 #include <stdio.h>
 
@@ -11,8 +13,8 @@ struct values {
 static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
 	  "target kernel release; default: the running one" },
-	{ "output", 'o', "DIR", NULL, OPT_STR, offsetof(struct values, output),
-	  "the package becomes this directory; default: kept in the state directory" },
+	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
+	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a bundle; default: the node's store" },
 	{ 0 },
 };
 
@@ -20,9 +22,11 @@ struct build {
 	struct machine machine;
 	struct host host;
 	struct gpus gpus;
-	struct root state, patches, output;
+	struct root state, patches;
 	struct strv modules;
-	char *output_name;
+	struct scratch work; // of a layout that becomes a bundle
+	struct layout output;
+	char *bundle; // the file to make; NULL = none
 	struct watch watch;
 	struct package package;
 	struct compile_report report;
@@ -36,31 +40,30 @@ static void build_done(struct build *b)
 	watch_done(&b->watch);
 	host_done(&b->host);
 	gpus_done(&b->gpus);
-	free(b->output_name);
-	root_done(&b->output);
+	free(b->bundle);
+	layout_done(&b->output);
+	scratch_done(&b->work);
 	root_done(&b->patches);
 	root_done(&b->state);
 	machine_done(&b->machine);
 }
 
-// --output DIR is a directory in its parent, so that it can appear whole.
+// Where the package will lie is looked at before the work is done.
 static int open_output(const struct values *v, struct build *b, struct err *err)
 {
-	if (!v->output)
-		return root_mkdirs(&b->state, "packages", 0755, err) < 0 ?
-			       -1 :
-			       root_sub(&b->state, "packages", &b->output, err);
-	size_t len = strlen(v->output);
-	while (len > 1 && v->output[len - 1] == '/')
-		len--;
-	auto_str char *path = str_ndup(v->output, len);
-	char *slash = strrchr(path, '/');
-	b->output_name = str_dup(slash ? slash + 1 : path);
-	if (!*b->output_name || str_eq(b->output_name, ".") || str_eq(b->output_name, ".."))
-		return err_set(err, E_USAGE, "--output '%s' must name a directory of its own", v->output);
-	if (slash)
-		slash[slash == path] = '\0';
-	return root_make(slash ? path : ".", &b->output, err);
+	static const char DIR[] = "oci:", FILE[] = "oci-archive:";
+	auto_str char *name = v->output ? job_repository(v->output) : NULL;
+	auto_root struct root dir = ROOT_NONE;
+	if (!name)
+		return store_open(&b->state, &b->output, err);
+	if (str_starts(name, DIR))
+		return root_make(name + strlen(DIR), &dir, err) < 0 ? -1 : layout_make(&dir, &b->output, err);
+	if (!str_starts(name, FILE))
+		return err_set(err, E_USAGE, "--output '%s' is neither oci:DIR nor oci-archive:FILE.tar", v->output);
+	b->bundle = str_dup(name + strlen(FILE));
+	return bundle_check_place(b->bundle, err) < 0 || scratch_make(&b->state, "bundle", &b->work, err) < 0 ?
+		       -1 :
+		       layout_make(&b->work.root, &b->output, err);
 }
 
 static int open_all(const struct values *v, struct build *b, struct err *err)
@@ -98,20 +101,27 @@ static int make(const struct values *v, struct build *b, struct err *err)
 		.timeout_s = j->timeout_s,
 		.is_rt_allowed = j->is_rt_allowed,
 		.output = &b->output,
-		.name = b->output_name,
 	};
 	if (job_flavour(j, &wish.flavour, err) < 0)
 		return -1;
-	return compile_package(&wish, &b->watch, &b->package, &b->report, err);
+	if (compile_package(&wish, &b->watch, &b->package, &b->report, err) < 0)
+		return -1;
+	if (!b->bundle)
+		return 0;
+	free(b->package.place);
+	b->package.place = str_fmt("oci-archive:%s", b->bundle);
+	return bundle_write(&b->output, b->bundle, err);
 }
 
 static void show(const struct values *v, const struct build *b)
 {
 	const struct package *p = &b->package;
-	auto_json json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(p->dir.name),
-					   "key", package_key_json(&p->key), "phases", phases_json(&b->watch),
-					   "headers", json_text(b->report.headers_from), "jobs", b->report.jobs,
-					   "objects", (int)b->report.objects, "peak_kib", (int)b->report.peak_kib);
+	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
+	auto_json json_t *json =
+		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(p->place), "tag",
+			  json_text(tag), "digest", json_text(digest), "key", package_key_json(&p->key), "phases",
+			  phases_json(&b->watch), "headers", json_text(b->report.headers_from), "jobs", b->report.jobs,
+			  "objects", (int)b->report.objects, "peak_kib", (int)b->report.peak_kib);
 	if (v->job.common.is_json) {
 		show_json(json);
 		return;
@@ -123,7 +133,7 @@ static void show(const struct values *v, const struct build *b)
 	show_table(&rows);
 	for (size_t i = 0; i < p->key.patches.count; i++)
 		printf("patch %s\n", p->key.patches.items[i]);
-	printf("%s\n", p->dir.name);
+	printf("%s %s in %s\n", tag, digest, p->place);
 }
 
 static int run(void *values, char **args, size_t count, struct err *err)
@@ -133,8 +143,9 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
-			   .output = ROOT_NONE,
-			   .package = { .dir = ROOT_NONE },
+			   .work = SCRATCH_NONE,
+			   .output = LAYOUT_NONE,
+			   .package = PACKAGE_NONE,
 			   .watch = show_watch() };
 	int r = v->job.source ? open_all(v, &b, err) : err_set(err, E_USAGE, "build needs --source PATH");
 	if (r == 0)
@@ -150,7 +161,7 @@ const struct cmd cmd_build = {
 	.help = "compile a driver for a kernel into a package",
 	.about = "Needs no GPU, no root and no network. The same source, headers and compiler give the same bytes.\n\n"
 		 "  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
-		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output DIR\n",
+		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n",
 	.opts = { source_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,

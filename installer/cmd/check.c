@@ -12,7 +12,7 @@ struct values {
 static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
 	  "kernel release in question; default: the running one" },
-	{ "package", 'p', "DIR", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.package),
+	{ "package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.package),
 	  "a package made by `kmodsmith build`" },
 	{ 0 },
 };
@@ -22,7 +22,8 @@ struct check_run {
 	struct host host;
 	struct gpus gpus;
 	struct root state, patches;
-	struct scratch work;
+	struct scratch work, layout_work;
+	struct layout layout;
 	struct package package;
 	struct source source;
 };
@@ -33,10 +34,30 @@ static void check_run_done(struct check_run *c)
 	source_done(&c->source);
 	host_done(&c->host);
 	gpus_done(&c->gpus);
+	layout_done(&c->layout);
+	scratch_done(&c->layout_work);
 	scratch_done(&c->work);
 	root_done(&c->patches);
 	root_done(&c->state);
 	machine_done(&c->machine);
+}
+
+// The newest driver of whatever kernel: it is to be judged, not chosen.
+static int read_package(const char *name, struct check_run *c, struct err *err)
+{
+	static const struct package_want any;
+	auto_str char *repository = job_repository(name);
+	auto_strv struct strv from = { 0 };
+	auto_found struct found found = FOUND_NONE;
+	struct repository_options options = { 0 };
+	struct fetch fetch = { .from = &from, .options = &options, .state = &c->state };
+	strv_add(&from, TAKE(repository));
+	if (scratch_make(&c->state, "check", &c->layout_work, err) < 0 ||
+	    layout_make(&c->layout_work.root, &c->layout, err) < 0 || fetch_find(&fetch, &any, &found, err) < 0 ||
+	    fetch_take(&fetch, &any, &found, &c->layout, err) < 0)
+		return -1;
+	package_move(&found.offer.package, &c->package);
+	return 0;
 }
 
 static int open_inputs(const struct values *v, struct check_run *c, struct err *err)
@@ -48,11 +69,8 @@ static int open_inputs(const struct values *v, struct check_run *c, struct err *
 	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
 	    (j->patches && root_init(&c->patches, j->patches, err) < 0))
 		return -1;
-	if (j->package) {
-		auto_root struct root dir = ROOT_NONE;
-		if (root_init(&dir, j->package, err) < 0 || package_open(&dir, &c->package, err) < 0)
-			return -1;
-	}
+	if (j->package && read_package(j->package, c, err) < 0)
+		return -1;
 	if (!j->source)
 		return 0;
 	if (scratch_make(&c->state, "check", &c->work, err) < 0)
@@ -103,7 +121,9 @@ static int run(void *values, char **args, size_t count, struct err *err)
 			       .state = ROOT_NONE,
 			       .patches = ROOT_NONE,
 			       .work = SCRATCH_NONE,
-			       .package = { .dir = ROOT_NONE },
+			       .layout_work = SCRATCH_NONE,
+			       .layout = LAYOUT_NONE,
+			       .package = PACKAGE_NONE,
 			       .source = { .root = ROOT_NONE } };
 	auto_verdict struct verdict_result result = { 0 };
 	int r = open_inputs(v, &c, err);

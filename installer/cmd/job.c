@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define OPT(name, letter, arg, env, type, member, help)                                 \
 	{                                                                               \
@@ -38,7 +39,16 @@ const struct opt source_opts[] = {
 const struct opt job_opts[] = {
 	OPT("driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, driver,
 	    "driver version; default: that of --package or --source"),
-	OPT("package", 'p', "DIR", "KMODSMITH_PACKAGE", OPT_STR, package, "a package made by `kmodsmith build`"),
+	OPT("package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, package,
+	    "a package named by hand: oci:DIR or oci-archive:FILE of `kmodsmith build`; signatures are not asked for"),
+	OPT("bundle", 0, "FILE", "KMODSMITH_BUNDLE", OPT_STR, bundle,
+	    "a signed bundle, asked before --from; implies --offline"),
+	OPT("from", 0, "NAME,...", "KMODSMITH_FROM", OPT_LIST, from,
+	    "repositories to ask in this order: oci:DIR, oci-archive:FILE, https://HOST/PATH, docker://HOST/NAME"),
+	OPT("trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, trust_dir,
+	    "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host"),
+	OPT("insecure-skip-verify", 0, NULL, NULL, OPT_FLAG, is_unverified,
+	    "take packages of these repositories without a signature"),
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
@@ -124,30 +134,71 @@ static int open_roots(struct job *j, struct err *err)
 	return v->patches ? root_init(&j->patches, v->patches, err) : 0;
 }
 
-// The package that was given, or the one that the node keeps for this driver and kernel.
+// What is loaded already needs nobody (P1).
+static bool is_loaded(const struct job *j)
+{
+	return j->values->driver && str_eq(j->values->driver, j->facts.loaded.version);
+}
+
+char *job_repository(const char *name)
+{
+	if (strchr(name, ':'))
+		return str_dup(name);
+	return str_fmt("%s:%s", str_ends(name, ".tar") ? "oci-archive" : "oci", name);
+}
+
+static void list_sources(struct job *j)
+{
+	const struct job_values *v = j->values;
+	if (v->package)
+		strv_add(&j->from, job_repository(v->package));
+	if (v->bundle && !v->package)
+		strv_add(&j->from, strchr(v->bundle, ':') ? str_dup(v->bundle) : str_fmt("oci-archive:%s", v->bundle));
+	for (size_t i = 0; i < v->from.count && !v->package; i++)
+		strv_add(&j->from, str_dup(v->from.items[i]));
+}
+
+// What lies on this machine and was named by hand is its owner's word; everything else must be signed.
+static int open_trust(struct job *j, struct err *err)
+{
+	const struct job_values *v = j->values;
+	auto_root struct root dir = ROOT_NONE;
+	if (!j->from.count || (v->package && !repository_is_remote(j->from.items[0])))
+		return 0;
+	if (v->is_unverified) {
+		log_warn("--insecure-skip-verify: packages are taken without knowing who made them");
+		return 0;
+	}
+	if (trust_dir(&j->machine.host, v->trust_dir, &dir, err) < 0 || trust_open(&dir, &j->trust, err) < 0)
+		return -1;
+	j->obtain.fetch.trust = &j->trust;
+	return 0;
+}
+
 static int find_package(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
-	const struct host *h = &j->facts.host;
-	struct package_want want = { .driver = v->driver,
-				     .flavour = j->wish.flavour ? flavour_name(j->wish.flavour) : NULL,
-				     .release = h->release,
-				     .build_id = h->build_id,
-				     .arch = h->arch,
-				     .modules = &j->modules };
-	if (v->package) {
-		auto_root struct root dir = ROOT_NONE;
-		if (root_init(&dir, v->package, err) < 0 || package_open(&dir, &j->package, err) < 0)
-			return -1;
-		if (package_fits(&j->package, &want, &j->package_why_not) == 0)
-			package_done(&j->package);
-		return 0;
-	}
+	struct obtain *o = &j->obtain;
 	char digest[DIGEST_HEX + 1];
-	if (v->source && source_digest(v->source, v->source_sha256, digest, err) < 0)
+	list_sources(j);
+	o->fetch = (struct fetch){
+		.from = &j->from, .options = &j->options, .state = &j->state, .now = time(NULL), .note = show_note
+	};
+	o->is_named = v->package;
+	o->gpus = &j->facts.gpus;
+	o->watch = &j->watch;
+	o->want = (struct package_want){ .driver = v->driver,
+					 .flavour = j->wish.flavour ? flavour_name(j->wish.flavour) : NULL,
+					 .release = j->facts.host.release,
+					 .build_id = j->facts.host.build_id,
+					 .arch = j->facts.host.arch,
+					 .modules = &j->modules };
+	if (v->source && !v->package && source_digest(v->source, v->source_sha256, digest, err) < 0)
 		return -1;
-	want.source = v->source ? digest : NULL;
-	return v->driver || v->source ? package_find(&j->state, &want, &j->package, err) : 0;
+	o->want.source = v->source && !v->package ? digest : NULL;
+	int r = open_trust(j, err) < 0 || obtain_open(o, &j->state, err) < 0 ? -1 : obtain_look(o, is_loaded(j), err);
+	o->want.source = NULL; // it was of this function
+	return r < 0 ? -1 : 0;
 }
 
 static int open_source(struct job *j, struct err *err)
@@ -163,8 +214,7 @@ static int open_source(struct job *j, struct err *err)
 
 static bool is_source_needed(const struct job *j)
 {
-	return j->values->source && !j->package.count && facts_has_gpu(&j->facts) &&
-	       !(j->values->driver && str_eq(j->values->driver, j->facts.loaded.version));
+	return j->values->source && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) && !is_loaded(j);
 }
 
 // What is loaded may have changed until the lock was ours.
@@ -231,8 +281,9 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	ret->wish.modules = &ret->modules;
 	ret->wish.params = &ret->params;
 	ret->wish.is_compile_forbidden = values->is_compile_forbidden;
-	ret->at_hand = (struct at_hand){ .package = ret->package.count ? &ret->package : NULL,
-					 .package_why_not = ret->package_why_not,
+	ret->at_hand = (struct at_hand){ .package = obtain_package(&ret->obtain),
+					 .package_why_not = ret->obtain.why_not,
+					 .package_code = ret->obtain.code,
 					 .source_version = ret->source.version,
 					 .source_flavours = ret->source.flavours };
 	return make_plan(ret, err);
@@ -243,12 +294,13 @@ void job_done(struct job *j)
 	plan_done(&j->plan);
 	holders_done(&j->holders);
 	source_done(&j->source);
-	package_done(&j->package);
+	obtain_done(&j->obtain);
+	trust_done(&j->trust);
+	strv_done(&j->from);
 	params_done(&j->params);
 	facts_done(&j->facts);
 	strv_done(&j->modules);
 	watch_done(&j->watch);
-	free(j->package_why_not);
 	scratch_done(&j->source_work);
 	root_done(&j->patches);
 	root_done(&j->dev_root);
@@ -284,7 +336,7 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 		.facts = &j->facts,
 		.wish = &j->wish,
 		.plan = &j->plan,
-		.package = j->at_hand.package,
+		.obtain = &j->obtain,
 		.compile = &compile,
 		.imex_channels = v->imex_channels,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),

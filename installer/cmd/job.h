@@ -8,10 +8,12 @@
 
 struct job_values { // first member of the values of each of these commands
 	struct common common;
-	char *driver, *flavour, *source, *source_sha256, *package, *state_dir, *dev_root, *patches;
+	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
+	char *package, *bundle, *trust_dir; // where packages come from
+	struct strv from;
 	struct strv headers, modules, params;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s;
-	bool is_rt_allowed, is_compile_forbidden;
+	bool is_rt_allowed, is_compile_forbidden, is_unverified;
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
 extern const struct opt job_opts[];    // what to install; for job_values
@@ -24,9 +26,11 @@ struct job {
 	struct scratch source_work;
 	struct facts facts;
 	struct params params;
-	struct strv modules;    // full names
-	struct package package; // given or kept; .count 0 = none
-	char *package_why_not;
+	struct strv modules; // full names
+	struct strv from;    // repositories, in order
+	struct repository_options options;
+	struct trust trust;
+	struct obtain obtain;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
 	struct holders holders;
 	struct wish wish;
@@ -48,15 +52,18 @@ void job_done(struct job *job);
 		       .patches = ROOT_NONE,                                \
 		       .source_work = SCRATCH_NONE,                         \
 		       .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-		       .package = { .dir = ROOT_NONE },                     \
+		       .obtain = OBTAIN_NONE,                               \
 		       .source = { .root = ROOT_NONE } })
 int job_apply(struct job *job, struct status *ret, struct err *err); // needs the lock
 
-// The directory for kept packages, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
+// The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
 // ordinary users, who only build) ~/.local/state/kmodsmith.
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
 // What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.
 int job_inputs(const struct job_values *values, struct err *err);
+// As --package and --output take them: "oci:DIR", "oci-archive:FILE.tar", ...; a path alone is a layout, or a bundle when
+// it ends in .tar.
+char *job_repository(const char *name);
 int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err); // E_USAGE
 void job_modules(const struct strv *wish, struct strv *ret);                          // "uvm" -> "nvidia-uvm"
 

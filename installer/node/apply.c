@@ -5,14 +5,16 @@
 #include "kmod/prove.h"
 #include "kmod/provider.h"
 #include "node/modules.h"
+#include "precompiled/find.h"
+#include "precompiled/stage.h"
 
 #include <signal.h>
 
 // What a run knows beyond its plan.
 struct run {
 	const struct apply *a;
-	struct package package;  // what is installed: a copy that lies in the node's store
-	struct package previous; // what was loaded before, when the store has it
+	struct package package;  // what is installed: in the node's store, and unpacked
+	struct package previous; // what was loaded before, when the store has it: unpacked before it is unloaded
 	struct module_set set;   // files of package
 	size_t *order;           // of set, for loading
 	struct strv needs;       // modules of the kernel's own tree that the set imports from
@@ -44,10 +46,10 @@ static int step_package(struct run *r, const struct step *step, struct err *err)
 {
 	(void)step;
 	const struct apply *a = r->a;
-	if (root_mkdirs(a->state, "packages", 0755, err) < 0 ||
-	    package_keep(a->state, a->package, &r->package, err) < 0)
+	if (obtain_take(a->obtain, &r->package, err) < 0)
 		return -1;
-	watch_end(a->watch, "package", "%s", r->package.dir.name);
+	auto_str char *tag = package_tag(&r->package.key);
+	watch_end(a->watch, "package", "%s from %s", tag, r->package.place);
 	return 0;
 }
 
@@ -55,14 +57,10 @@ static int step_compile(struct run *r, const struct step *step, struct err *err)
 {
 	(void)step;
 	const struct apply *a = r->a;
-	auto_root struct root output = ROOT_NONE;
 	auto_compile_report struct compile_report report = { 0 };
-	if (root_mkdirs(a->state, "packages", 0755, err) < 0 || root_sub(a->state, "packages", &output, err) < 0)
-		return -1;
 	struct compile_wish wish = *a->compile;
 	wish.flavour = a->plan->flavour;
-	wish.output = &output;
-	wish.name = NULL;
+	wish.output = &a->obtain->store;
 	return compile_package(&wish, a->watch, &r->package, &report, err);
 }
 
@@ -128,17 +126,27 @@ static int unload_all(const struct strv *order, const struct sys *sys, int timeo
 	return 0;
 }
 
-static int step_unload(struct run *r, const struct step *step, struct err *err)
+// What would have to come back is unpacked and whole before anything goes.
+static void prepare_previous(struct run *r)
 {
-	auto_strv struct strv order = { 0 };
 	const struct facts *f = r->a->facts;
 	struct package_want want = { .driver = f->loaded.version,
 				     .flavour = flavour_name(f->loaded.flavour),
 				     .release = f->host.release,
 				     .build_id = f->host.build_id };
-	struct err ignored;
-	if (f->loaded.version)
-		package_find(r->a->state, &want, &r->previous, &ignored);
+	struct err why = { 0 };
+	if (!f->loaded.version || find_package(&r->a->obtain->store, &want, &r->previous, NULL, &why) <= 0)
+		return;
+	if (stage_package(&r->a->obtain->store, r->a->state, &r->previous, &why) < 0) {
+		watch_note(r->a->watch, "the driver that is loaded now could not be brought back: %s", why.text);
+		package_done(&r->previous);
+	}
+}
+
+static int step_unload(struct run *r, const struct step *step, struct err *err)
+{
+	auto_strv struct strv order = { 0 };
+	prepare_previous(r);
 	strv_split(&order, step->subject, ", ");
 	if (unload_all(&order, r->a->sys, r->a->unload_timeout_ms, &r->unloaded, err) < 0)
 		return -1;
@@ -219,7 +227,7 @@ static int reload_previous(struct run *r, struct err *err)
 		if (strv_has(&r->unloaded, name))
 			strv_add(&files, str_dup(r->previous.files[i].name));
 	}
-	if (package_verify(&r->previous, err) < 0 || module_set_read(&r->previous.dir, &files, &set, err) < 0)
+	if (module_set_read(&r->previous.dir, &files, &set, err) < 0)
 		return -1;
 	size_t *order = mem_alloc(set.count * sizeof(*order));
 	int done = load_order(set.pointers, set.count, order, err);
@@ -300,9 +308,7 @@ static int run_steps(struct run *r, struct err *err)
 
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 {
-	auto_run struct run r = {
-		.a = apply, .package = { .dir = ROOT_NONE }, .previous = { .dir = ROOT_NONE }, .status = ret
-	};
+	auto_run struct run r = { .a = apply, .package = PACKAGE_NONE, .previous = PACKAGE_NONE, .status = ret };
 	sigset_t before;
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	watch_begin(apply->watch);

@@ -2,18 +2,19 @@
 // Execute a plan, step by step; on a failure undo, last step first, what this run has changed in the kernel.
 #pragma once
 #include "node/compile.h"
+#include "node/obtain.h"
 #include "node/plan.h"
 #include "node/status.h"
 
 struct apply {
 	const struct root *host, *kern, *dev_root;
 	const struct sys *sys;
-	const struct root *state; // kept packages, headers, scratch
+	const struct root *state; // headers, scratch; holds the store
 	const struct facts *facts;
 	const struct wish *wish;
 	const struct plan *plan;
-	const struct package *package;      // of STEP_PACKAGE
-	const struct compile_wish *compile; // of STEP_COMPILE; output, name, flavour are filled in here
+	struct obtain *obtain;              // store, and of STEP_PACKAGE what was found
+	const struct compile_wish *compile; // of STEP_COMPILE; output and flavour are filled in here
 	unsigned imex_channels;
 	int unload_timeout_ms;
 	struct watch *watch;

@@ -58,6 +58,11 @@ static void want_modules(const struct making *m)
 			strv_add(&m->plan->modules, str_dup(default_modules[i]));
 }
 
+static int no_package(const struct making *m)
+{
+	return m->at_hand->package_code ? m->at_hand->package_code : E_NO_PACKAGE;
+}
+
 // The version: as wished, else of what is at hand, else what the kernel has.
 static int choose_driver(const struct making *m, struct err *err)
 {
@@ -70,9 +75,9 @@ static int choose_driver(const struct making *m, struct err *err)
 		version = m->facts->loaded.version;
 	if (!version)
 		return m->at_hand->package_why_not ?
-			       err_set(err, E_NO_PACKAGE, "the package does not fit: %s", m->at_hand->package_why_not) :
+			       err_set(err, no_package(m), "no package: %s", m->at_hand->package_why_not) :
 			       err_set(err, E_USAGE,
-				       "nothing says what to install: give --driver, --package or --source");
+				       "nothing says what to install: give --driver, --package, --bundle or --source");
 	m->plan->driver = str_dup(version);
 	return 0;
 }
@@ -140,10 +145,10 @@ static int add_obtain(const struct making *m, const struct strv *modules, struct
 	bool fits = a->package && str_eq(a->package->key.driver, m->plan->driver) &&
 		    str_eq(a->package->key.flavour, flavour_name(m->plan->flavour));
 	if (fits) {
-		add(m->plan, STEP_PACKAGE, str_dup(a->package->dir.name),
+		add(m->plan, STEP_PACKAGE, str_dup(a->package->place),
 		    str_fmt("made for kernel %s", a->package->key.release));
 	} else if (m->wish->is_compile_forbidden || !a->source_version) {
-		return err_set(err, E_NO_PACKAGE, "no package of driver %s (%s) for kernel %s%s%s, and %s",
+		return err_set(err, no_package(m), "no package of driver %s (%s) for kernel %s%s%s, and %s",
 			       m->plan->driver, flavour_name(m->plan->flavour), m->facts->host.release,
 			       a->package_why_not ? ": " : "", a->package_why_not ? a->package_why_not : "",
 			       a->source_version ? "compiling is forbidden" : "no --source to compile");

@@ -19,7 +19,8 @@ struct wish {
 // What the modules could come from.
 struct at_hand {
 	const struct package *package; // given or kept, known to fit release and build id; NULL = none
-	const char *package_why_not;   // why the one that was given does not fit
+	const char *package_why_not;   // why no source has one that fits
+	int package_code;              // of the first source that failed otherwise; 0 = none did
 	const char *source_version;    // of a driver source; NULL = none given
 	unsigned source_flavours;      // set of enum flavour
 	bool has_signing;              // modules made here can be signed with a key that this kernel trusts

@@ -22,14 +22,15 @@ spent() { # COMMAND... -> "WALL CPU" in seconds; its output goes to a log that i
   { time "$@" >"$work/log" 2>&1; } 2>"$work/time" || { tail -n 20 "$work/log" >&2; return 1; }
   awk '{ printf "%.1f %.1f", $1, $2 + $3 }' "$work/time"
 }
+layer() { find "$1/blobs" -type f -size +1M; } # the one large blob
 modules() { find "$1" -maxdepth "$2" -name '*.ko' -printf '%f\n' | sort | tr '\n' ' '; }
 
 ours=$(spent "$kmodsmith" build --source "$source" --headers "${packed// /,}" --kernel "$release" --jobs "$jobs" \
-  --flavour proprietary --state-dir "$work/state" --output "$work/out")
+  --flavour proprietary --state-dir "$work/state" --output "oci:$work/out")
 grep -E ' [0-9.]+ s ' "$work/log" | sed 's/^kmodsmith: /          /'
 bare=$(spent at_home "$tree" make -C "$work/source" -j"$jobs" modules CONFIG_DEBUG_INFO_BTF_MODULES= \
   SYSSRC="/usr/src/linux-headers-${release%-cloud-amd64}-common" SYSOUT="/usr/src/linux-headers-$release")
-echo "          kmodsmith made $(modules "$work/out" 2)"
+echo "          kmodsmith made $(tar --zstd -tf "$(layer "$work/out")" | grep -oE '[^/]+\.ko' | sort | tr '\n' ' ')"
 echo "          make made      $(modules "$work/source" 1)"
 awk -v ours="$ours" -v bare="$bare" -v jobs="$jobs" 'BEGIN {
   split(ours, o); split(bare, b)

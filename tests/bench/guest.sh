@@ -42,7 +42,7 @@ lap 5 "P2 all nodes, second run" kmodsmith "" "kmodsmith nodes" "fewest calls" "
 
 unload="-rmmod nvidia_modeset;-rmmod nvidia_uvm;-rmmod nvidia"
 lap 5 "P3 load from the store, whole command" kmodsmith "$unload" "$install --json" insmod "$unload" \
-  "insmod /packages/open/nvidia.ko;insmod /packages/open/nvidia-uvm.ko;insmod /packages/open/nvidia-modeset.ko"
+  "insmod /packages/open.d/nvidia.ko;insmod /packages/open.d/nvidia-uvm.ko;insmod /packages/open.d/nvidia-modeset.ko"
 echo "guest:  median of each phase of these installs, in ms"
 awk '/"phase":/ { gsub(/[",]/, ""); phase = $2 }
   /"seconds":/ { printf "%s %.1f\n", phase, $2 * 1000 }' /tmp/lap.kmodsmith | sort -k1,1 -k2,2n >/tmp/phases

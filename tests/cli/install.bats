@@ -92,24 +92,29 @@ same() { # the machine is as it was, but for the lock and the state directory
     assert_equal "$(calls)" ""
     same
   done <<'EOF'
-rm package.json|E_NOT_FOUND|it has no package.json
-rm -r "$package"; touch "$package"|E_SYSTEM|Not a directory
-rm -r "$package"|E_NOT_FOUND|No such file
-: >package.json|E_STORE_CORRUPT|package.json' line 1 is not JSON
-echo '{"format": 2}' >package.json|E_STORE_CORRUPT|not a sound manifest of format 1
-echo '[1,2]' >package.json|E_STORE_CORRUPT|not a sound manifest
-head -c 200 /dev/urandom >package.json|E_STORE_CORRUPT|is not JSON
-sed -i 's/"nvidia.ko"/"..\/nvidia.ko"/' package.json|E_STORE_CORRUPT|not a sound manifest
-sed -i 's/"format": 1/"format": 1, "format": 1/' package.json|E_STORE_CORRUPT|duplicate
-rm nvidia.ko|E_NOT_FOUND|nvidia.ko'
-printf x >>nvidia-uvm.ko|E_DIGEST|nvidia-uvm.ko' has SHA-256
-rm nvidia.ko; ln -s /etc/passwd nvidia.ko|E_SYSTEM|nvidia.ko
-truncate -s 700 nvidia.ko; manifest . 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
-head -c 3000 /dev/urandom >nvidia.ko; manifest . 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
-: >nvidia.ko; manifest . 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
-tiny_module nvidia.ko 6.1.0-99-cloud-amd64 nvidia_register_module ""; manifest . 6.1.0-56-cloud-amd64|E_ABI|6.1.0-99
-manifest . 6.1.0-99-cloud-amd64|E_NO_PACKAGE|kernel release is 6.1.0-99-cloud-amd64, wanted 6.1.0-56-cloud-amd64
-sed -i s/x86_64/aarch64/ package.json|E_NO_PACKAGE|architecture is aarch64
+rm index.json|E_MANIFEST|index.json
+rm oci-layout|E_NOT_FOUND|is no OCI layout: it has no oci-layout
+cd ..; rm -r "$package"; touch "$package"|E_SYSTEM|Not a directory
+cd ..; rm -r "$package"|E_NOT_FOUND|No such file
+: >index.json|E_MANIFEST|index.json
+echo '[1,2]' >index.json|E_MANIFEST|index.json
+head -c 200 /dev/urandom >index.json|E_MANIFEST|index.json
+: >"$(blob . manifest)"|E_DIGEST|bytes
+sed -i s/open/oben/ "$(blob . config)"|E_DIGEST|sha256
+rm "$(blob . config)"|E_MANIFEST|is not there
+rm "$(blob . layer)"|E_NOT_FOUND|sha256
+printf x >>"$(blob . layer)"|E_DIGEST|sha256
+truncate -s -1 "$(blob . layer)"|E_DIGEST|sha256
+layout "$package" 6.1.0-56-cloud-amd64 --label format=2|E_MANIFEST|is not of format 1
+layout "$package" 6.1.0-56-cloud-amd64 --label driver=|E_MANIFEST|lacks labels
+layout "$package" 6.1.0-56-cloud-amd64 --label 'files=[{"name":"../nvidia.ko"}]'|E_MANIFEST|lacks labels
+rm ../package.d/nvidia-uvm.ko; layout "$package" 6.1.0-56-cloud-amd64 --label modules=nvidia,nvidia-uvm|E_NO_PACKAGE|nvidia-uvm
+truncate -s 700 ../package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
+head -c 3000 /dev/urandom >../package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
+: >../package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
+tiny_module ../package.d/nvidia.ko 6.1.0-99-cloud-amd64 nvidia_register_module ""; layout "$package" 6.1.0-56-cloud-amd64|E_ABI|6.1.0-99
+layout "$package" 6.1.0-99-cloud-amd64|E_NO_PACKAGE|kernel release is 6.1.0-99-cloud-amd64, wanted 6.1.0-56-cloud-amd64
+layout "$package" 6.1.0-56-cloud-amd64 --arch aarch64|E_NO_PACKAGE|architecture is aarch64
 EOF
 }
 
@@ -125,7 +130,7 @@ EOF
     assert_equal "$(calls)" ""
     same
   done <<EOF
-h100x2-unloaded||E_USAGE|give --driver, --package or --source
+h100x2-unloaded||E_USAGE|give --driver, --package, --bundle or --source
 h100x2-unloaded|--driver x|E_USAGE|'x' is no driver version
 h100x2-unloaded|--driver 535.261.03|E_NO_PACKAGE|no --source to compile
 h100x2-unloaded|--driver 470.1 --flavour open|E_UNSUPPORTED_GPU|Hopper
@@ -300,10 +305,10 @@ EOF
   rm "$config"
   kmodsmith check --package "$package"
   assert_line "compared with: no headers; the release alone, nothing else is known"
-  printf x >>"$package/nvidia.ko"
+  printf x >>"$(blob "$package" layer)"
   kmodsmith check --package "$package"
   assert_status 1
-  assert_error E_DIGEST "nvidia.ko' has SHA-256"
+  assert_error E_DIGEST "bytes with the SHA-256"
 }
 
 @test "users beyond 2^31 are themselves in JSON, not negative" {
@@ -378,7 +383,7 @@ EOF
   loadable
   kmodsmith init
   assert_status 2
-  assert_error E_USAGE "give --driver, --package or --source"
+  assert_error E_USAGE "give --driver, --package, --bundle or --source"
   kmodsmith init --package /nowhere
   assert_error E_NOT_FOUND "'/nowhere'"
   kmodsmith init surplus

@@ -20,22 +20,29 @@ tiny_module() { # FILE.ko KERNEL-RELEASE EXPORT IMPORT
   } | as --64 -o "$1" -
 }
 
-manifest() { # DIR KERNEL-RELEASE: what `kmodsmith build` writes, for the modules that are there
-  local file
-  for file in "$1"/*.ko; do
-    jq -n --arg n "${file##*/}" --arg m "$(basename "$file" .ko)" --arg s "$(sha256sum <"$file" | cut -d' ' -f1)" \
-      --argjson z "$(stat -c %s "$file")" \
-      '{name: $n, module: $m, sha256: $s, size: $z, srcversion: "ABCDEF0123456789ABCDEF0"}'
-  done | jq -s --arg r "$2" '{format: 1, files: ., key: {driver: "535.261.03", flavour: "open", release: $r,
-    arch: "x86_64", modules: map(.module)}}' >"$1/package.json"
+# An OCI layout with a package of the modules in DIR.d, as another program would write it. OPTION: see make_layout.py.
+layout() { # DIR KERNEL-RELEASE [OPTION...]
+  rm -rf "$1"
+  "$top/tests/services/make_layout.py" --kernel "$2" "${@:3}" "$1" "$1".d/*.ko >/dev/null
 }
 
-tiny_package() { # DIR KERNEL-RELEASE
-  mkdir -p "$1"
-  tiny_module "$1/nvidia.ko" "$2" nvidia_register_module ""
-  tiny_module "$1/nvidia-uvm.ko" "$2" "" nvidia_register_module
-  tiny_module "$1/nvidia-modeset.ko" "$2" "" nvidia_register_module
-  manifest "$1" "$2"
+tiny_package() { # DIR KERNEL-RELEASE: modules in DIR.d, their package in the layout DIR
+  rm -rf "$1.d" && mkdir -p "$1.d"
+  tiny_module "$1.d/nvidia.ko" "$2" nvidia_register_module ""
+  tiny_module "$1.d/nvidia-uvm.ko" "$2" "" nvidia_register_module
+  tiny_module "$1.d/nvidia-modeset.ko" "$2" "" nvidia_register_module
+  layout "$1" "$2"
+}
+
+# Of a layout with one package: the blob of the manifest, the configuration or the layer.
+blob() { # DIR manifest|config|layer
+  local manifest
+  manifest=$1/blobs/sha256/$(jq -r '.manifests[0].digest[7:]' "$1/index.json")
+  case $2 in
+  manifest) echo "$manifest" ;;
+  config) echo "$1/blobs/sha256/$(jq -r '.config.digest[7:]' "$manifest")" ;;
+  layer) echo "$1/blobs/sha256/$(jq -r '.layers[0].digest[7:]' "$manifest")" ;;
+  esac
 }
 
 # What NVIDIA's layout has and kmodsmith looks for; it does not compile.

@@ -177,7 +177,8 @@ static void make_facts(const struct row *row, struct facts *f)
 
 static void make_package(const struct row *row, struct package *p)
 {
-	*p = (struct package){ .dir = { .fd = -1, .name = str_dup("/packages/x") } };
+	*p = PACKAGE_NONE;
+	p->place = str_dup("oci:/packages");
 	p->key.driver = str_dup(row->package);
 	p->key.flavour = str_dup("open");
 	p->key.release = str_dup("6.1.0-56-cloud-amd64");

@@ -5,7 +5,7 @@
 # gpus: 2
 # stub: yes
 # packages: open
-packages=/packages/open
+packages=/packages/open.d
 gpu=0000:40:00.0
 
 is "no module is loaded before" "$(lsmod | grep -c '^nvidia')" 0

@@ -7,7 +7,7 @@
 # stub: yes
 # packages: proprietary
 # mem: 1536M
-packages=/packages/proprietary
+packages=/packages/proprietary.d
 
 for module in nvidia nvidia-uvm nvidia-modeset; do t "$module.ko loads" insmod $packages/$module.ko; done
 is "eight GPUs are bound" "$(ls /proc/driver/nvidia/gpus | wc -l)" 8

@@ -10,7 +10,7 @@
 # programs: strace
 nodes() { find /dev/nvidia* /dev/char -newermt 1970-01-02 -exec stat -c '%n %i %F %a %u %g %t:%T %Z' {} + | sort; }
 
-for module in nvidia nvidia-uvm nvidia-modeset; do t "$module.ko loads" insmod /packages/open/$module.ko; done
+for module in nvidia nvidia-uvm nvidia-modeset; do t "$module.ko loads" insmod /packages/open.d/$module.ko; done
 is "the kernel makes no node" "$(ls /dev/nvidia* 2>/dev/null)" ""
 t "nodes" kmodsmith nodes
 like "it counts them" "$out" '^2[0-9] nodes, [0-9]+ changes, 0 wrong$'
@@ -45,11 +45,11 @@ mkdir -p /tmp/root/dev
 t "R-G4: another dev-root" kmodsmith nodes --dev-root /tmp/root
 is "has the nodes" "$(ls -d /tmp/root/dev/nvidia[0-7] | wc -l)" 8
 t "rmmod" rmmod nvidia_modeset nvidia_uvm nvidia
-t "the driver's wishes for its files" insmod /packages/open/nvidia.ko NVreg_DeviceFileMode=0660 NVreg_DeviceFileGID=44
+t "the driver's wishes for its files" insmod /packages/open.d/nvidia.ko NVreg_DeviceFileMode=0660 NVreg_DeviceFileGID=44
 t "are followed" kmodsmith nodes
 is "mode and group" "$(stat -c '%a %g' /dev/nvidia0)" "660 44"
 t "rmmod again" rmmod nvidia
-t "a driver that wants its files left alone" insmod /packages/open/nvidia.ko NVreg_ModifyDeviceFiles=0
+t "a driver that wants its files left alone" insmod /packages/open.d/nvidia.ko NVreg_ModifyDeviceFiles=0
 rm /dev/nvidia2
 t_fails 1 "gets no node made" kmodsmith nodes
 is "really none" "$(ls /dev/nvidia2 2>/dev/null)" ""

@@ -15,7 +15,7 @@ t "the GPUs come back as Pascal" insmod /vm/modules/fakegpu.ko base=0x30000000 g
 t_fails 1 "the open modules find no GPU System Processor" kmodsmith install --package /packages/open --modules nvidia
 like "  the kernel's line becomes a code" "$out" 'E_UNSUPPORTED_GPU: load: load .nvidia.: .*not supported by open'
 is "  nothing stays loaded" "$(grep -c ^nvidia /proc/modules)" 0
-t "the proprietary modules drive it" insmod /packages/proprietary/nvidia.ko
+t "the proprietary modules drive it" insmod /packages/proprietary.d/nvidia.ko
 t_fails 1 "a failed replacement without a kept predecessor" kmodsmith install --package /packages/open --modules nvidia
 like "  says what could not be undone" "$out" 'could not be undone, the modules that were loaded before are in no package'
 t "install the proprietary modules, so that the node keeps them" kmodsmith install --package /packages/proprietary --modules nvidia

@@ -4,21 +4,21 @@
 # kernel: K61
 # gpus: 2
 # stub: yes
-# files: build/demo/package
+# files: build/demo/layout
 # mem: 1G
 set -eu
 run() { printf '\n# %s\n' "$*"; "$@"; }
 
 run uname -r
 run kmodsmith doctor || true
-run kmodsmith plan --package /files/package
-run kmodsmith install --package /files/package
+run kmodsmith plan --package /files/layout
+run kmodsmith install --package /files/layout
 run kmodsmith status
 run ls -l /dev/nvidia0 /dev/nvidia1 /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-modeset
 run cat /proc/driver/nvidia/version
 
 printf '\n# a second install changes nothing\n'
-run kmodsmith install --package /files/package
+run kmodsmith install --package /files/layout
 printf '\n# somebody uses a GPU, and the driver stays\n'
 sleep 1000 </dev/nvidia0 &
 run kmodsmith holders

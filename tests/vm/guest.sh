@@ -5,7 +5,8 @@
 #   # kernel: K61 ...        keys of scripts/inputs.sh (K61 newest 6.1, K61B the one before, K61R older, K612)  [K61]
 #   # gpus: 2                # switches: 0    # fakegpu: gpu_id=0x20b2 ...   more parameters of the simulated GPU
 #   # stub: yes              load the bring-up stub, so that /dev/nvidiaN can be opened                          [no]
-#   # packages: open:K61 ... driver modules in /packages/open-K61; a bare name is for the kernel that runs: /packages/open
+#   # packages: open:K61 ... driver packages, layouts in /packages/open-K61 and the bare modules in /packages/open-K61.d;
+#                            a bare name is for the kernel that runs: /packages/open
 #   # debs: MODPROBE ...     Debian packages (keys of scripts/inputs.sh) unpacked into the guest's /
 #   # programs: strace ...   programs of this machine, with the libraries they need
 #   # files: PATH ...        files of this repository, in /files under their base names
@@ -60,7 +61,8 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
     key=${name#*:}
     [ "$key" != "$name" ] || key=$2
     made=$(package "${name%:*}" "$key")
-    ln -s "$made" "$1/packages/${name/:/-}"
+    ln -s "$made/layout" "$1/packages/${name/:/-}"
+    ln -s "$made/modules" "$1/packages/${name/:/-}.d"
   done
   for name in $(header "$3" debs ""); do
     made=$(of "$name")

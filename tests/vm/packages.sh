@@ -1,25 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Driver packages for guests, made by `kmodsmith build`: `package NAME KEY` prints the directory of the package of NVIDIA's
-# source NAME (open, proprietary, tesla535, tesla470) for the kernel KEY.
+# Driver packages for guests, made by `kmodsmith build`: `package NAME KEY` prints a directory with the package of NVIDIA's
+# source NAME (open, proprietary, tesla535, tesla470) for the kernel KEY, as an OCI layout in layout/, and with the module
+# files of its layer, as tar unpacks them, in modules/. NAME may also be `liar`, modules of another kernel that are said to
+# be of this one, and `cut`, with a module that ends early.
 
 compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER
-  local headers=$3
+  local headers=$3 layer
   "${KMODSMITH:-$top/build/release/kmodsmith}" build --source "$2" --headers "${headers// /,}" --kernel "$4" --flavour "$5" \
-    --state-dir "$cache/build" --output "$1/package" && mv "$1"/package/* "$1" && rmdir "$1/package"
+    --state-dir "$cache/build" --output "oci:$1/layout" && layer=$(blob_of "$1/layout" layers) && mkdir "$1/modules" &&
+    tar --zstd -xf "$layer" -C "$1/modules" --strip-components=4 --wildcards '*.ko'
 }
 
-# What decides the bytes of a package, beside its inputs.
+blob_of() { # LAYOUT config|layers: the file of the one package's configuration, or of its layer
+  local manifest
+  manifest=$1/blobs/sha256/$(grep -oE 'sha256:[0-9a-f]{64}' "$1/index.json" | cut -c8-)
+  echo "$1/blobs/sha256/$(jq -r "[.$2] | flatten[0].digest[7:]" "$manifest")"
+}
+
+# What decides the bytes of modules, beside their inputs, and the format that they are kept in.
 builder() {
-  cat "$top"/kmod/{build,compile,patch,recipe,source,toolchain,tree}.c "$top"/kmod/patches/* "$top"/precompiled/package.c \
-    "$top"/installer/node/compile.c | sha256sum
+  {
+    cat "$top"/kmod/{build,compile,patch,recipe,source,toolchain,tree}.c "$top"/kmod/patches/*
+    grep 'FORMAT =' "$top/precompiled/package.c"
+  } | sha256sum
+}
+
+# Modules in a layout that says something else of them.
+forge_package() { # DIR MODULES RELEASE [SIZE of nvidia.ko]
+  cp -r "$2" "$1/modules" && { [ -z "${4-}" ] || truncate -s "$4" "$1/modules/nvidia.ko"; } &&
+    "$top/tests/services/make_layout.py" --kernel "$3" --label kernel.build-id= "$1/layout" "$1"/modules/*.ko
 }
 
 package() { # NAME KEY
-  local deb debs release made
-  deb=$(of "${1^^}")
-  debs=$(of "$2" _HEADERS)
+  local deb debs release made other
   release=$(of "$2")
   made=$(builder)
-  cached "package-$1-$2" compile_package "$deb" "$debs" "$release" "$([ "$1" = open ] && echo open || echo proprietary)" "$made"
+  case $1 in
+  liar)
+    other=$(package open K61R)
+    cached "package-liar-$2" forge_package "$other/modules" "$release"
+    ;;
+  cut)
+    other=$(package open "$2")
+    cached "package-cut-$2" forge_package "$other/modules" "$release" 5000000
+    ;;
+  *)
+    deb=$(of "${1^^}")
+    debs=$(of "$2" _HEADERS)
+    cached "package-$1-$2" compile_package "$deb" "$debs" "$release" "$([ "$1" = open ] && echo open || echo proprietary)" "$made"
+    ;;
+  esac
 }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/obtain.h"
+
+#include "node/flavour.h"
+#include "precompiled/find.h"
+#include "precompiled/stage.h"
+#include "precompiled/store.h"
+
+void obtain_done(struct obtain *o)
+{
+	package_done(&o->kept);
+	found_done(&o->found);
+	layout_done(&o->store);
+	free(o->why_not);
+	*o = OBTAIN_NONE;
+}
+
+int obtain_open(struct obtain *o, const struct root *state, struct err *err)
+{
+	return store_open(state, &o->store, err);
+}
+
+const struct package *obtain_package(const struct obtain *o)
+{
+	return o->kept.count ? &o->kept : o->found.offer.package.count ? &o->found.offer.package : NULL;
+}
+
+// The flavour that serves the GPUs; where that cannot be told, any: the plan has the words for it.
+static const char *flavour_for(const struct obtain *o, const char *driver)
+{
+	struct flavour_choice choice = { 0 };
+	struct err ignored;
+	if (!driver || !o->gpus ||
+	    flavour_choose(o->gpus, driver, FLAVOUR_AUTO, FLAVOUR_OPEN | FLAVOUR_PROPRIETARY, &choice, &ignored) < 0)
+		return NULL;
+	enum flavour flavour = choice.flavour;
+	flavour_choice_done(&choice);
+	return flavour_name(flavour);
+}
+
+static int look_once(const struct obtain *o, const struct package_want *want, struct found *ret, struct err *err)
+{
+	if (!o->fetch.from || !o->fetch.from->count)
+		return err_set(err, E_NO_PACKAGE, "no source was named");
+	return fetch_find(&o->fetch, want, ret, err);
+}
+
+// The best flavour first; another one that is there is better than none.
+static int look_remote(struct obtain *o, struct err *err)
+{
+	struct package_want want = o->want;
+	auto_found struct found any = FOUND_NONE;
+	struct err ignored;
+	if (want.driver) // others may have made it from the same source in another wrapping
+		want.source = NULL;
+	if (!want.flavour)
+		want.flavour = flavour_for(o, want.driver);
+	if (want.flavour && look_once(o, &want, &o->found, err) == 0)
+		return 0;
+	if (o->want.flavour || look_once(o, &o->want, &any, err) < 0)
+		return -1;
+	want.driver = any.offer.package.key.driver;
+	want.flavour = flavour_for(o, want.driver);
+	if (!want.flavour || str_eq(want.flavour, any.offer.package.key.flavour) ||
+	    look_once(o, &want, &o->found, &ignored) < 0) {
+		o->found = any;
+		any = FOUND_NONE;
+	}
+	return 0;
+}
+
+static int look_in_store(struct obtain *o, struct err *err)
+{
+	struct package_want want = o->want;
+	if (!want.flavour)
+		want.flavour = flavour_for(o, want.driver);
+	int r = find_package(&o->store, &want, &o->kept, NULL, err);
+	return r == 0 && !o->want.flavour ? find_package(&o->store, &o->want, &o->kept, NULL, err) : r;
+}
+
+int obtain_look(struct obtain *o, bool is_local, struct err *err)
+{
+	// Without a driver version the store does not know what is meant: sources offer, the store remembers.
+	if (!o->is_named && (o->want.driver || o->want.source)) {
+		int r = look_in_store(o, err);
+		if (r != 0)
+			return r;
+		if (o->fetch.from && o->fetch.from->count && !is_local)
+			watch_note(o->watch, "store: it has no package that fits");
+	}
+	if (is_local || !o->fetch.from || !o->fetch.from->count)
+		return 0;
+	struct err why = { 0 };
+	if (look_remote(o, &why) == 0)
+		return 1;
+	if (o->is_named && why.code != E_NO_PACKAGE) {
+		*err = why;
+		return -1;
+	}
+	o->why_not = str_dup(why.text);
+	o->code = why.code == E_NO_PACKAGE ? 0 : why.code;
+	return 0;
+}
+
+static int take_found(struct obtain *o, struct package *ret, struct err *err)
+{
+	if (store_room(&o->store, o->found.offer.package.layer.size, err) < 0 ||
+	    fetch_take(&o->fetch, &o->want, &o->found, &o->store, err) < 0)
+		return -1;
+	package_move(&o->found.offer.package, ret);
+	return 0;
+}
+
+int obtain_take(struct obtain *o, struct package *ret, struct err *err)
+{
+	if (!o->kept.count)
+		return take_found(o, ret, err);
+	if (stage_package(&o->store, o->fetch.state, &o->kept, err) == 0) {
+		package_move(&o->kept, ret);
+		return 0;
+	}
+	if (err->code != E_STORE_CORRUPT)
+		return -1;
+	struct err damage = *err;
+	if (store_quarantine(&o->store, o->kept.layer.digest, err) < 0)
+		return -1;
+	watch_note(o->watch, "%s; quarantined", damage.text);
+	package_done(&o->kept);
+	if (look_remote(o, err) < 0) {
+		*err = damage;
+		return -1;
+	}
+	return take_found(o, ret, err);
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the package of this start comes from: one ordered list (R-I1). The node's store first, so that a node that was
+// installed once needs nobody (R-A2); then the sources that were named; what none of them has is compiled, if it may be.
+//
+// Looking reads documents only. Taking brings the layer into the store and unpacks it.
+#pragma once
+#include "node/gpu.h"
+#include "node/watch.h"
+#include "precompiled/fetch.h"
+
+struct obtain {
+	struct layout store;      // STATE/store
+	struct fetch fetch;       // .from, .options, .trust and .state are borrowed
+	struct package_want want; // borrowed strings
+	bool is_named;            // the one source was named by hand: the store is not asked
+	const struct gpus *gpus;  // for the flavour, when want.flavour is NULL
+	struct package kept;      // what the store has
+	struct found found;       // what a source has
+	char *why_not;            // when neither: why
+	int code;                 // and the first code of a source that failed; 0 = they merely lack it
+	struct watch *watch;
+};
+void obtain_done(struct obtain *o);
+#define OBTAIN_NONE ((struct obtain){ .store = LAYOUT_NONE, .kept = PACKAGE_NONE, .found = FOUND_NONE })
+
+int obtain_open(struct obtain *o, const struct root *state, struct err *err); // the store; made when there is none
+// 1 = obtain_package() says what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an
+// error. is_local: only the store is asked.
+int obtain_look(struct obtain *o, bool is_local, struct err *err);
+const struct package *obtain_package(const struct obtain *o); // NULL = none
+// Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
+int obtain_take(struct obtain *o, struct package *ret, struct err *err);
