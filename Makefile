@@ -23,7 +23,8 @@ CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fn
 CFLAGS_analyzer := -O1 -g -fanalyzer
 CFLAGS += -std=gnu11 $(WARN) $(CFLAGS_$(MODE))
 LDFLAGS_release := -pie -Wl,-z,relro,-z,now,--gc-sections,--as-needed
-LDFLAGS_asan := -fsanitize=address,undefined -Wl,--as-needed
+LDFLAGS_asan := -fsanitize=address,undefined -Wl,--gc-sections,--as-needed
+LDFLAGS_analyzer := -Wl,--gc-sections,--as-needed
 LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
