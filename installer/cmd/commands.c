@@ -3,14 +3,16 @@
 #include "cmd/common.h"
 
 extern const struct cmd cmd_init, cmd_install, cmd_plan, cmd_status, cmd_unload, cmd_holders, cmd_nodes, cmd_build,
-	cmd_check, cmd_doctor, cmd_explain, cmd_net_check;
+	cmd_check, cmd_sign, cmd_trust_add, cmd_trust_ls, cmd_trust_remove, cmd_doctor, cmd_explain, cmd_net_check;
 
 const struct cmd *const commands[] = {
-	&cmd_init,  &cmd_install, &cmd_plan,   &cmd_status,  &cmd_unload,    &cmd_holders, &cmd_nodes,
-	&cmd_build, &cmd_check,   &cmd_doctor, &cmd_explain, &cmd_net_check, NULL,
+	&cmd_init,         &cmd_install, &cmd_plan,    &cmd_status,    &cmd_unload,    &cmd_holders,
+	&cmd_nodes,        &cmd_build,   &cmd_check,   &cmd_sign,      &cmd_trust_add, &cmd_trust_ls,
+	&cmd_trust_remove, &cmd_doctor,  &cmd_explain, &cmd_net_check, NULL,
 };
 
 const struct group groups[] = {
+	{ "trust", "the keys whose packages this machine takes" },
 	{ "net", "the way to remote sources" },
 	{ 0 },
 };
