@@ -12,8 +12,8 @@ TAG=$DRIVER-open-$KERNEL-x86_64
 make_layout() { # LAYOUT [OPTION-OF-make_layout.py...]
   local dir=$1 ko=$BATS_FILE_TMPDIR/ko
   shift
-  [ -d "$ko" ] || tiny_package "$ko" "$KERNEL"
-  python3 "$here/make_layout.py" --kernel "$KERNEL" "$@" "$dir" "$ko"/*.ko
+  [ -d "$ko.d" ] || tiny_package "$ko" "$KERNEL"
+  python3 "$here/make_layout.py" --kernel "$KERNEL" "$@" "$dir" "$ko.d"/*.ko
 }
 digest_of() { sha256sum | sed 's/^\([0-9a-f]*\).*/sha256:\1/'; }
 layer_of() { # LAYOUT DIGEST: of its manifest -> the hexadecimal digest of its one layer
