@@ -25,6 +25,7 @@ struct build {
 	struct root state, patches;
 	struct strv modules;
 	struct scratch work; // of a layout that becomes a bundle
+	struct store store;  // unless another place was named:
 	struct layout output;
 	char *bundle; // the file to make; NULL = none
 	struct watch watch;
@@ -42,10 +43,16 @@ static void build_done(struct build *b)
 	gpus_done(&b->gpus);
 	free(b->bundle);
 	layout_done(&b->output);
+	store_done(&b->store);
 	scratch_done(&b->work);
 	root_done(&b->patches);
 	root_done(&b->state);
 	machine_done(&b->machine);
+}
+
+static const struct layout *output(const struct build *b)
+{
+	return b->store.layout.root.fd >= 0 ? &b->store.layout : &b->output;
 }
 
 // Where the package will lie is looked at before the work is done.
@@ -55,7 +62,7 @@ static int open_output(const struct values *v, struct build *b, struct err *err)
 	auto_str char *name = v->output ? job_repository(v->output) : NULL;
 	auto_root struct root dir = ROOT_NONE;
 	if (!name)
-		return store_open(&b->state, &b->output, err);
+		return store_open(&b->state, 0, &b->store, err);
 	if (str_starts(name, DIR))
 		return root_make(name + strlen(DIR), &dir, err) < 0 ? -1 : layout_make(&dir, &b->output, err);
 	if (!str_starts(name, FILE))
@@ -100,7 +107,7 @@ static int make(const struct values *v, struct build *b, struct err *err)
 		.jobs = j->jobs,
 		.timeout_s = j->timeout_s,
 		.is_rt_allowed = j->is_rt_allowed,
-		.output = &b->output,
+		.output = output(b),
 	};
 	if (job_flavour(j, &wish.flavour, err) < 0)
 		return -1;
@@ -110,7 +117,7 @@ static int make(const struct values *v, struct build *b, struct err *err)
 		return 0;
 	free(b->package.place);
 	b->package.place = str_fmt("oci-archive:%s", b->bundle);
-	return bundle_write(&b->output, b->bundle, err);
+	return bundle_write(output(b), b->bundle, err);
 }
 
 static void show(const struct values *v, const struct build *b)
@@ -144,6 +151,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
 			   .work = SCRATCH_NONE,
+			   .store = STORE_NONE,
 			   .output = LAYOUT_NONE,
 			   .package = PACKAGE_NONE,
 			   .watch = show_watch() };

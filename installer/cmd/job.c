@@ -2,6 +2,7 @@
 #include "cmd/job.h"
 
 #include "base/file.h"
+#include "node/kernels.h"
 #include "node/lock.h"
 
 #include <fcntl.h>
@@ -47,6 +48,7 @@ const struct opt job_opts[] = {
 	    "repositories to ask in this order: oci:DIR, oci-archive:FILE, https://HOST/PATH, docker://HOST/NAME"),
 	OPT("trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, trust_dir,
 	    "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host"),
+	OPT("store-limit", 0, "BYTES", "KMODSMITH_STORE_LIMIT", OPT_STR, store_limit, STORE_LIMIT_HELP),
 	OPT("insecure-skip-verify", 0, NULL, NULL, OPT_FLAG, is_unverified,
 	    "take packages of these repositories without a signature"),
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
@@ -74,6 +76,14 @@ int job_state(const struct job_values *values, const struct machine *m, struct r
 	if (root_init(&base, home, err) < 0 || root_mkdirs(&base, USER_PATH, 0755, err) < 0)
 		return -1;
 	return root_sub(&base, USER_PATH, ret, err);
+}
+
+int job_store_limit(const char *text, uint64_t *ret, struct err *err)
+{
+	*ret = 0;
+	if (text && !store_size_parse(text, ret))
+		return err_set(err, E_USAGE, "store-limit: '%s' is no size such as 500M or 2G", text);
+	return 0;
 }
 
 // Without waiting for a pipe's writer.
@@ -175,6 +185,16 @@ static int open_trust(struct job *j, struct err *err)
 	return 0;
 }
 
+static int open_store(struct job *j, struct err *err)
+{
+	struct obtain *o = &j->obtain;
+	uint64_t limit;
+	return job_store_limit(j->values->store_limit, &limit, err) < 0 ||
+			       kernels_list(&j->machine.host, j->facts.host.release, &o->kernels, err) < 0 ?
+		       -1 :
+		       obtain_open(o, &j->state, limit, err);
+}
+
 static int find_package(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
@@ -196,7 +216,7 @@ static int find_package(struct job *j, struct err *err)
 	if (v->source && !v->package && source_digest(v->source, v->source_sha256, digest, err) < 0)
 		return -1;
 	o->want.source = v->source && !v->package ? digest : NULL;
-	int r = open_trust(j, err) < 0 || obtain_open(o, &j->state, err) < 0 ? -1 : obtain_look(o, is_loaded(j), err);
+	int r = open_trust(j, err) < 0 || open_store(j, err) < 0 ? -1 : obtain_look(o, is_loaded(j), err);
 	o->want.source = NULL; // it was of this function
 	return r < 0 ? -1 : 0;
 }

@@ -10,6 +10,7 @@ struct job_values { // first member of the values of each of these commands
 	struct common common;
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
+	char *store_limit;
 	struct strv from;
 	struct strv headers, modules, params;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s;
@@ -59,6 +60,8 @@ int job_apply(struct job *job, struct status *ret, struct err *err); // needs th
 // The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
 // ordinary users, who only build) ~/.local/state/kmodsmith.
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
+int job_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
+#define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
 // What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.
 int job_inputs(const struct job_values *values, struct err *err);
 // As --package and --output take them: "oci:DIR", "oci-archive:FILE.tar", ...; a path alone is a layout, or a bundle when

@@ -60,7 +60,7 @@ static int step_compile(struct run *r, const struct step *step, struct err *err)
 	auto_compile_report struct compile_report report = { 0 };
 	struct compile_wish wish = *a->compile;
 	wish.flavour = a->plan->flavour;
-	wish.output = &a->obtain->store;
+	wish.output = &a->obtain->store.layout;
 	return compile_package(&wish, a->watch, &r->package, &report, err);
 }
 
@@ -135,9 +135,9 @@ static void prepare_previous(struct run *r)
 				     .release = f->host.release,
 				     .build_id = f->host.build_id };
 	struct err why = { 0 };
-	if (!f->loaded.version || find_package(&r->a->obtain->store, &want, &r->previous, NULL, &why) <= 0)
+	if (!f->loaded.version || find_package(&r->a->obtain->store.layout, &want, &r->previous, NULL, &why) <= 0)
 		return;
-	if (stage_package(&r->a->obtain->store, r->a->state, &r->previous, &why) < 0) {
+	if (stage_package(&r->a->obtain->store.layout, r->a->state, &r->previous, &why) < 0) {
 		watch_note(r->a->watch, "the driver that is loaded now could not be brought back: %s", why.text);
 		package_done(&r->previous);
 	}
