@@ -314,7 +314,7 @@ static int make_room(const struct store *s, const struct strv *kernels, struct r
 
 int store_room(const struct store *s, uint64_t bytes, const struct strv *kernels, struct err *err)
 {
-	struct room room;
+	struct room room = { 0 };
 	if (look_for_room(s, bytes, &room, err) < 0)
 		return -1;
 	if (is_enough(&room, 0))
