@@ -2,6 +2,7 @@
 #include "precompiled/fetch.h"
 
 #include "precompiled/catalog.h"
+#include "precompiled/probe.h"
 #include "precompiled/stage.h"
 
 #include <errno.h>
@@ -97,11 +98,13 @@ static int find_from(const struct fetch *f, size_t first, const struct package_w
 		     struct err *err)
 {
 	struct misses m = { 0 };
+	struct err *unreached = mem_alloc((f->from->count + 1) * sizeof(*unreached));
 	int r = 0;
+	probe_reach(f->from, first, f->options, unreached);
 	for (size_t i = first; i < f->from->count && r == 0; i++) {
 		auto_str char *why = NULL;
-		struct err reason = { 0 };
-		r = ask(f, i, want, ret, &why, &reason);
+		struct err reason = unreached[i - first];
+		r = reason.code ? -1 : ask(f, i, want, ret, &why, &reason);
 		if (r < 0) {
 			miss(f, &m, i, reason.code, reason.text);
 			r = 0;
@@ -111,6 +114,7 @@ static int find_from(const struct fetch *f, size_t first, const struct package_w
 	}
 	if (r == 0)
 		err_set(err, m.code ? m.code : E_NO_PACKAGE, "%s", m.text ? m.text : "no source was named (--from)");
+	free(unreached);
 	free(m.text);
 	return r > 0 ? 0 : -1;
 }

@@ -73,6 +73,7 @@ struct http_probe {       // zeroed by the caller
 	char *address;    // connected to; NULL = not reached
 	char *ca_subject; // of the certificate's issuer; NULL = plain HTTP or not reached
 	long status;
+	int code;          // of the failure before any reply came; 0 = there was one
 	const char *layer; // that failed: "dns", "proxy", "tcp", "tls", "http"; NULL = none
 	char *reason;
 	unsigned ms;
