@@ -43,14 +43,16 @@ static void check_run_done(struct check_run *c)
 }
 
 // The newest driver of whatever kernel: it is to be judged, not chosen.
-static int read_package(const char *name, struct check_run *c, struct err *err)
+static int read_package(const struct job_values *j, struct check_run *c, struct err *err)
 {
 	static const struct package_want any;
-	auto_str char *repository = job_repository(name);
+	auto_str char *repository = job_repository(j->package);
+	auto_remote struct remote remote = { 0 };
 	auto_strv struct strv from = { 0 };
 	auto_found struct found found = FOUND_NONE;
-	struct repository_options options = { 0 };
-	struct fetch fetch = { .from = &from, .options = &options, .state = &c->state };
+	struct fetch fetch = { .from = &from, .options = &remote.options, .state = &c->state };
+	if (repository_is_remote(repository) && remote_open(&j->remote, &remote, err) < 0)
+		return -1;
 	strv_add(&from, TAKE(repository));
 	if (scratch_make(&c->state, "check", &c->layout_work, err) < 0 ||
 	    layout_make(&c->layout_work.root, &c->layout, err) < 0 || fetch_find(&fetch, &any, &found, err) < 0 ||
@@ -69,7 +71,7 @@ static int open_inputs(const struct values *v, struct check_run *c, struct err *
 	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
 	    (j->patches && root_init(&c->patches, j->patches, err) < 0))
 		return -1;
-	if (j->package && read_package(j->package, c, err) < 0)
+	if (j->package && read_package(j, c, err) < 0)
 		return -1;
 	if (!j->source)
 		return 0;
@@ -144,7 +146,7 @@ const struct cmd cmd_check = {
 		 "release, all\n"
 		 "symbol CRCs equal), 20 needs-build, 30 impossible; 1 and 2 are errors of the check itself.\n\n"
 		 "  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
-	.opts = { source_opts, opts, common_opts },
+	.opts = { source_opts, opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
 };

@@ -168,6 +168,17 @@ static void list_sources(struct job *j)
 		strv_add(&j->from, str_dup(v->from.items[i]));
 }
 
+// The network is not touched, nor made ready, where no source is remote. A bundle is there to do without it.
+static int open_remote(struct job *j, struct err *err)
+{
+	struct remote_values values = j->values->remote;
+	values.is_offline = values.is_offline || j->values->bundle;
+	for (size_t i = 0; i < j->from.count; i++)
+		if (repository_is_remote(j->from.items[i]))
+			return remote_open(&values, &j->remote, err);
+	return 0;
+}
+
 // What lies on this machine and was named by hand is its owner's word; everything else must be signed.
 static int open_trust(struct job *j, struct err *err)
 {
@@ -194,9 +205,13 @@ static int find_package(struct job *j, struct err *err)
 	    kernels_list(&j->machine.host, j->facts.host.release, &o->kernels, err) < 0)
 		return -1;
 	list_sources(j);
-	o->fetch = (struct fetch){
-		.from = &j->from, .options = &j->options, .state = &j->state, .now = time(NULL), .note = show_note
-	};
+	if (open_remote(j, err) < 0)
+		return -1;
+	o->fetch = (struct fetch){ .from = &j->from,
+				   .options = &j->remote.options,
+				   .state = &j->state,
+				   .now = time(NULL),
+				   .note = show_note };
 	o->is_named = v->package;
 	o->gpus = &j->facts.gpus;
 	o->watch = &j->watch;
@@ -308,6 +323,7 @@ void job_done(struct job *j)
 	holders_done(&j->holders);
 	source_done(&j->source);
 	obtain_done(&j->obtain);
+	remote_done(&j->remote);
 	trust_done(&j->trust);
 	strv_done(&j->from);
 	params_done(&j->params);

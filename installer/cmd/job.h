@@ -3,11 +3,14 @@
 // facts, packages and sources that a plan is made from.
 #pragma once
 #include "base/scratch.h"
-#include "cmd/common.h"
+#include "cmd/remote.h"
 #include "node/apply.h"
 
 struct job_values { // first member of the values of each of these commands
-	struct common common;
+	union {
+		struct common common; // first in remote, too
+		struct remote_values remote;
+	};
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
 	char *store_limit;
@@ -27,9 +30,9 @@ struct job {
 	struct scratch source_work;
 	struct facts facts;
 	struct params params;
-	struct strv modules; // full names
-	struct strv from;    // repositories, in order
-	struct repository_options options;
+	struct strv modules;  // full names
+	struct strv from;     // repositories, in order
+	struct remote remote; // opened where a source is remote
 	struct trust trust;
 	struct obtain obtain;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
