@@ -46,7 +46,7 @@ static void build_done(struct build *b)
 static int open_all(const struct values *v, struct build *b, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (job_inputs(j, err) < 0 || machine_open(&j->common, &b->machine, err) < 0 ||
+	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &b->machine, err) < 0 ||
 	    job_state(j, &b->machine, &b->state, err) < 0 || output_init(&b->output, v->output, &b->state, err) < 0 ||
 	    (j->patches && root_init(&b->patches, j->patches, err) < 0))
 		return -1;
@@ -96,7 +96,7 @@ static void show(const struct values *v, const struct build *b)
 			  json_text(tag), "digest", json_text(digest), "key", package_key_json(&p->key), "phases",
 			  phases_json(&b->watch), "headers", json_text(b->report.headers_from), "jobs", b->report.jobs,
 			  "objects", (int)b->report.objects, "peak_kib", (int)b->report.peak_kib);
-	if (v->job.common.is_json) {
+	if (v->job.origin.remote.common.is_json) {
 		show_json(json);
 		return;
 	}

@@ -12,7 +12,7 @@ struct values {
 static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
 	  "kernel release in question; default: the running one" },
-	{ "package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.package),
+	{ "package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.origin.package),
 	  "a package made by `kmodsmith build`" },
 	{ 0 },
 };
@@ -43,16 +43,14 @@ static void check_run_done(struct check_run *c)
 }
 
 // The newest driver of whatever kernel: it is to be judged, not chosen.
-static int read_package(const struct job_values *j, struct check_run *c, struct err *err)
+static int read_package(const char *name, struct check_run *c, struct err *err)
 {
 	static const struct package_want any;
-	auto_str char *repository = job_repository(j->package);
-	auto_remote struct remote remote = { 0 };
+	auto_str char *repository = origin_name(name);
 	auto_strv struct strv from = { 0 };
 	auto_found struct found found = FOUND_NONE;
-	struct fetch fetch = { .from = &from, .options = &remote.options, .state = &c->state };
-	if (repository_is_remote(repository) && remote_open(&j->remote, &remote, err) < 0)
-		return -1;
+	struct repository_options options = { 0 };
+	struct fetch fetch = { .from = &from, .options = &options, .state = &c->state };
 	strv_add(&from, TAKE(repository));
 	if (scratch_make(&c->state, "check", &c->layout_work, err) < 0 ||
 	    layout_make(&c->layout_work.root, &c->layout, err) < 0 || fetch_find(&fetch, &any, &found, err) < 0 ||
@@ -65,13 +63,13 @@ static int read_package(const struct job_values *j, struct check_run *c, struct 
 static int open_inputs(const struct values *v, struct check_run *c, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (job_inputs(j, err) < 0 || machine_open(&j->common, &c->machine, err) < 0 ||
+	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &c->machine, err) < 0 ||
 	    job_state(j, &c->machine, &c->state, err) < 0 ||
 	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
 	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
 	    (j->patches && root_init(&c->patches, j->patches, err) < 0))
 		return -1;
-	if (j->package && read_package(j, c, err) < 0)
+	if (j->origin.package && read_package(j->origin.package, c, err) < 0)
 		return -1;
 	if (!j->source)
 		return 0;
@@ -101,7 +99,7 @@ static int judge(const struct values *v, struct check_run *c, struct verdict_res
 static void show(const struct values *v, const struct verdict_result *r)
 {
 	const struct err_info *info = r->code ? err_info(r->code) : NULL;
-	if (v->job.common.is_json) {
+	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack(
 			"{s:s, s:i, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "exit", (int)r->verdict,
 			"code", json_text(info ? info->name : NULL), "reason", json_text(r->reason), "evidence",
@@ -146,7 +144,7 @@ const struct cmd cmd_check = {
 		 "release, all\n"
 		 "symbol CRCs equal), 20 needs-build, 30 impossible; 1 and 2 are errors of the check itself.\n\n"
 		 "  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
-	.opts = { source_opts, opts, remote_opts, common_opts },
+	.opts = { source_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
 };

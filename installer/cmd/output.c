@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/output.h"
 
-#include "cmd/job.h"
+#include "cmd/origin.h"
 #include "precompiled/bundle.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ int output_init(struct output *o, const char *named, const struct root *state, s
 	o->state = state;
 	if (!named)
 		return 0;
-	o->name = job_repository(named);
+	o->name = origin_name(named);
 	if (str_starts(o->name, DIR))
 		return check_dir(o->name + strlen(DIR), err);
 	if (str_starts(o->name, ARCHIVE))

@@ -6,7 +6,7 @@
 #include "precompiled/store.h"
 
 struct output {
-	char *name;               // as job_repository() spells it; NULL = the store
+	char *name;               // as origin_name() spells it; NULL = the store
 	const struct root *state; // borrowed
 	struct store store;
 	struct scratch work;
