@@ -37,10 +37,11 @@ struct misses {
 
 static void miss(const struct fetch *f, struct misses *m, size_t source, int code, const char *why)
 {
-	str_add(&m->text, "%s%s: %s", m->text ? "; " : "", f->from->items[source], why);
+	auto_str char *name = http_url_shown(f->from->items[source]);
+	str_add(&m->text, "%s%s: %s", m->text ? "; " : "", name, why);
 	if (!m->code)
 		m->code = code;
-	note(f, "%s: %s", f->from->items[source], why);
+	note(f, "%s: %s", name, why);
 }
 
 // What the source's own list says about the tag: a mirror may not answer with another package, however well signed.
@@ -156,6 +157,9 @@ static int bring_layer(const struct fetch *f, struct found *found, struct part *
 		return -1;
 	int r = stage_feed(&feed, f->state, &found->offer.package, err);
 	repository_end(found->repository, &t);
+	if (r < 0 &&
+	    (err->code == E_DIGEST || err->code == E_TOO_LARGE)) // of the bytes; who sent them is not in it yet
+		err_wrap(err, "%s", repository_name(found->repository));
 	return r;
 }
 
@@ -199,7 +203,8 @@ int fetch_take(const struct fetch *f, const struct package_want *want, struct fo
 		if (r == 0 || next >= f->from->count || err->code == E_STORE_FULL || err->code == E_LOCKED)
 			return r;
 		struct err first = *err;
-		note(f, "%s: %s", f->from->items[found->source], err->text);
+		auto_str char *name = http_url_shown(f->from->items[found->source]);
+		note(f, "%s: %s", name, err->text);
 		found_done(found);
 		if (find_from(f, next, want, found, err) < 0) {
 			*err = first;
