@@ -114,8 +114,10 @@ static const struct repository_ops ops = {
 int repository_open_static(const char *url, struct http *http, struct repository **ret, struct err *err)
 {
 	size_t len = strlen(url);
-	if (strpbrk(url, "?#"))
-		return err_set(err, E_USAGE, "'%s': the address of a repository has no '?' and no '#'", url);
+	if (strpbrk(url, "?#")) {
+		auto_str char *shown = http_url_shown(url);
+		return err_set(err, E_USAGE, "'%s': the address of a repository has no '?' and no '#'", shown);
+	}
 	while (len > 0 && url[len - 1] == '/')
 		len--;
 	struct site *s = mem_alloc(sizeof(*s));
