@@ -3,6 +3,10 @@
 #include "tests/unit/sign.h"
 #include "tests/unit/tempdir.h"
 
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
 // Public halves, made once.
 static char *pems[3], *ids[3], *cert;
 
@@ -254,6 +258,36 @@ static void test_rights(void **state)
 	}
 }
 
+// As a Kubernetes ConfigMap is seen in a pod.
+static void test_read_only_mount(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	fill(&folder);
+	assert_int_equal(chmod(folder.path, 0777), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		struct err err;
+		auto_trust struct trust t = { 0 };
+		auto_root struct root dir = ROOT_NONE;
+		const unsigned long again = MS_REMOUNT | MS_BIND | MS_RDONLY;
+		if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+		    mount(folder.path, folder.path, NULL, MS_BIND, NULL) != 0)
+			_exit(77);
+		if (root_init(&dir, folder.path, &err) < 0 || trust_open(&dir, &t, &err) == 0 || err.code != E_RIGHTS)
+			_exit(1);
+		if (mount(NULL, folder.path, NULL, again, NULL) != 0)
+			_exit(77);
+		_exit(trust_open(&dir, &t, &err) == 0 && t.count == 3 ? 0 : 2);
+	}
+	int status = 0;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
 static void test_add_and_remove(void **state)
 {
 	(void)state;
@@ -363,6 +397,7 @@ int main(void)
 		cmocka_unit_test(test_policies_that_are_none),
 		cmocka_unit_test(test_files_that_are_no_keys),
 		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_read_only_mount),
 		cmocka_unit_test(test_add_and_remove),
 		cmocka_unit_test(test_what_cannot_be_added),
 		cmocka_unit_test(test_half_done),
