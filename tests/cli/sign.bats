@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # sign and trust: what is made is read with jq, base64 and openssl alone, as any other program would read it.
-# shellcheck disable=SC2030,SC2031 # each test is a process of its own
+# shellcheck disable=SC2030,SC2031,SC2154 # each test is a process of its own; helper.bash sets stderr
 load helper
 
 setup() {
@@ -219,8 +219,8 @@ hex_of() { # FILTER FILE: the digest that the filter finds
   assert_status 0
   kmodsmith "trust remove" release
   assert_error E_NOT_FOUND "no key is named 'release'"
-  echo '{"sources":[{"prefix":"x","thresold":2}]}' >"$ROOT/etc/kmodsmith/trust/policy.json"
+  echo '{"sources":[{"prefix":"x","limit":2}]}' >"$ROOT/etc/kmodsmith/trust/policy.json"
   kmodsmith "trust ls"
   assert_status 2
-  assert_error E_CONFIG "unknown key 'thresold'"
+  assert_error E_CONFIG "unknown key 'limit'"
 }

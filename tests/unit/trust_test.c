@@ -174,7 +174,7 @@ static void test_policies_that_are_none(void **state)
 		{ "{\"sources\":[{}]}", "no \"prefix\"", E_CONFIG },
 		{ "{\"sources\":[{\"prefix\":7}]}", "no \"prefix\"", E_CONFIG },
 		{ "{\"sources\":[{\"prefix\":\"a\"},{\"prefix\":\"a/\"}]}", "'a' has two entries", E_CONFIG },
-		{ ENTRY("\"thresold\":2"), "unknown key 'thresold'", E_CONFIG },
+		{ ENTRY("\"limit\":2"), "unknown key 'limit'", E_CONFIG },
 		{ ENTRY("\"threshold\":0"), "'threshold', which must be", E_CONFIG },
 		{ ENTRY("\"threshold\":65"), "'threshold', which must be", E_CONFIG },
 		{ ENTRY("\"threshold\":\"2\""), "'threshold', which must be", E_CONFIG },
