@@ -12,6 +12,7 @@ PREFIX ?= /usr/local
 
 PKGS := libelf jansson libcurl libssl libcrypto
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
+# Its tar writer drags in references to nettle, which the linker drops again but wants to see.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
 HAVE := $(shell pkg-config --exists $(PKGS) libarchive && echo yes)
 CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -Iinstaller -I. \

@@ -63,7 +63,7 @@ static int by_tag(struct repository *r, const char *tag, const struct package_wa
 // Tags end with release and architecture as oci_tag spells them, unless they were too long for that.
 static bool is_candidate(const char *tag, const struct package_want *want)
 {
-	auto_str char *tail = str_fmt("-%s%s%s", want->release ? want->release : "", want->arch ? "-" : "",
+	auto_str char *tail = str_fmt("%s%s%s", want->release ? want->release : "", want->arch ? "-" : "",
 				      want->arch ? want->arch : ""),
 		      *spelled = oci_tag(tail);
 	return !str_starts(tag, "sha256-") && (!want->release || str_ends(tag, spelled) || strlen(tag) == 128);

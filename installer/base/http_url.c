@@ -68,7 +68,7 @@ char *http_url_shown(const char *url)
 {
 	CURLU *u = handle();
 	char *text = NULL;
-	if (curl_url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK) {
+	if (strstr(url, "://") && curl_url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK) {
 		curl_url_set(u, CURLUPART_USER, NULL, 0);
 		curl_url_set(u, CURLUPART_PASSWORD, NULL, 0);
 		curl_url_set(u, CURLUPART_QUERY, NULL, 0);

@@ -22,7 +22,7 @@ struct cmd {
 	size_t args_min, args_max;
 	const char *help;          // one line
 	const char *about;         // a few lines that teach
-	const struct opt *opts[4]; // tables, NULL-terminated
+	const struct opt *opts[8]; // tables; NULL ends them
 	size_t values_size;
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
 };

@@ -12,7 +12,7 @@ struct values {
 static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
 	  "kernel release in question; default: the running one" },
-	{ "package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.package),
+	{ "package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.origin.package),
 	  "a package made by `kmodsmith build`" },
 	{ 0 },
 };
@@ -46,7 +46,7 @@ static void check_run_done(struct check_run *c)
 static int read_package(const char *name, struct check_run *c, struct err *err)
 {
 	static const struct package_want any;
-	auto_str char *repository = job_repository(name);
+	auto_str char *repository = origin_name(name);
 	auto_strv struct strv from = { 0 };
 	auto_found struct found found = FOUND_NONE;
 	struct repository_options options = { 0 };
@@ -63,13 +63,13 @@ static int read_package(const char *name, struct check_run *c, struct err *err)
 static int open_inputs(const struct values *v, struct check_run *c, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (job_inputs(j, err) < 0 || machine_open(&j->common, &c->machine, err) < 0 ||
+	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &c->machine, err) < 0 ||
 	    job_state(j, &c->machine, &c->state, err) < 0 ||
 	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
 	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
 	    (j->patches && root_init(&c->patches, j->patches, err) < 0))
 		return -1;
-	if (j->package && read_package(j->package, c, err) < 0)
+	if (j->origin.package && read_package(j->origin.package, c, err) < 0)
 		return -1;
 	if (!j->source)
 		return 0;
@@ -99,7 +99,7 @@ static int judge(const struct values *v, struct check_run *c, struct verdict_res
 static void show(const struct values *v, const struct verdict_result *r)
 {
 	const struct err_info *info = r->code ? err_info(r->code) : NULL;
-	if (v->job.common.is_json) {
+	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack(
 			"{s:s, s:i, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "exit", (int)r->verdict,
 			"code", json_text(info ? info->name : NULL), "reason", json_text(r->reason), "evidence",

@@ -41,11 +41,11 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_root struct root state = ROOT_NONE;
 	auto_findings struct findings f = { 0 };
-	if (job_inputs(&v->job, err) < 0 || machine_open(&v->job.common, &m, err) < 0 ||
+	if (job_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
 	    job_state(&v->job, &m, &state, err) < 0 ||
 	    doctor_read(&m.host, &m.kern, &state, &v->job.headers, &f, err) < 0)
 		return -1;
-	if (v->job.common.is_json) {
+	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =
 			json_pack("{s:o, s:i}", "checks", as_json(&f), "failed", (int)findings_failed(&f));
 		show_json(json);

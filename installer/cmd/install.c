@@ -50,7 +50,7 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 	auto_job struct job job = JOB_NONE;
 	if (job_open(&v->job, false, &job, err) < 0)
 		return -1;
-	if (v->job.common.is_json) {
+	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = plan_json(&job);
 		show_json(json);
 	} else {
@@ -70,7 +70,7 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	if (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0)
 		return -1;
-	if (v->job.common.is_json) {
+	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "phases",
 						   phases_json(&job.watch), "status", status_json(&status));
 		show_json(json);
@@ -85,7 +85,7 @@ const struct cmd cmd_plan = {
 	.help = "what install would do, and why",
 	.about = "Reads the machine and says which steps `install` would take. Nothing of the driver is\n"
 		 "changed; a source is unpacked below the state directory to look at it.\n",
-	.opts = { source_opts, job_opts, common_opts },
+	.opts = { source_opts, job_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_plan,
 };
@@ -101,7 +101,7 @@ const struct cmd cmd_install = {
 		 "  kmodsmith install --package DIR             from a package made by `kmodsmith build`\n"
 		 "  kmodsmith install --source FILE             compile against the host's headers, or a kept package\n"
 		 "  kmodsmith install --driver 535.261.03       from the packages that this machine keeps\n",
-	.opts = { source_opts, job_opts, dry_run_opts, common_opts },
+	.opts = { source_opts, job_opts, origin_opts, remote_opts, dry_run_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_install,
 };

@@ -2,11 +2,11 @@
 #include "cmd/job.h"
 
 #include "base/file.h"
+#include "node/kernels.h"
 #include "node/lock.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define OPT(name, letter, arg, env, type, member, help)                                 \
 	{                                                                               \
@@ -39,16 +39,6 @@ const struct opt source_opts[] = {
 const struct opt job_opts[] = {
 	OPT("driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, driver,
 	    "driver version; default: that of --package or --source"),
-	OPT("package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, package,
-	    "a package named by hand: oci:DIR or oci-archive:FILE of `kmodsmith build`; signatures are not asked for"),
-	OPT("bundle", 0, "FILE", "KMODSMITH_BUNDLE", OPT_STR, bundle,
-	    "a signed bundle, asked before --from; implies --offline"),
-	OPT("from", 0, "NAME,...", "KMODSMITH_FROM", OPT_LIST, from,
-	    "repositories to ask in this order: oci:DIR, oci-archive:FILE, https://HOST/PATH, docker://HOST/NAME"),
-	OPT("trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, trust_dir,
-	    "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host"),
-	OPT("insecure-skip-verify", 0, NULL, NULL, OPT_FLAG, is_unverified,
-	    "take packages of these repositories without a signature"),
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
@@ -74,6 +64,14 @@ int job_state(const struct job_values *values, const struct machine *m, struct r
 	if (root_init(&base, home, err) < 0 || root_mkdirs(&base, USER_PATH, 0755, err) < 0)
 		return -1;
 	return root_sub(&base, USER_PATH, ret, err);
+}
+
+int job_store_limit(const char *text, uint64_t *ret, struct err *err)
+{
+	*ret = 0;
+	if (text && !store_size_parse(text, ret))
+		return err_set(err, E_USAGE, "store-limit: '%s' is no size such as 500M or 2G", text);
+	return 0;
 }
 
 // Without waiting for a pipe's writer.
@@ -123,7 +121,7 @@ void job_modules(const struct strv *wish, struct strv *ret)
 static int open_roots(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
-	if (machine_open(&v->common, &j->machine, err) < 0)
+	if (machine_open(&v->origin.remote.common, &j->machine, err) < 0)
 		return -1;
 	if (root_init(&j->dev_root,
 		      v->dev_root           ? v->dev_root :
@@ -140,51 +138,15 @@ static bool is_loaded(const struct job *j)
 	return j->values->driver && str_eq(j->values->driver, j->facts.loaded.version);
 }
 
-char *job_repository(const char *name)
-{
-	if (strchr(name, ':'))
-		return str_dup(name);
-	return str_fmt("%s:%s", str_ends(name, ".tar") ? "oci-archive" : "oci", name);
-}
-
-static void list_sources(struct job *j)
-{
-	const struct job_values *v = j->values;
-	if (v->package)
-		strv_add(&j->from, job_repository(v->package));
-	if (v->bundle && !v->package)
-		strv_add(&j->from, strchr(v->bundle, ':') ? str_dup(v->bundle) : str_fmt("oci-archive:%s", v->bundle));
-	for (size_t i = 0; i < v->from.count && !v->package; i++)
-		strv_add(&j->from, str_dup(v->from.items[i]));
-}
-
-// What lies on this machine and was named by hand is its owner's word; everything else must be signed.
-static int open_trust(struct job *j, struct err *err)
-{
-	const struct job_values *v = j->values;
-	auto_root struct root dir = ROOT_NONE;
-	if (!j->from.count || (v->package && !repository_is_remote(j->from.items[0])))
-		return 0;
-	if (v->is_unverified) {
-		log_warn("--insecure-skip-verify: packages are taken without knowing who made them");
-		return 0;
-	}
-	if (trust_dir(&j->machine.host, v->trust_dir, &dir, err) < 0 || trust_open(&dir, &j->trust, err) < 0)
-		return -1;
-	j->obtain.fetch.trust = &j->trust;
-	return 0;
-}
-
 static int find_package(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
 	struct obtain *o = &j->obtain;
 	char digest[DIGEST_HEX + 1];
-	list_sources(j);
-	o->fetch = (struct fetch){
-		.from = &j->from, .options = &j->options, .state = &j->state, .now = time(NULL), .note = show_note
-	};
-	o->is_named = v->package;
+	if (job_store_limit(v->store_limit, &o->limit, err) < 0 ||
+	    kernels_list(&j->machine.host, j->facts.host.release, &o->kernels, err) < 0)
+		return -1;
+	o->is_named = v->origin.package;
 	o->gpus = &j->facts.gpus;
 	o->watch = &j->watch;
 	o->want = (struct package_want){ .driver = v->driver,
@@ -193,10 +155,13 @@ static int find_package(struct job *j, struct err *err)
 					 .build_id = j->facts.host.build_id,
 					 .arch = j->facts.host.arch,
 					 .modules = &j->modules };
-	if (v->source && !v->package && source_digest(v->source, v->source_sha256, digest, err) < 0)
+	if (v->source && !v->origin.package && source_digest(v->source, v->source_sha256, digest, err) < 0)
 		return -1;
-	o->want.source = v->source && !v->package ? digest : NULL;
-	int r = open_trust(j, err) < 0 || obtain_open(o, &j->state, err) < 0 ? -1 : obtain_look(o, is_loaded(j), err);
+	o->want.source = v->source && !v->origin.package ? digest : NULL;
+	if (origin_open(&v->origin, &j->machine.host, &j->origin, err) < 0)
+		return -1;
+	origin_fetch(&j->origin, &j->state, &o->fetch);
+	int r = obtain_look(o, is_loaded(j), err);
 	o->want.source = NULL; // it was of this function
 	return r < 0 ? -1 : 0;
 }
@@ -295,8 +260,7 @@ void job_done(struct job *j)
 	holders_done(&j->holders);
 	source_done(&j->source);
 	obtain_done(&j->obtain);
-	trust_done(&j->trust);
-	strv_done(&j->from);
+	origin_done(&j->origin);
 	params_done(&j->params);
 	facts_done(&j->facts);
 	strv_done(&j->modules);

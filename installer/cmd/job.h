@@ -3,17 +3,18 @@
 // facts, packages and sources that a plan is made from.
 #pragma once
 #include "base/scratch.h"
-#include "cmd/common.h"
+#include "cmd/origin.h"
 #include "node/apply.h"
 
 struct job_values { // first member of the values of each of these commands
-	struct common common;
+	struct origin_values origin;
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
+	char *store_limit;
 	struct strv from;
 	struct strv headers, modules, params;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s;
-	bool is_rt_allowed, is_compile_forbidden, is_unverified;
+	bool is_rt_allowed, is_compile_forbidden;
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
 extern const struct opt job_opts[];    // what to install; for job_values
@@ -27,9 +28,7 @@ struct job {
 	struct facts facts;
 	struct params params;
 	struct strv modules; // full names
-	struct strv from;    // repositories, in order
-	struct repository_options options;
-	struct trust trust;
+	struct origin origin;
 	struct obtain obtain;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
 	struct holders holders;
@@ -59,17 +58,17 @@ int job_apply(struct job *job, struct status *ret, struct err *err); // needs th
 // The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
 // ordinary users, who only build) ~/.local/state/kmodsmith.
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
+int job_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
+#define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
 // What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.
 int job_inputs(const struct job_values *values, struct err *err);
-// As --package and --output take them: "oci:DIR", "oci-archive:FILE.tar", ...; a path alone is a layout, or a bundle when
-// it ends in .tar.
-char *job_repository(const char *name);
 int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err); // E_USAGE
 void job_modules(const struct strv *wish, struct strv *ret);                          // "uvm" -> "nvidia-uvm"
 
 void show_phase(void *ctx, const struct phase *p);
 void show_note(void *ctx, const char *text);
-struct watch show_watch(void); // phases, progress and notes as log lines
+void show_bytes(void *ctx, uint64_t done, uint64_t total); // of a download, in MiB
+struct watch show_watch(void);                             // phases, progress and notes as log lines
 json_t *phases_json(const struct watch *w);
 json_t *status_json(const struct status *s);
 void show_status(const struct status *s);

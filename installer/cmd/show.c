@@ -24,6 +24,14 @@ static void on_progress(void *ctx, const char *what, unsigned done, unsigned tot
 	show_progress(what, done, total);
 }
 
+void show_bytes(void *ctx, uint64_t done, uint64_t total)
+{
+	enum { MIB = 20 };
+	(void)ctx;
+	if (total >> MIB)
+		show_progress("fetched MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
+}
+
 struct watch show_watch(void)
 {
 	return (struct watch){ .phase = show_phase, .progress = on_progress, .note = show_note };

@@ -60,7 +60,8 @@ static int step_compile(struct run *r, const struct step *step, struct err *err)
 	auto_compile_report struct compile_report report = { 0 };
 	struct compile_wish wish = *a->compile;
 	wish.flavour = a->plan->flavour;
-	wish.output = &a->obtain->store;
+	wish.output = obtain_output;
+	wish.output_ctx = a->obtain;
 	return compile_package(&wish, a->watch, &r->package, &report, err);
 }
 
@@ -107,7 +108,8 @@ static int step_prove(struct run *r, const struct step *step, struct err *err)
 	r->needs = proof.needs;
 	proof.needs = (struct strv){ 0 };
 	r->order = mem_alloc(r->set.count * sizeof(*r->order));
-	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0)
+	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 ||
+	    store_set_target(&a->obtain->store, r->package.manifest.digest, err) < 0)
 		return -1;
 	watch_end(a->watch, "prove", "%s", proof.text);
 	return 0;
@@ -135,9 +137,9 @@ static void prepare_previous(struct run *r)
 				     .release = f->host.release,
 				     .build_id = f->host.build_id };
 	struct err why = { 0 };
-	if (!f->loaded.version || find_package(&r->a->obtain->store, &want, &r->previous, NULL, &why) <= 0)
+	if (!f->loaded.version || find_package(&r->a->obtain->store.layout, &want, &r->previous, NULL, &why) <= 0)
 		return;
-	if (stage_package(&r->a->obtain->store, r->a->state, &r->previous, &why) < 0) {
+	if (stage_package(&r->a->obtain->store.layout, r->a->state, &r->previous, &why) < 0) {
 		watch_note(r->a->watch, "the driver that is loaded now could not be brought back: %s", why.text);
 		package_done(&r->previous);
 	}
@@ -201,8 +203,19 @@ static int step_verify(struct run *r, const struct step *step, struct err *err)
 	if (facts_read(a->host, a->kern, &now, err) < 0 ||
 	    status_read(&now, a->kern, a->dev_root, a->sys, r->status, err) < 0 || status_error(r->status, err) < 0)
 		return -1;
+	if (r->package.count && store_set_last_good(&a->obtain->store, r->package.manifest.digest, err) < 0)
+		return -1;
 	watch_end(a->watch, "verify", "%s, every post-condition holds", step->subject);
 	return 0;
+}
+
+// The store keeps what is in use and what last made the node ready. A node that works is not failed for a note.
+static void remember(const struct run *r, const char *what,
+		     int (*set)(const struct store *s, const char *hex, struct err *err))
+{
+	struct err why;
+	if (r->package.count && set(&r->a->obtain->store, r->package.manifest.digest, &why) < 0)
+		watch_note(r->a->watch, "the store does not remember the %s package: %s", what, why.text);
 }
 
 // Undo never stops half-way: it does what it can and tells what it could not.
@@ -298,6 +311,8 @@ static int run_steps(struct run *r, struct err *err)
 		enum step_kind kind = plan->steps[i].kind;
 		if (kind == STEP_UNLOAD || kind == STEP_LOAD)
 			hold_signals();
+		if (kind == STEP_LOAD)
+			remember(r, "wished", store_set_target);
 		if (actions[kind].run(r, &plan->steps[i], err) < 0) {
 			err_wrap(err, "%s", step_kind_name(kind));
 			return undo(r, i, err);
@@ -313,6 +328,8 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	watch_begin(apply->watch);
 	int done = run_steps(&r, err);
+	if (done == 0)
+		remember(&r, "last good", store_set_last_good);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;
 }

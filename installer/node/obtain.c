@@ -4,20 +4,40 @@
 #include "node/flavour.h"
 #include "precompiled/find.h"
 #include "precompiled/stage.h"
-#include "precompiled/store.h"
 
 void obtain_done(struct obtain *o)
 {
 	package_done(&o->kept);
 	found_done(&o->found);
-	layout_done(&o->store);
+	store_done(&o->store);
+	strv_done(&o->kernels);
 	free(o->why_not);
 	*o = OBTAIN_NONE;
 }
 
-int obtain_open(struct obtain *o, const struct root *state, struct err *err)
+bool obtain_has_store(const struct obtain *o)
 {
-	return store_open(state, &o->store, err);
+	return o->store.layout.root.fd >= 0;
+}
+
+static int make_store(struct obtain *o, struct err *err)
+{
+	return obtain_has_store(o) ? 0 : store_open(o->fetch.state, o->limit, &o->store, err);
+}
+
+int obtain_output(void *obtain, const struct layout **ret, struct err *err)
+{
+	struct obtain *o = obtain;
+	if (make_store(o, err) < 0)
+		return -1;
+	*ret = &o->store.layout;
+	return 0;
+}
+
+// One that is not there yet has nothing, and looking does not make it.
+static int open_store(struct obtain *o, struct err *err)
+{
+	return root_exists(o->fetch.state, "store/oci-layout") ? make_store(o, err) : 0;
 }
 
 const struct package *obtain_package(const struct obtain *o)
@@ -72,14 +92,18 @@ static int look_remote(struct obtain *o, struct err *err)
 static int look_in_store(struct obtain *o, struct err *err)
 {
 	struct package_want want = o->want;
+	if (!obtain_has_store(o))
+		return 0;
 	if (!want.flavour)
 		want.flavour = flavour_for(o, want.driver);
-	int r = find_package(&o->store, &want, &o->kept, NULL, err);
-	return r == 0 && !o->want.flavour ? find_package(&o->store, &o->want, &o->kept, NULL, err) : r;
+	int r = find_package(&o->store.layout, &want, &o->kept, NULL, err);
+	return r == 0 && !o->want.flavour ? find_package(&o->store.layout, &o->want, &o->kept, NULL, err) : r;
 }
 
 int obtain_look(struct obtain *o, bool is_local, struct err *err)
 {
+	if (open_store(o, err) < 0)
+		return -1;
 	// Without a driver version the store does not know what is meant: sources offer, the store remembers.
 	if (!o->is_named && (o->want.driver || o->want.source)) {
 		int r = look_in_store(o, err);
@@ -104,8 +128,8 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err)
 
 static int take_found(struct obtain *o, struct package *ret, struct err *err)
 {
-	if (store_room(&o->store, o->found.offer.package.layer.size, err) < 0 ||
-	    fetch_take(&o->fetch, &o->want, &o->found, &o->store, err) < 0)
+	if (make_store(o, err) < 0 || store_room(&o->store, o->found.offer.package.layer.size, &o->kernels, err) < 0 ||
+	    fetch_take(&o->fetch, &o->want, &o->found, &o->store.layout, err) < 0)
 		return -1;
 	package_move(&o->found.offer.package, ret);
 	return 0;
@@ -115,14 +139,14 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 {
 	if (!o->kept.count)
 		return take_found(o, ret, err);
-	if (stage_package(&o->store, o->fetch.state, &o->kept, err) == 0) {
+	if (stage_package(&o->store.layout, o->fetch.state, &o->kept, err) == 0) {
 		package_move(&o->kept, ret);
 		return 0;
 	}
 	if (err->code != E_STORE_CORRUPT)
 		return -1;
 	struct err damage = *err;
-	if (store_quarantine(&o->store, o->kept.layer.digest, err) < 0)
+	if (store_quarantine(&o->store, o->kept.layer.digest, NULL, err) < 0)
 		return -1;
 	watch_note(o->watch, "%s; quarantined", damage.text);
 	package_done(&o->kept);

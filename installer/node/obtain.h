@@ -7,11 +7,14 @@
 #include "node/gpu.h"
 #include "node/watch.h"
 #include "precompiled/fetch.h"
+#include "precompiled/store.h"
 
 struct obtain {
-	struct layout store;      // STATE/store
+	struct store store;       // STATE/store; not open while there is none and nothing to put in
+	uint64_t limit;           // of the store, bytes; 0 = what the disk has
 	struct fetch fetch;       // .from, .options, .trust and .state are borrowed
 	struct package_want want; // borrowed strings
+	struct strv kernels;      // whose packages stay when the store needs room
 	bool is_named;            // the one source was named by hand: the store is not asked
 	const struct gpus *gpus;  // for the flavour, when want.flavour is NULL
 	struct package kept;      // what the store has
@@ -21,9 +24,10 @@ struct obtain {
 	struct watch *watch;
 };
 void obtain_done(struct obtain *o);
-#define OBTAIN_NONE ((struct obtain){ .store = LAYOUT_NONE, .kept = PACKAGE_NONE, .found = FOUND_NONE })
+#define OBTAIN_NONE ((struct obtain){ .store = STORE_NONE, .kept = PACKAGE_NONE, .found = FOUND_NONE })
 
-int obtain_open(struct obtain *o, const struct root *state, struct err *err); // the store; made when there is none
+bool obtain_has_store(const struct obtain *o);
+int obtain_output(void *obtain, const struct layout **ret, struct err *err); // the store, for something to put in
 // 1 = obtain_package() says what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an
 // error. is_local: only the store is asked.
 int obtain_look(struct obtain *o, bool is_local, struct err *err);

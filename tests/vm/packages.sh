@@ -29,7 +29,7 @@ builder() {
 # Modules in a layout that says something else of them.
 forge_package() { # DIR MODULES RELEASE [SIZE of nvidia.ko]
   cp -r "$2" "$1/modules" && { [ -z "${4-}" ] || truncate -s "$4" "$1/modules/nvidia.ko"; } &&
-    "$top/tests/services/make_layout.py" --kernel "$3" --label kernel.build-id= "$1/layout" "$1"/modules/*.ko
+    python3 "$top/tests/services/make_layout.py" --kernel "$3" --label kernel.build-id= "$1/layout" "$1"/modules/*.ko
 }
 
 package() { # NAME KEY

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where packages come from, for the commands that get some: which repositories, in which order, and whom to believe.
+#pragma once
+#include "cmd/remote.h"
+#include "precompiled/fetch.h"
+
+struct origin_values { // first member of the values of such a command
+	struct remote_values remote;
+	char *package, *bundle, *trust_dir;
+	struct strv from;
+	bool is_unverified;
+};
+extern const struct opt origin_opts[];
+
+struct origin {
+	struct strv from; // repositories, in order
+	struct remote remote;
+	struct trust trust;
+	bool is_believing; // nothing is demanded of packages
+};
+int origin_open(const struct origin_values *values, const struct root *host, struct origin *ret, struct err *err);
+void origin_done(struct origin *o);
+#define auto_origin __attribute__((cleanup(origin_done)))
+void origin_fetch(const struct origin *o, const struct root *state, struct fetch *ret);
+
+// As --package and --output take them: "oci:DIR", "oci-archive:FILE.tar", ...; a path alone is a layout, or a bundle when
+// it ends in .tar.
+char *origin_name(const char *name);

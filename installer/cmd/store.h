@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the verbs of `kmodsmith store` share: their options, the store, and the packages in it.
+#pragma once
+#include "cmd/common.h"
+#include "precompiled/package.h"
+#include "precompiled/store.h"
+
+struct store_values { // first member of the values of each
+	struct common common;
+	char *state_dir, *limit;
+};
+extern const struct opt store_opts[];
+
+struct depot {
+	struct machine machine;
+	struct root state;
+	struct store store;
+	struct store_roots roots;
+	struct index index;
+};
+#define DEPOT_NONE \
+	((struct depot){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE, .store = STORE_NONE })
+int depot_open(const struct store_values *values, struct depot *ret, struct err *err);
+void depot_done(struct depot *d);
+#define auto_depot __attribute__((cleanup(depot_done)))
+// A tag, sha256:HEX or HEX. E_NOT_FOUND, also when it is no package.
+int depot_find(const struct depot *d, const char *ref, struct package *ret, struct err *err);
+char *depot_roots(const struct depot *d, const char *hex); // "target, pinned"; "" = none

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that this machine could start: what is kept for them must stay.
+#pragma once
+#include "base/root.h"
+
+// The running release (NULL = none), and every release that the host has in lib/modules with an image or modules that
+// depmod has seen. Sorted.
+int kernels_list(const struct root *host, const char *running, struct strv *ret, struct err *err);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+#include "precompiled/reach.h"
+#include "precompiled/store.h"
+
+#include <errno.h>
+
+struct check {
+	const struct store *store;
+	void (*progress)(void *ctx, uint64_t done, uint64_t total);
+	void *ctx;
+	uint64_t total;
+	struct store_report report;
+};
+
+void store_report_done(struct store_report *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		free(r->damage[i].why);
+		strv_done(&r->damage[i].lost);
+	}
+	free(r->damage);
+	*r = (struct store_report){ 0 };
+}
+
+static void tell(const struct check *c)
+{
+	if (c->progress)
+		c->progress(c->ctx, c->report.bytes, c->total);
+}
+
+static int hash(struct check *c, int fd, const char *hex, char ret[DIGEST_HEX + 1], uint64_t *ret_size, struct err *err)
+{
+	char buf[1 << 16];
+	struct digest *sum = digest_new();
+	ssize_t n;
+	while ((n = read(fd, buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR)) {
+		if (n < 0)
+			continue;
+		digest_add(sum, buf, (size_t)n);
+		*ret_size += (uint64_t)n;
+		c->report.bytes += (uint64_t)n;
+		tell(c);
+	}
+	int problem = errno;
+	digest_hex(sum, ret);
+	errno = problem;
+	return n < 0 ? file_fail("read", hex, err) : 0;
+}
+
+// A disk that cannot read a blob any more has damaged it.
+static char *find_fault(struct check *c, const struct blob *b, struct err *err)
+{
+	char hex[DIGEST_HEX + 1];
+	uint64_t size = 0;
+	auto_fd int fd = layout_blob_open(&c->store->layout, b->digest, err);
+	if (fd < 0)
+		return err->code == E_NOT_FOUND ? str_dup("is missing") : str_dup(err->text);
+	if (hash(c, fd, b->digest, hex, &size, err) < 0)
+		return str_dup(err->text);
+	if (size != b->size)
+		return str_fmt("has %llu bytes instead of %llu", (unsigned long long)size, (unsigned long long)b->size);
+	if (!str_eq(hex, b->digest))
+		return str_fmt("has the SHA-256 %s", hex);
+	return b->is_broken ? str_dup("is no sound manifest") : NULL;
+}
+
+static int check_blob(struct check *c, const struct blob *b, struct err *err)
+{
+	auto_str char *why = find_fault(c, b, err);
+	c->report.blobs++;
+	if (!why)
+		return 0;
+	struct store_damage damage = { .why = NULL };
+	memcpy(damage.digest, b->digest, sizeof(damage.digest));
+	if (store_quarantine(c->store, b->digest, &damage.lost, err) < 0) {
+		strv_done(&damage.lost);
+		return -1;
+	}
+	damage.why = TAKE(why);
+	c->report.damage = mem_grow(c->report.damage, c->report.count + 1, sizeof(damage));
+	c->report.damage[c->report.count++] = damage;
+	return 0;
+}
+
+static int check_all(struct check *c, struct err *err)
+{
+	auto_index struct index x = { 0 };
+	auto_blobs struct blobs needed = { 0 };
+	if (layout_index(&c->store->layout, &x, err) < 0)
+		return err_code(err, err->code == E_MANIFEST || err->code == E_TOO_LARGE ? E_STORE_CORRUPT : err->code);
+	for (size_t i = 0; i < x.count; i++)
+		if (reach(&c->store->layout, &x.items[i], &needed, err) < 0)
+			return -1;
+	blobs_sort(&needed);
+	for (size_t i = 0; i < needed.count; i++)
+		c->total += needed.items[i].size;
+	for (size_t i = 0; i < needed.count; i++)
+		if (check_blob(c, &needed.items[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+int store_verify(const struct store *s, void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+		 struct store_report *ret, struct err *err)
+{
+	struct check c = { .store = s, .progress = progress, .ctx = ctx };
+	if (check_all(&c, err) < 0) {
+		store_report_done(&c.report);
+		return err_wrap(err, "verify the store");
+	}
+	*ret = c.report;
+	return ret->count > 0;
+}
