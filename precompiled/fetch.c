@@ -3,6 +3,7 @@
 
 #include "precompiled/catalog.h"
 #include "precompiled/stage.h"
+#include "precompiled/unverified.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -181,7 +182,8 @@ static int take(const struct fetch *f, struct found *found, const struct layout 
 	char hex[DIGEST_HEX + 1];
 	if (take_layer(f, found, into, err) < 0 || layout_blob_put(into, o->config, o->config_len, hex, err) < 0 ||
 	    layout_blob_put(into, o->manifest, o->manifest_len, hex, err) < 0 ||
-	    signature_copy(found->repository, hex, into, err) < 0)
+	    signature_copy(found->repository, hex, into, err) < 0 ||
+	    (f->is_unverified && unverified_add(f->state, tag, err) < 0))
 		return -1;
 	return layout_publish(into, &o->package.manifest, tag, err);
 }

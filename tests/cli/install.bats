@@ -402,3 +402,18 @@ EOF
   done
   assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
 }
+
+@test "--insecure-skip-verify: loud, counted, and doctor tells; without it an unsigned package is refused" {
+  loadable
+  kmodsmith install --driver 535.261.03 --flavour open --from "oci:$package" --trust-dir "$BATS_TEST_TMPDIR/none"
+  assert_error E_UNTRUSTED "no key that counts for this source"
+  assert_equal "$(calls)" ""
+  kmodsmith doctor --json
+  assert_json '.checks[] | select(.name == "packages") | .state' pass
+  kmodsmith install --driver 535.261.03 --flavour open --from "oci:$package" --insecure-skip-verify
+  assert_status 0
+  assert_equal "$(grep -c 'warn: --insecure-skip-verify' <<<"$stderr")" 1
+  kmodsmith doctor --json
+  assert_json '.checks[] | select(.name == "packages") | .state + " " + .code' "warn E_UNTRUSTED"
+  assert_json '.checks[] | select(.name == "packages") | .evidence | startswith("1 were taken")'
+}

@@ -63,10 +63,15 @@ headers() { # KEY -> directory with usr/src and usr/lib as the packages have the
   cached "headers-$1" unpack $debs
 }
 
+unpack_kernel() { # DIR DEB RELEASE: as installed, with the indexes of depmod
+  unpack "$1" "$2" && depmod -b "$1" "$3"
+}
+
 kernel() { # KEY -> directory with boot/vmlinuz-* and lib/modules
-  local image
+  local image release
   image=$(of "$1" _IMAGE)
-  cached "kernel-$1" unpack "$image"
+  release=$(of "$1")
+  cached "kernel-$1" unpack_kernel "$image" "$release"
 }
 
 # at_home HEADERS COMMAND...: run COMMAND where the header packages seem to be installed, because their makefiles include

@@ -10,6 +10,10 @@
 #   # debs: MODPROBE ...     Debian packages (keys of scripts/inputs.sh) unpacked into the guest's /
 #   # programs: strace ...   programs of this machine, with the libraries they need
 #   # files: PATH ...        files of this repository, in /files under their base names
+#   # net: yes              a network card; 10.0.2.2 is the loopback of this machine, and nothing else is reached
+#   # beside: registry      tests/vm/beside/registry runs meanwhile; what it prepares lies in the guest's /beside
+#   # disk: 512M            an NVMe disk, /dev/nvme0n1, empty at first
+#   # boots: 2              the machine is started so often, with the same disk; $boot counts them
 #   # mem: 1G   # cpus: 1   # append: lockdown=integrity ...   # timeout: 300 (seconds: to end a guest that hangs)
 # Enforced signatures would refuse the simulated devices, too: let the script ask for them at run time, with
 #   echo 1 >/sys/module/module/parameters/sig_enforce
@@ -73,22 +77,42 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
     add_program "$1" "$made" "/usr/bin/$name"
   done
   for name in $(header "$3" files ""); do ln -s "$top/$name" "$1/files/"; done
+  if [ "$(header "$3" net no)" = yes ]; then add_drivers "$1" "$2" virtio_pci virtio_net; fi
+}
+
+add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the order of loading
+  local root=$1 image release file number=10
+  image=$(kernel "$2")
+  release=$(of "$2")
+  shift 2
+  mkdir -p "$root/vm/drivers"
+  for file in $(for name in "$@"; do modprobe -d "$image" -S "$release" --show-depends "$name"; done |
+    awk '$1 == "insmod" && !seen[$2]++ { print $2 }'); do
+    ln -s "$file" "$root/vm/drivers/$number-${file##*/}"
+    number=$((number + 1))
+  done
 }
 
 # guest_prepare SCRIPT KEY DIR [LIBRARY]: make DIR/vmlinuz and DIR/initrd; the script starts with what LIBRARY defines.
 guest_prepare() {
   local script=$1 key=$2 dir=$3 root=$3/root kmodsmith=${KMODSMITH:-$top/build/release/kmodsmith}
-  local release image
+  local release image beside
   rm -rf "$dir" && mkdir -p "$root"
   release=$(of "$key")
   image=$(kernel "$key")
   add_base "$root" "$key"
   add_wishes "$root" "$key" "$script"
+  beside=$(header "$script" beside "")
+  if [ -n "$beside" ]; then
+    mkdir -p "$dir/beside" "$root/beside"
+    "$here/beside/$beside" start "$dir/beside" "$root/beside" "$key"
+  fi
   if [ -x "$kmodsmith" ]; then add_program "$root" "$kmodsmith" /usr/bin/kmodsmith; fi
   cp "$script" "$root/vm/script"
   printf '. %s\n' "${@:4}" /vm/script >"$root/vm/start"
   printf '%s="%s"\n' key "$key" gpus "$(header "$script" gpus 0)" switches "$(header "$script" switches 0)" \
-    stub "$(header "$script" stub no)" fakegpu "$(header "$script" fakegpu "")" >"$root/vm/machine"
+    stub "$(header "$script" stub no)" fakegpu "$(header "$script" fakegpu "")" net "$(header "$script" net no)" \
+    >"$root/vm/machine"
   ln -s "$image/boot/vmlinuz-$release" "$dir/vmlinuz"
   (cd "$root" && find -L . -print0 | cpio --null --create --dereference --format=newc --quiet) >"$dir/initrd"
   rm -rf "$root"
@@ -97,16 +121,29 @@ guest_prepare() {
 # guest_boot SCRIPT DIR OUTPUT: OUTPUT is the chardev for what the script prints; DIR/console.log is the kernel's log, and
 # DIR/artifact what the script wrote to /dev/ttyS2. Fails when the guest was ended by force.
 guest_boot() {
-  local script=$1 dir=$2 output=$3
-  timeout --kill-after=10 "$(header "$script" timeout 300)" qemu-system-x86_64 -accel tcg -machine q35 -cpu max \
-    -smp "$(header "$script" cpus 1)" -m "$(header "$script" mem 1G)" -nodefaults -display none -no-reboot \
-    -serial "file:$dir/console.log" -chardev "$output,id=out" -serial chardev:out -serial "file:$dir/artifact" \
-    -kernel "$dir/vmlinuz" -initrd "$dir/initrd" \
-    -append "console=ttyS0 $reserved panic=-1 oops=panic $(header "$script" append "")" </dev/null
+  local script=$1 dir=$2 output=$3 boot status=0 more=()
+  if [ "$(header "$script" net no)" = yes ]; then
+    more+=(-netdev "user,id=net" -device "virtio-net-pci,netdev=net,romfile=")
+  fi
+  if [ -n "$(header "$script" disk "")" ]; then
+    truncate -s "$(header "$script" disk "")" "$dir/disk"
+    more+=(-drive "file=$dir/disk,format=raw,if=none,id=disk" -device "nvme,drive=disk,serial=disk")
+  fi
+  for ((boot = 1; boot <= $(header "$script" boots 1); boot++)); do
+    timeout --kill-after=10 "$(header "$script" timeout 300)" qemu-system-x86_64 -accel tcg -machine q35 -cpu max \
+      -smp "$(header "$script" cpus 1)" -m "$(header "$script" mem 1G)" -nodefaults -display none -no-reboot "${more[@]}" \
+      -chardev "file,path=$dir/console.log,append=on,id=console" -serial chardev:console \
+      -chardev "$output,id=out" -serial chardev:out -serial "file:$dir/artifact" -kernel "$dir/vmlinuz" -initrd "$dir/initrd" \
+      -append "console=ttyS0 $reserved panic=-1 oops=panic boot=$boot $(header "$script" append "")" </dev/null || status=$?
+  done
+  if [ -f "$dir/beside/stop" ]; then "$dir/beside/stop"; fi
+  return "$status"
 }
 
-guest_status() { # DIR: the script's exit status as the guest reported it; nothing when it never got there
-  sed -n 's/.*guest: exit \([0-9]*\).*/\1/p' "$1/console.log" | tail -n 1
+guest_status() { # SCRIPT DIR: the script's exit status as the guest reported it, of its boots the first that is not 0; nothing
+  # when one of them never got there
+  sed -n 's/.*guest: exit \([0-9]*\).*/\1/p' "$2/console.log" | awk -v boots="$(header "$1" boots 1)" '
+    $1 && !bad { bad = $1 } END { if (NR == boots) print bad + 0 }'
 }
 
 guest_log() { # DIR: the end of the kernel's log without the boot and without the registers and call traces of a panic

@@ -18,13 +18,21 @@ mkdir -p /dev/char /var/lib /var/log
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 
-gpus=0 switches=0 stub=no fakegpu=
+gpus=0 switches=0 stub=no net=no fakegpu=''
 # shellcheck source=/dev/null
 . /vm/machine
 if [ "$gpus$switches" != 00 ]; then
   # shellcheck disable=SC2086 # several options
   insmod /vm/modules/fakegpu.ko base=0x30000000 gpus="$gpus" switches="$switches" $fakegpu
 fi
+if [ "$net" = yes ]; then
+  for driver in /vm/drivers/*.ko; do insmod "$driver"; done
+  ip link set lo up
+  ip link set eth0 up
+  ip addr add 10.0.2.15/24 dev eth0
+fi
+boot=$(sed -n 's/.*\<boot=\([0-9]*\).*/\1/p' /proc/cmdline)
+export boot
 if [ "$stub" = yes ]; then insmod /vm/modules/fakeopen.ko; fi
 cd /root
 sh /vm/start </dev/null >/dev/ttyS1 2>&1 && status=0 || status=$?
