@@ -316,6 +316,7 @@ static void release(struct repository *r)
 	free(b->active);
 	if (b->fd >= 0)
 		close(b->fd);
+	free(r->name);
 	free(b);
 }
 

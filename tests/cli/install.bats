@@ -405,7 +405,7 @@ EOF
 
 @test "--insecure-skip-verify: loud, counted, and doctor tells; without it an unsigned package is refused" {
   loadable
-  kmodsmith install --driver 535.261.03 --flavour open --from "oci:$package" --trust-dir "$BATS_TEST_TMPDIR/none"
+  kmodsmith install --driver 535.261.03 --flavour open --from "oci:$package"
   assert_error E_UNTRUSTED "no key that counts for this source"
   assert_equal "$(calls)" ""
   kmodsmith doctor --json
