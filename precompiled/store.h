@@ -39,7 +39,7 @@ int store_unpin(const struct store *s, const char *hex, struct err *err);
 int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lost, struct err *err);
 
 struct store_damage {
-	char digest[DIGEST_HEX + 1];
+	char digest[DIGEST_HEX + 1]; // or "index.json", which was then made again
 	char *why;        // "is missing", "has 5 bytes instead of 7", ...
 	struct strv lost; // what left the index: tags, or digests
 };
