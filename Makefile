@@ -13,7 +13,7 @@ PREFIX ?= /usr/local
 PKGS := libelf jansson libcurl libssl libcrypto
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
 # Its tar writer drags in references to nettle, which the linker drops again but wants to see.
-ARCHIVE := -l:libarchive.a -lnettle -lz -llzma -lzstd -llz4 -lacl
+ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
 HAVE := $(shell pkg-config --exists $(PKGS) libarchive && echo yes)
 CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -Iinstaller -I. \
   $(if $(HAVE),$(shell pkg-config --cflags $(PKGS)))
@@ -24,7 +24,8 @@ CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fn
 CFLAGS_analyzer := -O1 -g -fanalyzer
 CFLAGS += -std=gnu11 $(WARN) $(CFLAGS_$(MODE))
 LDFLAGS_release := -pie -Wl,-z,relro,-z,now,--gc-sections,--as-needed
-LDFLAGS_asan := -fsanitize=address,undefined -Wl,--as-needed
+LDFLAGS_asan := -fsanitize=address,undefined -Wl,--gc-sections,--as-needed
+LDFLAGS_analyzer := -Wl,--gc-sections,--as-needed
 LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 

@@ -26,7 +26,9 @@ void catalog_done(struct catalog *c);
 int catalog_parse(const char *data, size_t len, const char *name, struct catalog *ret, struct err *err);
 json_t *catalog_json(const struct catalog *c);
 
-// Lists every tagged package of the layout under the next number, signs the list by each maker, and publishes it in
+// The tagged packages of a layout, as its next catalogue lists them; number and dates are not set.
+int catalog_list(const struct layout *l, struct catalog *ret, struct err *err);
+// Lists them under the next number, signs the list by each maker, and publishes it in
 // place of the one before.
 int catalog_make(const struct layout *l, unsigned days, time_t now, const struct signature_maker *makers, size_t count,
 		 struct catalog *ret, struct err *err);

@@ -36,6 +36,17 @@ static int collect(const struct layout *l, const struct index *x, struct catalog
 	return 0;
 }
 
+int catalog_list(const struct layout *l, struct catalog *ret, struct err *err)
+{
+	auto_index struct index x = { 0 };
+	auto_catalog struct catalog c = { 0 };
+	if (layout_index(l, &x, err) < 0 || collect(l, &x, &c, err) < 0)
+		return -1;
+	*ret = c;
+	c = (struct catalog){ 0 };
+	return 0;
+}
+
 // The number of the catalogue that is there; 0 = none.
 static int read_number(const struct layout *l, const struct index *x, uint64_t *ret, struct err *err)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/credentials.h"
 
+#include "base/base64.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -52,33 +53,6 @@ static int load(const char *path, json_t **ret, struct err *err)
 	return 1;
 }
 
-static int digit(char c)
-{
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	const char *at = c ? strchr(digits, c) : NULL;
-	return at ? (int)(at - digits) : -1;
-}
-
-// NULL = it is no base64.
-static char *decode(const char *s)
-{
-	auto_str char *out = mem_alloc(strlen(s) + 1);
-	size_t len = strcspn(s, "="), n = 0;
-	unsigned bits = 0, count = 0;
-	if (s[len + strspn(s + len, "=")] != '\0' || len % 4 == 1)
-		return NULL;
-	for (size_t i = 0; i < len; i++) {
-		int d = digit(s[i]);
-		if (d < 0)
-			return NULL;
-		bits = bits << 6 | (unsigned)d;
-		count += 6;
-		if (count >= 8)
-			out[n++] = (char)(bits >> (count -= 8));
-	}
-	return strlen(out) == n ? TAKE(out) : NULL;
-}
-
 static char *member(const json_t *entry, const char *key)
 {
 	const char *value = json_string_value(json_object_get(entry, key));
@@ -93,8 +67,9 @@ static int read_entry(const json_t *entry, const char *origin, struct credential
 						  .origin = str_dup(origin) };
 	const char *text = json_string_value(json_object_get(entry, "auth"));
 	if (text && *text) {
-		auto_str char *pair = decode(text);
-		char *colon = pair ? strchr(pair, ':') : NULL;
+		auto_str char *pair = NULL;
+		size_t len = 0;
+		char *colon = base64_parse(text, &pair, &len) ? memchr(pair, ':', len) : NULL;
 		if (!colon)
 			return err_set(err, E_CONFIG, "%s: its \"auth\" is not NAME:PASSWORD in base64", origin);
 		*colon = '\0';

@@ -126,6 +126,11 @@ static int make(const struct root *dir, struct err *err)
 	return write_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err);
 }
 
+int layout_check_place(const struct root *dir, struct err *err)
+{
+	return root_exists(dir, MARK) ? 0 : check_unused(dir, err);
+}
+
 int layout_make(const struct root *dir, struct layout *ret, struct err *err)
 {
 	if (!root_exists(dir, MARK)) {

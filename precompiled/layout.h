@@ -15,6 +15,7 @@ struct layout {
 int layout_open(const struct root *dir, struct layout *ret, struct err *err);
 // An empty one when the directory holds none; E_USAGE when it holds something else.
 int layout_make(const struct root *dir, struct layout *ret, struct err *err);
+int layout_check_place(const struct root *dir, struct err *err); // would layout_make go through, as far as can be seen?
 void layout_done(struct layout *l);
 #define auto_layout __attribute__((cleanup(layout_done)))
 

@@ -283,7 +283,6 @@ static void release(struct repository *r)
 	layout_done(&d->layout);
 	free(d->active);
 	free(d->dir);
-	free(r->name);
 	free(d);
 }
 

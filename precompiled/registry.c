@@ -148,6 +148,7 @@ static void registry_free(struct repository *r)
 	free(g->name);
 	free(g->base);
 	free(g->credentials);
+	free(r->name);
 	free(g);
 }
 

@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-enum { WAITS = 3, REFUSALS = 2, WAIT_MS = 200, WAIT_MAX_MS = 5000 };
+enum { WAITS = 3, REFUSALS = 2, WAIT_MS = 100, WAIT_MAX_MS = 5000 };
 
 static long now_ms(void)
 {

@@ -19,6 +19,17 @@ bool repository_is_remote(const char *name)
 	return false;
 }
 
+char *repository_probe_url(const char *name)
+{
+	if (!repository_is_remote(name))
+		return NULL;
+	if (str_starts(name, "http"))
+		return str_fmt("%s%sindex.json", name, str_ends(name, "/") ? "" : "/");
+	const char *host = strstr(name, "://") + strlen("://");
+	return str_fmt("%s://%.*s/v2/", str_starts(name, "docker+http:") ? "http" : "https", (int)strcspn(host, "/"),
+		       host);
+}
+
 static int open_kind(const char *name, const struct repository_options *options, struct repository **ret,
 		     struct err *err)
 {
@@ -47,10 +58,8 @@ int repository_open(const char *name, const struct repository_options *options, 
 
 void repository_free(struct repository *r)
 {
-	if (!r)
-		return;
-	free(r->name);
-	r->ops->free(r);
+	if (r)
+		r->ops->free(r);
 }
 
 const char *repository_name(const struct repository *r)

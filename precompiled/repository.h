@@ -26,7 +26,8 @@ static inline void repository_freep(struct repository **r)
 }
 #define auto_repository __attribute__((cleanup(repository_freep)))
 const char *repository_name(const struct repository *r);
-bool repository_is_remote(const char *name); // by its spelling
+bool repository_is_remote(const char *name);  // by its spelling
+char *repository_probe_url(const char *name); // what to ask to learn whether a remote one answers; NULL = local
 
 // The bytes of the manifest or index that ref (a tag, or "sha256:HEX") names, at most OCI_DOCUMENT_MAX. 1 = found,
 // 0 = absent. Asked for by digest, they have that digest, else E_DIGEST.
@@ -73,7 +74,7 @@ struct repository_ops {
 	int (*put_blob)(struct repository *r, const struct layout *from, const struct descriptor *d, struct err *err);
 	int (*put_manifest)(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
 			    struct err *err);
-	void (*free)(struct repository *r);
+	void (*free)(struct repository *r); // name too
 };
 struct repository { // first member of each kind's own struct
 	const struct repository_ops *ops;

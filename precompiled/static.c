@@ -97,6 +97,7 @@ static void site_free(struct repository *r)
 	struct site *s = site_of(r);
 	index_done(&s->index);
 	free(s->base);
+	free(r->name);
 	free(s);
 }
 
@@ -121,10 +122,6 @@ int repository_open_static(const char *url, struct http *http, struct repository
 	s->base = str_ndup(url, len);
 	s->remote.http = http;
 	s->remote.repository = (struct repository){ .ops = &ops, .name = http_url_shown(s->base) };
-	char *name = s->remote.repository.name; // as it was written
-	len = strlen(name);
-	if (len > 0 && name[len - 1] == '/')
-		name[len - 1] = '\0';
 	*ret = &s->remote.repository;
 	return 0;
 }

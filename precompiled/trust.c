@@ -78,10 +78,9 @@ static int read_file(const struct root *dir, const char *path, char **ret, struc
 	int r = root_stat(dir, path, &st, err);
 	if (r > 0 && st.st_size > FILE_MAX)
 		return err_set(err, E_TOO_LARGE, "'%s' has %lld bytes", name, (long long)st.st_size);
-	if (r < 0 || check_rights(dir, path, err) < 0)
-		return -1;
-	r = root_read(dir, path, ret, NULL, err);
-	return r == 0 ? err_set(err, E_NOT_FOUND, "'%s' does not exist", name) : r < 0 ? -1 : 0;
+	if (r == 0)
+		return err_set(err, E_NOT_FOUND, "'%s' does not exist", name);
+	return r < 0 || check_rights(dir, path, err) < 0 || root_read(dir, path, ret, NULL, err) < 0 ? -1 : 0;
 }
 
 static bool is_anchor(const char *pem)

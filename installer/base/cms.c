@@ -95,6 +95,20 @@ static STACK_OF(X509) * read_chain(const char *pem)
 	return list;
 }
 
+static bool fits(const struct key *k, STACK_OF(X509) * certs)
+{
+	bool is_its = sk_X509_num(certs) > 0 && key_private(k) &&
+		      X509_check_private_key(sk_X509_value(certs, 0), key_private(k)) == 1;
+	ERR_clear_error();
+	return is_its;
+}
+
+bool cms_fits(const struct key *k, const char *chain)
+{
+	auto_free(list) STACK_OF(X509) *certs = read_chain(chain);
+	return fits(k, certs);
+}
+
 int cms_sign(const struct key *k, const char *chain, const char *name, const void *data, size_t len, char **ret,
 	     size_t *ret_len, struct err *err)
 {
@@ -103,10 +117,8 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 	if (sk_X509_num(certs) == 0)
 		return err_set(err, E_KEY, "'%s' holds no certificate as PEM", name);
 	X509 *leaf = sk_X509_value(certs, 0);
-	if (!key_private(k) || X509_check_private_key(leaf, key_private(k)) != 1) {
-		ERR_clear_error();
+	if (!fits(k, certs))
 		return err_set(err, E_KEY, "the first certificate of '%s' does not belong to key %s", name, key_id(k));
-	}
 	auto_free(list) STACK_OF(X509) *others = X509_chain_up_ref(certs);
 	X509_free(sk_X509_shift(others));
 	auto_free(bio) BIO *content = BIO_new_mem_buf(data, (int)len);

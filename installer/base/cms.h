@@ -15,6 +15,7 @@ static inline void anchor_freep(struct anchor **a)
 }
 #define auto_anchor __attribute__((cleanup(anchor_freep)))
 
+bool cms_fits(const struct key *k, const char *chain); // the first certificate is the key's
 // chain: PEM, the certificate of the key first, then those that lead to the anchor; all go into the signature.
 int cms_sign(const struct key *k, const char *chain, const char *name, const void *data, size_t len, char **ret,
 	     size_t *ret_len, struct err *err);

@@ -68,7 +68,7 @@ char *http_url_shown(const char *url)
 {
 	CURLU *u = handle();
 	char *text = NULL;
-	if (curl_url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) == CURLUE_OK) {
+	if (strstr(url, "://") && curl_url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK) {
 		curl_url_set(u, CURLUPART_USER, NULL, 0);
 		curl_url_set(u, CURLUPART_PASSWORD, NULL, 0);
 		curl_url_set(u, CURLUPART_QUERY, NULL, 0);
@@ -79,6 +79,9 @@ char *http_url_shown(const char *url)
 	const char *at = text ? NULL : strrchr(url, '@'); // of what is no URL: nothing that may be a password
 	char *ours = str_dup(text ? text : at ? at + 1 : url);
 	curl_free(text);
+	size_t len = strlen(ours), given = strcspn(url, "?#");
+	if (len > 0 && ours[len - 1] == '/' && given > 0 && url[given - 1] != '/') // libcurl's, not the user's
+		ours[len - 1] = '\0';
 	return ours;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
-#include "precompiled/bundle.h"
-#include "precompiled/store.h"
+#include "cmd/output.h"
 
 #include <stdio.h>
 
@@ -24,10 +23,7 @@ struct build {
 	struct gpus gpus;
 	struct root state, patches;
 	struct strv modules;
-	struct scratch work; // of a layout that becomes a bundle
-	struct store store;  // unless another place was named:
-	struct layout output;
-	char *bundle; // the file to make; NULL = none
+	struct output output;
 	struct watch watch;
 	struct package package;
 	struct compile_report report;
@@ -41,43 +37,17 @@ static void build_done(struct build *b)
 	watch_done(&b->watch);
 	host_done(&b->host);
 	gpus_done(&b->gpus);
-	free(b->bundle);
-	layout_done(&b->output);
-	store_done(&b->store);
-	scratch_done(&b->work);
+	output_done(&b->output);
 	root_done(&b->patches);
 	root_done(&b->state);
 	machine_done(&b->machine);
-}
-
-static const struct layout *output(const struct build *b)
-{
-	return b->store.layout.root.fd >= 0 ? &b->store.layout : &b->output;
-}
-
-// Where the package will lie is looked at before the work is done.
-static int open_output(const struct values *v, struct build *b, struct err *err)
-{
-	static const char DIR[] = "oci:", FILE[] = "oci-archive:";
-	auto_str char *name = v->output ? job_repository(v->output) : NULL;
-	auto_root struct root dir = ROOT_NONE;
-	if (!name)
-		return store_open(&b->state, 0, &b->store, err);
-	if (str_starts(name, DIR))
-		return root_make(name + strlen(DIR), &dir, err) < 0 ? -1 : layout_make(&dir, &b->output, err);
-	if (!str_starts(name, FILE))
-		return err_set(err, E_USAGE, "--output '%s' is neither oci:DIR nor oci-archive:FILE.tar", v->output);
-	b->bundle = str_dup(name + strlen(FILE));
-	return bundle_check_place(b->bundle, err) < 0 || scratch_make(&b->state, "bundle", &b->work, err) < 0 ?
-		       -1 :
-		       layout_make(&b->work.root, &b->output, err);
 }
 
 static int open_all(const struct values *v, struct build *b, struct err *err)
 {
 	const struct job_values *j = &v->job;
 	if (job_inputs(j, err) < 0 || machine_open(&j->common, &b->machine, err) < 0 ||
-	    job_state(j, &b->machine, &b->state, err) < 0 || open_output(v, b, err) < 0 ||
+	    job_state(j, &b->machine, &b->state, err) < 0 || output_init(&b->output, v->output, &b->state, err) < 0 ||
 	    (j->patches && root_init(&b->patches, j->patches, err) < 0))
 		return -1;
 	// The machine only matters when it is the target, or for its GPUs; a build host has neither.
@@ -107,25 +77,22 @@ static int make(const struct values *v, struct build *b, struct err *err)
 		.jobs = j->jobs,
 		.timeout_s = j->timeout_s,
 		.is_rt_allowed = j->is_rt_allowed,
-		.output = output(b),
+		.output = output_layout,
+		.output_ctx = &b->output,
 	};
 	if (job_flavour(j, &wish.flavour, err) < 0)
 		return -1;
-	if (compile_package(&wish, &b->watch, &b->package, &b->report, err) < 0)
-		return -1;
-	if (!b->bundle)
-		return 0;
-	free(b->package.place);
-	b->package.place = str_fmt("oci-archive:%s", b->bundle);
-	return bundle_write(output(b), b->bundle, err);
+	return compile_package(&wish, &b->watch, &b->package, &b->report, err) < 0 ? -1 :
+										     output_finish(&b->output, err);
 }
 
 static void show(const struct values *v, const struct build *b)
 {
 	const struct package *p = &b->package;
 	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
+	const char *place = b->output.name ? b->output.name : p->place;
 	auto_json json_t *json =
-		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(p->place), "tag",
+		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(place), "tag",
 			  json_text(tag), "digest", json_text(digest), "key", package_key_json(&p->key), "phases",
 			  phases_json(&b->watch), "headers", json_text(b->report.headers_from), "jobs", b->report.jobs,
 			  "objects", (int)b->report.objects, "peak_kib", (int)b->report.peak_kib);
@@ -140,7 +107,7 @@ static void show(const struct values *v, const struct build *b)
 	show_table(&rows);
 	for (size_t i = 0; i < p->key.patches.count; i++)
 		printf("patch %s\n", p->key.patches.items[i]);
-	printf("%s %s in %s\n", tag, digest, p->place);
+	printf("%s %s in %s\n", tag, digest, place);
 }
 
 static int run(void *values, char **args, size_t count, struct err *err)
@@ -150,9 +117,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
-			   .work = SCRATCH_NONE,
-			   .store = STORE_NONE,
-			   .output = LAYOUT_NONE,
+			   .output = OUTPUT_NONE,
 			   .package = PACKAGE_NONE,
 			   .watch = show_watch() };
 	int r = v->job.source ? open_all(v, &b, err) : err_set(err, E_USAGE, "build needs --source PATH");

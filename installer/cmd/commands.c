@@ -4,15 +4,19 @@
 
 extern const struct cmd cmd_init, cmd_install, cmd_plan, cmd_status, cmd_unload, cmd_holders, cmd_nodes, cmd_build,
 	cmd_check, cmd_store_ls, cmd_store_show, cmd_store_verify, cmd_store_gc, cmd_store_pin, cmd_store_unpin,
-	cmd_doctor, cmd_explain;
+	cmd_sign, cmd_trust_add, cmd_trust_ls, cmd_trust_remove, cmd_net_check, cmd_doctor, cmd_explain;
 
 const struct cmd *const commands[] = {
-	&cmd_init,     &cmd_install,   &cmd_plan,        &cmd_status,   &cmd_unload,     &cmd_holders,
-	&cmd_nodes,    &cmd_build,     &cmd_check,       &cmd_store_ls, &cmd_store_show, &cmd_store_verify,
-	&cmd_store_gc, &cmd_store_pin, &cmd_store_unpin, &cmd_doctor,   &cmd_explain,    NULL,
+	&cmd_init,       &cmd_install,      &cmd_plan,     &cmd_status,       &cmd_unload,
+	&cmd_holders,    &cmd_nodes,        &cmd_build,    &cmd_check,        &cmd_store_ls,
+	&cmd_store_show, &cmd_store_verify, &cmd_store_gc, &cmd_store_pin,    &cmd_store_unpin,
+	&cmd_sign,       &cmd_trust_add,    &cmd_trust_ls, &cmd_trust_remove, &cmd_net_check,
+	&cmd_doctor,     &cmd_explain,      NULL,
 };
 
 const struct group groups[] = {
 	{ "store", "the packages that this machine keeps: look, verify, clean up, pin" },
+	{ "trust", "whose packages this machine takes" },
+	{ "net", "the way to remote sources" },
 	{ 0 },
 };

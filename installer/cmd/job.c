@@ -185,21 +185,14 @@ static int open_trust(struct job *j, struct err *err)
 	return 0;
 }
 
-static int open_store(struct job *j, struct err *err)
-{
-	struct obtain *o = &j->obtain;
-	uint64_t limit;
-	return job_store_limit(j->values->store_limit, &limit, err) < 0 ||
-			       kernels_list(&j->machine.host, j->facts.host.release, &o->kernels, err) < 0 ?
-		       -1 :
-		       obtain_open(o, &j->state, limit, err);
-}
-
 static int find_package(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
 	struct obtain *o = &j->obtain;
 	char digest[DIGEST_HEX + 1];
+	if (job_store_limit(v->store_limit, &o->limit, err) < 0 ||
+	    kernels_list(&j->machine.host, j->facts.host.release, &o->kernels, err) < 0)
+		return -1;
 	list_sources(j);
 	o->fetch = (struct fetch){
 		.from = &j->from, .options = &j->options, .state = &j->state, .now = time(NULL), .note = show_note
@@ -216,7 +209,7 @@ static int find_package(struct job *j, struct err *err)
 	if (v->source && !v->package && source_digest(v->source, v->source_sha256, digest, err) < 0)
 		return -1;
 	o->want.source = v->source && !v->package ? digest : NULL;
-	int r = open_trust(j, err) < 0 || open_store(j, err) < 0 ? -1 : obtain_look(o, is_loaded(j), err);
+	int r = open_trust(j, err) < 0 ? -1 : obtain_look(o, is_loaded(j), err);
 	o->want.source = NULL; // it was of this function
 	return r < 0 ? -1 : 0;
 }

@@ -60,7 +60,8 @@ static int step_compile(struct run *r, const struct step *step, struct err *err)
 	auto_compile_report struct compile_report report = { 0 };
 	struct compile_wish wish = *a->compile;
 	wish.flavour = a->plan->flavour;
-	wish.output = &a->obtain->store.layout;
+	wish.output = obtain_output;
+	wish.output_ctx = a->obtain;
 	return compile_package(&wish, a->watch, &r->package, &report, err);
 }
 
@@ -107,7 +108,8 @@ static int step_prove(struct run *r, const struct step *step, struct err *err)
 	r->needs = proof.needs;
 	proof.needs = (struct strv){ 0 };
 	r->order = mem_alloc(r->set.count * sizeof(*r->order));
-	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0)
+	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 ||
+	    store_set_target(&a->obtain->store, r->package.manifest.digest, err) < 0)
 		return -1;
 	watch_end(a->watch, "prove", "%s", proof.text);
 	return 0;
@@ -200,6 +202,8 @@ static int step_verify(struct run *r, const struct step *step, struct err *err)
 	auto_facts struct facts now = { 0 };
 	if (facts_read(a->host, a->kern, &now, err) < 0 ||
 	    status_read(&now, a->kern, a->dev_root, a->sys, r->status, err) < 0 || status_error(r->status, err) < 0)
+		return -1;
+	if (r->package.count && store_set_last_good(&a->obtain->store, r->package.manifest.digest, err) < 0)
 		return -1;
 	watch_end(a->watch, "verify", "%s, every post-condition holds", step->subject);
 	return 0;

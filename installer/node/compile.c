@@ -148,7 +148,8 @@ static int finish(const struct compile_wish *wish, const struct tree *tree, cons
 		return -1;
 	watch_end(watch, "prove", "%s", proof);
 	fill_key(wish, tree, done, &set, &key);
-	if (create(wish->output, &dir, &key, &set, ret, err) < 0)
+	const struct layout *output = NULL;
+	if (wish->output(wish->output_ctx, &output, err) < 0 || create(output, &dir, &key, &set, ret, err) < 0)
 		return -1;
 	ret->stage = *stage;
 	*stage = SCRATCH_NONE;

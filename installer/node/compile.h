@@ -23,7 +23,8 @@ struct compile_wish {
 	const struct root *patches; // a user's patches, NULL = none
 	unsigned jobs, timeout_s;   // 0 = choose
 	bool is_rt_allowed;
-	const struct layout *output; // the package is put in
+	int (*output)(void *ctx, const struct layout **ret, struct err *err); // asked when there is a package to put in
+	void *output_ctx;
 };
 
 struct compile_report { // what the package's key does not say

@@ -15,9 +15,29 @@ void obtain_done(struct obtain *o)
 	*o = OBTAIN_NONE;
 }
 
-int obtain_open(struct obtain *o, const struct root *state, uint64_t limit, struct err *err)
+bool obtain_has_store(const struct obtain *o)
 {
-	return store_open(state, limit, &o->store, err);
+	return o->store.layout.root.fd >= 0;
+}
+
+static int make_store(struct obtain *o, struct err *err)
+{
+	return obtain_has_store(o) ? 0 : store_open(o->fetch.state, o->limit, &o->store, err);
+}
+
+int obtain_output(void *obtain, const struct layout **ret, struct err *err)
+{
+	struct obtain *o = obtain;
+	if (make_store(o, err) < 0)
+		return -1;
+	*ret = &o->store.layout;
+	return 0;
+}
+
+// One that is not there yet has nothing, and looking does not make it.
+static int open_store(struct obtain *o, struct err *err)
+{
+	return root_exists(o->fetch.state, "store/oci-layout") ? make_store(o, err) : 0;
 }
 
 const struct package *obtain_package(const struct obtain *o)
@@ -72,6 +92,8 @@ static int look_remote(struct obtain *o, struct err *err)
 static int look_in_store(struct obtain *o, struct err *err)
 {
 	struct package_want want = o->want;
+	if (!obtain_has_store(o))
+		return 0;
 	if (!want.flavour)
 		want.flavour = flavour_for(o, want.driver);
 	int r = find_package(&o->store.layout, &want, &o->kept, NULL, err);
@@ -80,6 +102,8 @@ static int look_in_store(struct obtain *o, struct err *err)
 
 int obtain_look(struct obtain *o, bool is_local, struct err *err)
 {
+	if (open_store(o, err) < 0)
+		return -1;
 	// Without a driver version the store does not know what is meant: sources offer, the store remembers.
 	if (!o->is_named && (o->want.driver || o->want.source)) {
 		int r = look_in_store(o, err);
@@ -104,7 +128,7 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err)
 
 static int take_found(struct obtain *o, struct package *ret, struct err *err)
 {
-	if (store_room(&o->store, o->found.offer.package.layer.size, &o->kernels, err) < 0 ||
+	if (make_store(o, err) < 0 || store_room(&o->store, o->found.offer.package.layer.size, &o->kernels, err) < 0 ||
 	    fetch_take(&o->fetch, &o->want, &o->found, &o->store.layout, err) < 0)
 		return -1;
 	package_move(&o->found.offer.package, ret);

@@ -10,7 +10,8 @@
 #include "precompiled/store.h"
 
 struct obtain {
-	struct store store;       // STATE/store
+	struct store store;       // STATE/store; not open while there is none and nothing to put in
+	uint64_t limit;           // of the store, bytes; 0 = what the disk has
 	struct fetch fetch;       // .from, .options, .trust and .state are borrowed
 	struct package_want want; // borrowed strings
 	struct strv kernels;      // whose packages stay when the store needs room
@@ -25,8 +26,8 @@ struct obtain {
 void obtain_done(struct obtain *o);
 #define OBTAIN_NONE ((struct obtain){ .store = STORE_NONE, .kept = PACKAGE_NONE, .found = FOUND_NONE })
 
-// The store; made when there is none. limit: bytes it may hold, 0 = what the disk has.
-int obtain_open(struct obtain *o, const struct root *state, uint64_t limit, struct err *err);
+bool obtain_has_store(const struct obtain *o);
+int obtain_output(void *obtain, const struct layout **ret, struct err *err); // the store, for something to put in
 // 1 = obtain_package() says what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an
 // error. is_local: only the store is asked.
 int obtain_look(struct obtain *o, bool is_local, struct err *err);

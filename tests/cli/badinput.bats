@@ -162,18 +162,21 @@ EOF
   while IFS='|' read -r name text; do
     refused build E_USAGE "$text" --source tree --kernel "$kernel" --output "$name"
   done <<'EOF'
-file|'./file', which is no directory
-link|'./link', which is no directory
-full|'./full', which is not empty and holds no package
-full/|'./full', which is not empty
-/|must name a directory of its own
-.|must name a directory of its own
-empty/..|must name a directory of its own
-|must name a directory of its own
+file|'file': Not a directory
+link|no OCI layout and not empty
+full|no OCI layout and not empty
+oci:full/|no OCI layout and not empty
+/|no OCI layout and not empty
+oci:|names no directory
+oci-archive:full|which is no regular file
+oci-archive:full/|does not name a file
+docker://registry.example/drivers|neither oci:DIR nor oci-archive:FILE.tar
+|names no directory
 EOF
   run cat file full/file
   assert_output $'mine\nmine'
-  refused build E_SYSTEM "Not a directory" --source tree --kernel "$kernel" --output file/below
+  refused build E_USAGE "Not a directory" --source tree --kernel "$kernel" --output file/below
+  refused build E_NOT_FOUND "No such file" --source tree --kernel "$kernel" --output nowhere/file.tar
   refused build E_HEADERS_NOT_FOUND "$kernel" --source tree --kernel "$kernel" --output empty
   run ls -A empty
   assert_output ""

@@ -23,7 +23,7 @@ tiny_module() { # FILE.ko KERNEL-RELEASE EXPORT IMPORT
 # An OCI layout with a package of the modules in DIR.d, as another program would write it. OPTION: see make_layout.py.
 layout() { # DIR KERNEL-RELEASE [OPTION...]
   rm -rf "$1"
-  python3 "$top/tests/services/make_layout.py" --kernel "$2" "${@:3}" "$1" "$1".d/*.ko >/dev/null
+  python3 "$top/tests/services/make_layout.py" --kernel "$2" --label kernel.build-id= "${@:3}" "$1" "$1".d/*.ko >/dev/null
 }
 
 tiny_package() { # DIR KERNEL-RELEASE: modules in DIR.d, their package in the layout DIR

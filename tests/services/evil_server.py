@@ -11,7 +11,7 @@ misbehaves as MODE says. What follows a dot in MODE is ignored, but modes that c
   the layer       flip   short: its end is missing, and the length says so   long: more than there should be
                   endless-layer   cut: the connection ends after each 256 KiB   cut0: before the first byte
                   cut1: after half, once   norange, r416, badrange: cut1; then a Range is ignored, is answered with 416,
-                  gives bytes from 0 on   stall-body: silence after half   stall1: the same, once   drip: 256 KiB/s
+                  gives bytes from 0 on   stall-body: silence after half   stall1: the same, once   drip: 512 KiB/s
   every blob      redirect, auth-redirect: to --other, where nothing is asked for
 
 Log: PORT METHOD PATH STATUS range=RANGE auth=SCHEME, before the first byte of the reply is sent.
@@ -91,7 +91,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data[begin:begin + cut])
             self.close_connection = True
             return self.silence() if silent else None
-        step = 16 << 10 if mode == "drip" and kind == "layer" else len(data)
+        step = 32 << 10 if mode == "drip" and kind == "layer" else len(data)
         for at in range(begin, len(data), step):
             self.wfile.write(data[at:at + step])
             time.sleep(1 / 16 if step < len(data) else 0)

@@ -12,8 +12,8 @@ TAG=$DRIVER-open-$KERNEL-x86_64
 make_layout() { # LAYOUT [OPTION-OF-make_layout.py...]
   local dir=$1 ko=$BATS_FILE_TMPDIR/ko
   shift
-  [ -d "$ko" ] || tiny_package "$ko" "$KERNEL"
-  python3 "$here/make_layout.py" --kernel "$KERNEL" "$@" "$dir" "$ko"/*.ko
+  [ -d "$ko.d" ] || tiny_package "$ko" "$KERNEL"
+  python3 "$here/make_layout.py" --kernel "$KERNEL" "$@" "$dir" "$ko.d"/*.ko
 }
 digest_of() { sha256sum | sed 's/^\([0-9a-f]*\).*/sha256:\1/'; }
 layer_of() { # LAYOUT DIGEST: of its manifest -> the hexadecimal digest of its one layer
@@ -24,10 +24,10 @@ layer_of() { # LAYOUT DIGEST: of its manifest -> the hexadecimal digest of its o
 kmodsmith() { # ARGUMENT...
   run --separate-stderr timeout 60 "$(type -P time)" -q -f '%M %e' -o "$BATS_TEST_TMPDIR/measure" "$KMODSMITH" "$@"
 }
-# Deadlines of a second; nothing is signed here.
+# Deadlines of a second and two; nothing is signed here.
 fetch() { # FROM [OPTION...]: into the store of $state
   kmodsmith fetch --driver "$DRIVER" --flavour open --kernel "$KERNEL" --from "$1" --state-dir "$state" \
-    --connect-timeout 1 --stall-timeout 1 --insecure-skip-verify "${@:2}"
+    --connect-timeout 1 --stall-timeout 2 --insecure-skip-verify "${@:2}"
 }
 fresh() { # a state directory that nothing has been in
   state=$(mktemp -d "$BATS_TEST_TMPDIR/state.XXXXXX")

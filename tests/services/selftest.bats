@@ -196,7 +196,7 @@ policy() { # skopeo accepts what is not signed
   assert_equal "$status" 28
   get --max-time 1 "$(evil stall1.self)"
   assert_success
-  get --max-time 2 "$(evil drip)"
+  get --max-time 1 "$(evil drip)"
   assert_equal "$status" 28
   assert [ "$(stat -c %s body)" -gt 300000 ]
 }

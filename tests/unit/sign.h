@@ -58,6 +58,19 @@ static inline char *signer_cert(const struct signer *s, bool is_pem, size_t *ret
 	return copy;
 }
 
+// A private key as PEM, without a passphrase.
+static inline char *signer_key(EVP_PKEY *key)
+{
+	BIO *bio = BIO_new(BIO_s_mem());
+	char *data;
+	if (PEM_write_bio_PKCS8PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL) != 1)
+		abort();
+	long len = BIO_get_mem_data(bio, &data);
+	char *copy = str_ndup(data, (size_t)len);
+	BIO_free(bio);
+	return copy;
+}
+
 // Content and its signature with the kernel's trailer. flags: CMS_USE_KEYID names the signer by key id; without
 // CMS_NOCERTS the certificate goes inside; without CMS_NOATTR there are attributes.
 static inline char *signer_sign(const struct signer *s, const void *content, size_t len, const char *hash,

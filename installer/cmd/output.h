@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// --output: the layout that packages are put in: the node's store, oci:DIR, or oci-archive:FILE.tar by way of a layout
+// in the scratch. What cannot work is said before the work is done; nothing is made before there is something to put in.
+#pragma once
+#include "base/scratch.h"
+#include "precompiled/store.h"
+
+struct output {
+	char *name;               // as job_repository() spells it; NULL = the store
+	const struct root *state; // borrowed
+	struct store store;
+	struct scratch work;
+	struct layout layout;
+};
+#define OUTPUT_NONE ((struct output){ .store = STORE_NONE, .work = SCRATCH_NONE, .layout = LAYOUT_NONE })
+// named: the option's value, NULL = the store. E_USAGE: no layout and no bundle can be made there.
+int output_init(struct output *o, const char *named, const struct root *state, struct err *err);
+int output_layout(void *output, const struct layout **ret, struct err *err); // made and opened now
+int output_finish(struct output *o, struct err *err);                        // a bundle appears
+void output_done(struct output *o);
