@@ -136,6 +136,18 @@ digest() { # KERNEL: of its manifest
   assert_status 0
 }
 
+@test "what is loaded is the target and the last good package, and is never collected" {
+  loadable
+  kmodsmith install --package "$BATS_TEST_TMPDIR/package"
+  assert_status 0
+  kmodsmith "store ls" --json
+  assert_json '.[0] | .target and .last_good'
+  rm -r "$ROOT"/lib/modules/*
+  echo 6.9-other >"$ROOT/proc/sys/kernel/osrelease"
+  kmodsmith "store gc" --json
+  assert_json '.packages | length' 0
+}
+
 @test "killed anywhere, gc leaves a store that verifies" {
   local at call points=0
   cp -a "$store" "$store.copy"
