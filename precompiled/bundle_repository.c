@@ -116,7 +116,7 @@ static int read_index(struct bundle *b, struct err *err)
 
 static const struct place *find(const struct bundle *b, const char *hex)
 {
-	struct place key;
+	struct place key = { .size = 0 };
 	memcpy(key.digest, hex, sizeof(key.digest));
 	return b->count ? bsearch(&key, b->blobs, b->count, sizeof(key), compare) : NULL;
 }
@@ -314,6 +314,7 @@ static void release(struct repository *r)
 	index_done(&b->index);
 	free(b->blobs);
 	free(b->active);
+	free(r->name);
 	if (b->fd >= 0)
 		close(b->fd);
 	free(r->name);
