@@ -108,7 +108,7 @@ truncate -s -1 "$(blob package layer)"|E_DIGEST|sha256
 layout "$package" 6.1.0-56-cloud-amd64 --label format=2|E_MANIFEST|is not of format 1
 layout "$package" 6.1.0-56-cloud-amd64 --label driver=|E_MANIFEST|lacks labels
 layout "$package" 6.1.0-56-cloud-amd64 --label 'files=[{"name":"../nvidia.ko"}]'|E_MANIFEST|lacks labels
-rm package.d/nvidia-uvm.ko; layout "$package" 6.1.0-56-cloud-amd64 --label modules=nvidia,nvidia-uvm|E_NO_PACKAGE|nvidia-uvm
+rm package.d/nvidia-uvm.ko; layout "$package" 6.1.0-56-cloud-amd64 --label modules=nvidia,nvidia-uvm|E_MANIFEST|lacks labels
 truncate -s 700 package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
 head -c 3000 /dev/urandom >package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
 : >package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
