@@ -314,7 +314,6 @@ static void release(struct repository *r)
 	index_done(&b->index);
 	free(b->blobs);
 	free(b->active);
-	free(r->name);
 	if (b->fd >= 0)
 		close(b->fd);
 	free(r->name);
