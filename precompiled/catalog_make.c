@@ -2,6 +2,7 @@
 // A publisher's side of the catalogue. It is signed before it gets its tag: whoever finds it finds its signatures.
 #include "precompiled/artifact.h"
 #include "precompiled/catalog.h"
+#include "precompiled/promise.h"
 
 static const char TYPES[] = "application/vnd.kmodsmith.", SIGNATURES[] = "sha256-";
 
@@ -15,7 +16,8 @@ static int is_offered(const struct layout *l, const struct descriptor *d, const 
 		return 0;
 	if (layout_blob_read(l, d, &data, &len, err) < 0 || manifest_parse(data, len, tag, &m, err) < 0)
 		return err_wrap(err, "list '%s'", tag);
-	return m.artifact_type && str_starts(m.artifact_type, TYPES) && !str_eq(m.artifact_type, CATALOG_TYPE);
+	return m.artifact_type && str_starts(m.artifact_type, TYPES) && !str_eq(m.artifact_type, CATALOG_TYPE) &&
+	       !str_eq(m.artifact_type, PROMISE_TYPE);
 }
 
 static int collect(const struct layout *l, const struct index *x, struct catalog *c, struct err *err)
