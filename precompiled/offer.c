@@ -77,7 +77,7 @@ static bool is_candidate(const char *tag, const struct package_want *want)
 	auto_str char *tail = str_fmt("%s%s%s", want->release ? want->release : "", want->arch ? "-" : "",
 				      want->arch ? want->arch : ""),
 		      *spelled = oci_tag(tail);
-	return !str_starts(tag, "sha256-") && (!want->release || str_ends(tag, spelled) || strlen(tag) == 128);
+	return !want->release || str_ends(tag, spelled) || strlen(tag) == 128;
 }
 
 static int by_all(struct repository *r, const struct package_want *want, struct offer *ret, char **ret_why,
@@ -93,7 +93,8 @@ static int by_all(struct repository *r, const struct package_want *want, struct 
 		auto_offer struct offer o = OFFER_NONE, fitting = OFFER_NONE;
 		auto_str char *reason = NULL;
 		// What is near is all looked at, so that the answer can say what does not fit.
-		if (repository_is_remote(repository_name(r)) && !is_candidate(tags.items[i], want))
+		if (str_starts(tags.items[i], "sha256-") || // signatures
+		    (repository_is_remote(repository_name(r)) && !is_candidate(tags.items[i], want)))
 			continue;
 		int done = offer_read(r, tags.items[i], &o, err);
 		if (done < 0 && !is_damage(err->code))
