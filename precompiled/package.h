@@ -20,7 +20,7 @@ struct package_key {
 	char *arch;          // "x86_64"
 	char *distro;        // whose kernel it is, told by its release and banner: "debian"; NULL = unknown
 	char *compiler;      // version text of the compiler used
-	char *source;        // SHA-256 of the driver source; NULL = a directory
+	char *source;        // SHA-256 of the driver source (source.h); NULL = unknown
 	struct strv modules; // "nvidia", "nvidia-uvm", ... sorted
 	struct strv patches; // "NAME SHA256", sorted by name
 };
