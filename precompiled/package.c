@@ -102,6 +102,12 @@ static json_t *labels(const struct package_key *key, bool is_notes_only)
 	return ret;
 }
 
+bool package_key_is_same(const struct package_key *a, const struct package_key *b)
+{
+	auto_json json_t *one = labels(a, false), *other = labels(b, false);
+	return json_equal(one, other) == 1;
+}
+
 // The time is that of the inputs, not of the clock: the same package has the same digest wherever it is made.
 static char *created(void)
 {

@@ -27,6 +27,7 @@ struct package_key {
 void package_key_done(struct package_key *key);
 #define auto_package_key __attribute__((cleanup(package_key_done)))
 json_t *package_key_json(const struct package_key *key);
+bool package_key_is_same(const struct package_key *a, const struct package_key *b); // made of the same inputs
 // DRIVER-FLAVOUR-RELEASE-ARCH as a tag (oci_tag). Only a pointer: the configuration holds the exact strings.
 char *package_tag(const struct package_key *key);
 
