@@ -102,6 +102,12 @@ static json_t *labels(const struct package_key *key, bool is_notes_only)
 	return ret;
 }
 
+bool package_key_is_same(const struct package_key *a, const struct package_key *b)
+{
+	auto_json json_t *one = labels(a, false), *other = labels(b, false);
+	return json_equal(one, other) == 1;
+}
+
 // The time is that of the inputs, not of the clock: the same package has the same digest wherever it is made.
 static char *created(void)
 {
@@ -202,13 +208,24 @@ static bool read_files(const json_t *labels, struct package *p)
 	return p->count == count;
 }
 
-// The key and the list of files must speak of the same modules: the plan goes by one, the load by the other.
+// Every module that is promised has a file, every file is of a module that is promised, and none comes twice.
 static bool is_consistent(const struct package *p)
 {
-	for (size_t i = 0; i < p->count; i++)
+	for (size_t i = 0; i < p->count; i++) {
 		if (!strv_has(&p->key.modules, p->files[i].module))
 			return false;
-	return p->key.modules.count == p->count;
+		for (size_t k = 0; k < i; k++)
+			if (str_eq(p->files[i].name, p->files[k].name))
+				return false;
+	}
+	for (size_t i = 0; i < p->key.modules.count; i++) {
+		size_t k = 0;
+		while (k < p->count && !str_eq(p->files[k].module, p->key.modules.items[i]))
+			k++;
+		if (k == p->count)
+			return false;
+	}
+	return true;
 }
 
 int package_parse(const struct manifest *manifest, const struct descriptor *descriptor, const char *config, size_t len,
