@@ -209,7 +209,7 @@ int compile_package(const struct compile_wish *wish, struct watch *watch, struct
 {
 	auto_tree struct tree tree = { .root = ROOT_NONE };
 	watch_begin(watch);
-	if (target_headers(wish->host, wish->state, wish->headers, wish->release, wish->banner, &tree,
+	if (target_headers(wish->host, wish->state, wish->headers, wish->offer, wish->release, wish->banner, &tree,
 			   &report->headers_from, err) < 0)
 		return -1;
 	watch_end(watch, "headers", "%s", report->headers_from);
