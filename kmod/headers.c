@@ -104,6 +104,16 @@ static int from_files(const struct headers_source *s, const struct root *store, 
 		       from_store(s, store, digest, release, banner, ret, ret_from, m);
 }
 
+static int from_offer(const struct headers_source *s, const struct root *store, const char *release, const char *banner,
+		      struct tree *ret, char **ret_from, struct misses *m)
+{
+	char digest[DIGEST_HEX + 1];
+	struct err why;
+	if (s->offer->bring(s->offer->ctx, release, store, digest, &why) < 0)
+		return miss(m, s->name, &why);
+	return from_store(s, store, digest, release, banner, ret, ret_from, m);
+}
+
 int headers_find(const struct headers_source *sources, size_t count, const char *release, const char *banner,
 		 const struct root *store, struct tree *ret, char **ret_from, struct err *err)
 {
@@ -116,6 +126,8 @@ int headers_find(const struct headers_source *sources, size_t count, const char 
 			r = from_root(s, release, banner, ret, &from, &m);
 		else if (s->kind == HEADERS_FILES)
 			r = from_files(s, store, release, banner, ret, &from, &m, err);
+		else if (s->kind == HEADERS_OFFER)
+			r = from_offer(s, store, release, banner, ret, &from, &m);
 		else
 			r = from_any_stored(s, store, release, banner, ret, &from, &m, err);
 	}

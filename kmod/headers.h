@@ -11,13 +11,23 @@ enum headers_kind {
 	HEADERS_ROOT,  // a root that has the tree installed: the host's files
 	HEADERS_FILES, // package files that were given
 	HEADERS_STORE, // what the header store holds already
+	HEADERS_OFFER, // somebody who may bring them into the store
+};
+
+// Brings the tree of release into the store, as the directory that ret_digest names. It may say any release's: the tree
+// is looked at afterwards, as every other is.
+struct headers_offer {
+	int (*bring)(void *ctx, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
+		     struct err *err);
+	void *ctx;
 };
 
 struct headers_source {
 	enum headers_kind kind;
-	const char *name;         // for messages: "host", "--headers"
-	const struct root *root;  // HEADERS_ROOT
-	const struct strv *files; // HEADERS_FILES: paths as a user typed them
+	const char *name;                  // for messages: "host", "--headers"
+	const struct root *root;           // HEADERS_ROOT
+	const struct strv *files;          // HEADERS_FILES: paths as a user typed them
+	const struct headers_offer *offer; // HEADERS_OFFER
 };
 
 // The tree of release from the first source that has it, as a tree that owns its root. store: the directory of unpacked

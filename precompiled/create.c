@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/create.h"
 
-#include "base/file.h"
-#include "base/pack.h"
 #include "precompiled/find.h"
+#include "precompiled/layer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,41 +41,18 @@ static int pack_files(struct pack *pack, const struct root *dir, const char *pre
 	return 0;
 }
 
-struct layer {
-	struct descriptor blob;
-	char diff_id[DIGEST_HEX + 1]; // digest of the tar inside
+struct content {
+	const struct root *dir;
+	const struct package_key *key;
+	const struct package_file *files;
+	size_t count;
 };
 
-static int write_layer(int fd, const char *name, const struct root *dir, const struct package_key *key,
-		       const struct package_file *files, size_t count, struct layer *ret, struct err *err)
+static int fill(void *ctx, struct pack *pack, struct err *err)
 {
-	auto_pack struct pack *pack = NULL;
-	auto_str char *prefix = package_dir(key);
-	if (pack_new(fd, name, true, &pack, err) < 0 || pack_parents(pack, prefix, err) < 0 ||
-	    pack_files(pack, dir, prefix, files, count, err) < 0 ||
-	    pack_close(pack, ret->blob.digest, ret->diff_id, &ret->blob.size, err) < 0)
-		return -1;
-	return fsync(fd) < 0 ? file_fail("write", name, err) : 0;
-}
-
-// The digest is known when all is written: until then the blob has a name that no reader looks for.
-static int make_layer(const struct layout *into, const struct root *dir, const struct package_key *key,
-		      const struct package_file *files, size_t count, struct layer *ret, struct err *err)
-{
-	auto_str char *temporary = str_fmt("blobs/sha256/.new.%d.part", (int)getpid());
-	auto_fd int fd = root_create(&into->root, temporary, err);
-	if (fd < 0)
-		return -1;
-	int r = write_layer(fd, temporary, dir, key, files, count, ret, err);
-	auto_str char *final = layout_blob_path(ret->blob.digest);
-	if (r == 0)
-		r = root_rename(&into->root, temporary, final, err);
-	struct err ignored;
-	if (r < 0)
-		root_unlink(&into->root, temporary, &ignored);
-	ret->blob.media_type = str_dup(OCI_LAYER);
-	ret->blob.annotations = json_pack("{s:s}", OCI_TITLE, "modules.tar.zst");
-	return r;
+	const struct content *c = ctx;
+	auto_str char *prefix = package_dir(c->key);
+	return pack_parents(pack, prefix, err) < 0 ? -1 : pack_files(pack, c->dir, prefix, c->files, c->count, err);
 }
 
 static int publish(const struct layout *into, const struct package_key *key, const struct package_file *files,
@@ -98,16 +74,16 @@ static int publish(const struct layout *into, const struct package_key *key, con
 int create_package(const struct layout *into, const struct root *dir, const struct package_key *key,
 		   struct package_file *files, size_t count, struct package *ret, struct err *err)
 {
-	struct layer layer = { 0 };
+	auto_layer struct layer layer = { 0 };
+	struct content content = { .dir = dir, .key = key, .files = files, .count = count };
 	auto_descriptor struct descriptor manifest = { 0 };
 	int r = 0;
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = measure(dir, &files[i], err);
 	if (r == 0)
-		r = make_layer(into, dir, key, files, count, &layer, err);
+		r = layer_make(into, "modules.tar.zst", fill, &content, &layer, err);
 	if (r == 0)
 		r = publish(into, key, files, count, &layer, &manifest, err);
-	descriptor_done(&layer.blob);
 	if (r < 0)
 		return err_wrap(err, "write the package");
 	return find_open(into, &manifest, ret, err) < 0 ? -1 : 0;

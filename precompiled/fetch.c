@@ -2,6 +2,7 @@
 #include "precompiled/fetch.h"
 
 #include "precompiled/catalog.h"
+#include "precompiled/mirror.h"
 #include "precompiled/probe.h"
 #include "precompiled/stage.h"
 #include "precompiled/unverified.h"
@@ -46,15 +47,14 @@ static void miss(const struct fetch *f, struct misses *m, size_t source, int cod
 }
 
 // What the source's own list says about the tag: a mirror may not answer with another package, however well signed.
-static int check_listed(const struct fetch *f, const struct trust_rule *rule, const struct found *found,
-			struct err *err)
+static int check_listed(const struct fetch *f, const struct trust_rule *rule, struct repository *r, const char *tag,
+			const char *has, struct err *err)
 {
 	auto_catalog struct catalog catalog = { 0 };
-	auto_str char *tag = package_tag(&found->offer.package.key);
-	int r = catalog_check(found->repository, rule, f->state, f->now, &catalog, err);
-	if (r <= 0)
-		return r;
-	const char *listed = catalog_digest(&catalog, tag), *has = found->offer.package.manifest.digest;
+	int found = catalog_check(r, rule, f->state, f->now, &catalog, err);
+	if (found <= 0)
+		return found;
+	const char *listed = catalog_digest(&catalog, tag);
 	if (!listed)
 		return err_set(err, E_UNTRUSTED, "catalogue %llu does not list %s", (unsigned long long)catalog.number,
 			       tag);
@@ -64,40 +64,28 @@ static int check_listed(const struct fetch *f, const struct trust_rule *rule, co
 	return 0;
 }
 
-static int check_trust(const struct fetch *f, struct found *found, struct err *err)
+// ret_signers stays NULL where nothing is demanded.
+static int check_trust(const struct fetch *f, struct repository *r, const char *tag, const char *hex,
+		       char **ret_signers, struct err *err)
 {
 	auto_trust_rule struct trust_rule rule = { 0 };
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
 	if (!f->trust)
 		return 0;
-	trust_rule(f->trust, repository_name(found->repository), f->now, &rule);
-	if (check_listed(f, &rule, found, err) < 0 ||
-	    signature_check(found->repository, found->offer.package.manifest.digest, &rule, &verdict, err) < 0)
+	trust_rule(f->trust, repository_name(r), f->now, &rule);
+	if (check_listed(f, &rule, r, tag, hex, err) < 0 || signature_check(r, hex, &rule, &verdict, err) < 0)
 		return -1;
-	found->signers = strv_join(&verdict.names, ", ");
+	*ret_signers = strv_join(&verdict.names, ", ");
 	return 0;
 }
 
-// 1 = this source has it and it is believed, 0 = it has it not.
-static int ask(const struct fetch *f, size_t source, const struct package_want *want, struct found *ret, char **ret_why,
-	       struct err *err)
-{
-	auto_found struct found found = FOUND_NONE;
-	if (repository_open(f->from->items[source], f->options, &found.repository, err) < 0)
-		return -1;
-	int r = offer_find(found.repository, want, &found.offer, ret_why, err);
-	if (r <= 0)
-		return r;
-	if (check_trust(f, &found, err) < 0)
-		return -1;
-	found.source = source;
-	*ret = found;
-	found = FOUND_NONE;
-	return 1;
-}
+struct question {
+	// 1 = this source has it and it is believed, 0 = it has it not.
+	int (*ask)(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err);
+	void *ctx;
+};
 
-static int find_from(const struct fetch *f, size_t first, const struct package_want *want, struct found *ret,
-		     struct err *err)
+static int ask_from(const struct fetch *f, size_t first, const struct question *q, struct err *err)
 {
 	struct misses m = { 0 };
 	struct err *unreached = mem_alloc((f->from->count + 1) * sizeof(*unreached));
@@ -106,7 +94,7 @@ static int find_from(const struct fetch *f, size_t first, const struct package_w
 	for (size_t i = first; i < f->from->count && r == 0; i++) {
 		auto_str char *why = NULL;
 		struct err reason = unreached[i - first];
-		r = reason.code ? -1 : ask(f, i, want, ret, &why, &reason);
+		r = reason.code ? -1 : q->ask(f, i, q->ctx, &why, &reason);
 		if (r < 0) {
 			miss(f, &m, i, reason.code, reason.text);
 			r = 0;
@@ -119,6 +107,36 @@ static int find_from(const struct fetch *f, size_t first, const struct package_w
 	free(unreached);
 	free(m.text);
 	return r > 0 ? 0 : -1;
+}
+
+struct search { // for a package
+	const struct package_want *want;
+	struct found *ret;
+};
+
+static int ask_package(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
+{
+	const struct search *s = ctx;
+	auto_found struct found found = FOUND_NONE;
+	if (repository_open(f->from->items[source], f->options, &found.repository, err) < 0)
+		return -1;
+	int r = offer_find(found.repository, s->want, &found.offer, ret_why, err);
+	if (r <= 0)
+		return r;
+	auto_str char *tag = package_tag(&found.offer.package.key);
+	if (check_trust(f, found.repository, tag, found.offer.package.manifest.digest, &found.signers, err) < 0)
+		return -1;
+	found.source = source;
+	*s->ret = found;
+	found = FOUND_NONE;
+	return 1;
+}
+
+static int find_from(const struct fetch *f, size_t first, const struct package_want *want, struct found *ret,
+		     struct err *err)
+{
+	struct search s = { .want = want, .ret = ret };
+	return ask_from(f, first, &(struct question){ ask_package, &s }, err);
 }
 
 int fetch_find(const struct fetch *f, const struct package_want *want, struct found *ret, struct err *err)
@@ -213,4 +231,50 @@ int fetch_take(const struct fetch *f, const struct package_want *want, struct fo
 			return -1;
 		}
 	}
+}
+
+struct errand { // for something else
+	const struct fetch_item *item;
+	const struct layout *into;
+	char *ret_hex;
+};
+
+// By digest, so that what was checked is what is taken.
+static int take_item(struct repository *r, const char *tag, const char *hex, const struct layout *into, struct err *err)
+{
+	auto_str char *ref = oci_digest_text(hex);
+	auto_index struct index x = { 0 };
+	auto_descriptor struct descriptor d = { 0 };
+	int found = mirror_take(r, ref, into, err);
+	if (found == 0)
+		return err_set(err, E_NOT_FOUND, "%s has no %s any more", repository_name(r), ref);
+	if (found < 0 || layout_index(into, &x, err) < 0)
+		return -1;
+	descriptor_copy(&x.items[index_find(&x, ref)], &d);
+	return layout_publish(into, &d, tag, err);
+}
+
+static int ask_item(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
+{
+	const struct errand *e = ctx;
+	auto_repository struct repository *r = NULL;
+	auto_str char *signers = NULL;
+	char hex[DIGEST_HEX + 1];
+	if (repository_open(f->from->items[source], f->options, &r, err) < 0)
+		return -1;
+	int fits = e->item->fits(e->item->ctx, r, hex, ret_why, err);
+	if (fits <= 0)
+		return fits;
+	if (check_trust(f, r, e->item->tag, hex, &signers, err) < 0 ||
+	    (e->into && take_item(r, e->item->tag, hex, e->into, err) < 0))
+		return -1;
+	memcpy(e->ret_hex, hex, sizeof(hex));
+	return 1;
+}
+
+int fetch_item(const struct fetch *f, const struct fetch_item *item, const struct layout *into,
+	       char ret_hex[DIGEST_HEX + 1], struct err *err)
+{
+	struct errand e = { .item = item, .into = into, .ret_hex = ret_hex };
+	return ask_from(f, 0, &(struct question){ ask_item, &e }, err);
 }

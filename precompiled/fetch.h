@@ -37,3 +37,15 @@ int fetch_find(const struct fetch *f, const struct package_want *want, struct fo
 // this one fails half-way, must have a package that fits, too.
 int fetch_take(const struct fetch *f, const struct package_want *want, struct found *found, const struct layout *into,
 	       struct err *err);
+
+// What a source offers beside packages, signed as they are.
+struct fetch_item {
+	const char *tag;
+	// Is what the repository has under the tag what is wanted? 1 = yes, with the digest of its manifest; 0 = no.
+	int (*fits)(void *ctx, struct repository *r, char ret_hex[DIGEST_HEX + 1], char **ret_why, struct err *err);
+	void *ctx;
+};
+// From the first source that has it and is believed: into has it under its tag, with its signatures. into may be NULL:
+// only look. Errors as fetch_find().
+int fetch_item(const struct fetch *f, const struct fetch_item *item, const struct layout *into,
+	       char ret_hex[DIGEST_HEX + 1], struct err *err);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/gather.h"
 
+#include "precompiled/kheaders.h"
+
 static const char *const FLAVOURS[] = { "open", "proprietary" };
 static const char BOTH[] = "both";
 
@@ -11,18 +13,24 @@ struct run {
 	struct strv *missing;
 };
 
-static void promise(const struct run *run, const struct package *p, const char *from)
+static void promise(const struct run *run, const struct promise *p, const char *hex)
 {
 	struct promise *item = promises_add(run->promises);
-	*item = (struct promise){ .kind = str_dup(PROMISE_PACKAGE),
-				  .driver = str_dup(p->key.driver),
-				  .flavour = str_dup(p->key.flavour),
-				  .kernel = str_dup(p->key.release),
-				  .arch = str_dup(p->key.arch),
-				  .tag = package_tag(&p->key) };
-	memcpy(item->digest, p->manifest.digest, sizeof(item->digest));
+	*item = *p;
+	memcpy(item->digest, hex, sizeof(item->digest));
 	if (run->g->brought)
-		run->g->brought(run->g->ctx, item, from);
+		run->g->brought(run->g->ctx, item);
+}
+
+static void promise_package(const struct run *run, const struct package *p)
+{
+	struct promise item = { .kind = str_dup(PROMISE_PACKAGE),
+				.driver = str_dup(p->key.driver),
+				.flavour = str_dup(p->key.flavour),
+				.kernel = str_dup(p->key.release),
+				.arch = str_dup(p->key.arch),
+				.tag = package_tag(&p->key) };
+	promise(run, &item, p->manifest.digest);
 }
 
 // 1 = there, and taken when something is to be taken; 0 = no source has it, with why.
@@ -39,7 +47,7 @@ static int bring(const struct run *run, const struct package_want *want, char **
 		return 1;
 	if (fetch_take(f, want, &found, run->into, err) < 0)
 		return -1;
-	promise(run, &found.offer.package, f->from->items[found.source]);
+	promise_package(run, &found.offer.package);
 	return 1;
 }
 
@@ -75,18 +83,44 @@ static int bring_flavours(const struct run *run, const struct package_want *cell
 	return 0;
 }
 
+static int bring_headers(const struct run *run, const char *release, const char *arch, struct err *err)
+{
+	struct kheaders_key want = { .release = release, .arch = arch };
+	char hex[DIGEST_HEX + 1];
+	if (kheaders_fetch(&run->g->fetch, &want, run->into, hex, err) < 0) {
+		// A full disk here is not the source's lack.
+		if (run->into)
+			return -1;
+		strv_add(run->missing, str_fmt("%s %s %s: %s", PROMISE_HEADERS, release, arch, err->text));
+	} else if (run->into) {
+		struct promise item = { .kind = str_dup(PROMISE_HEADERS),
+					.kernel = str_dup(release),
+					.arch = str_dup(arch),
+					.tag = kheaders_tag(&want) };
+		promise(run, &item, hex);
+	}
+	return 0;
+}
+
+static int bring_cell(const struct run *run, const char *kernel, const char *arch, struct err *err)
+{
+	const struct gather *g = run->g;
+	struct package_want cell = { .release = kernel, .arch = arch };
+	for (size_t i = 0; i < g->drivers->count; i++) {
+		cell.driver = g->drivers->items[i];
+		if (bring_flavours(run, &cell, err) < 0)
+			return -1;
+	}
+	return g->is_with_headers ? bring_headers(run, kernel, arch, err) : 0;
+}
+
 static int bring_all(const struct run *run, struct err *err)
 {
 	const struct gather *g = run->g;
 	for (size_t k = 0; k < g->kernels->count; k++)
-		for (size_t d = 0; d < g->drivers->count; d++)
-			for (size_t a = 0; a < g->archs->count; a++) {
-				struct package_want cell = { .driver = g->drivers->items[d],
-							     .release = g->kernels->items[k],
-							     .arch = g->archs->items[a] };
-				if (bring_flavours(run, &cell, err) < 0)
-					return -1;
-			}
+		for (size_t a = 0; a < g->archs->count; a++)
+			if (bring_cell(run, g->kernels->items[k], g->archs->items[a], err) < 0)
+				return -1;
 	return 0;
 }
 

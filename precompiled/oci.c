@@ -4,6 +4,8 @@
 // opens what is pointed to.
 #include "precompiled/oci.h"
 
+#include "base/date.h"
+
 static const char PREFIX[] = "sha256:";
 enum { TAG_MAX = 128, TAG_KEPT = 95, TAG_DIGITS = 32 };
 
@@ -329,4 +331,16 @@ void index_drop(struct index *x, size_t i)
 {
 	descriptor_done(&x->items[i]);
 	memmove(x->items + i, x->items + i + 1, (--x->count - i) * sizeof(*x->items));
+}
+
+char *oci_created(void)
+{
+	uint64_t seconds = 0;
+	str_u64(getenv("SOURCE_DATE_EPOCH"), 10, &seconds);
+	return date_text((time_t)seconds);
+}
+
+const char *oci_arch(const char *machine)
+{
+	return str_eq(machine, "x86_64") ? "amd64" : str_eq(machine, "aarch64") ? "arm64" : machine;
 }

@@ -66,5 +66,9 @@ char *oci_digest_text(const char *hex); // "sha256:HEX"
 // its first 95, '-' and 32 digits of the SHA-256 of all of it. The map is not injective: compare the exact strings of
 // the configuration afterwards.
 char *oci_tag(const char *name);
+// When it was made, as annotations say it: the time is that of the inputs (SOURCE_DATE_EPOCH, else 1970), not of the
+// clock, so that the same content has the same digest wherever it is made.
+char *oci_created(void);
+const char *oci_arch(const char *machine); // as container images name it: "x86_64" -> "amd64"
 // A JSON document held in memory; duplicate keys and trailing bytes are refused. E_MANIFEST names it.
 int oci_json(const char *data, size_t len, const char *name, json_t **ret, struct err *err);

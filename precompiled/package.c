@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/package.h"
 
-#include <time.h>
-
 enum { FORMAT = 1, FILES_MAX = 1000 };
 static const char LABEL_FORMAT[] = "io.kmodsmith.format", LABEL_FILES[] = "io.kmodsmith.files";
 
@@ -108,25 +106,6 @@ bool package_key_is_same(const struct package_key *a, const struct package_key *
 	return json_equal(one, other) == 1;
 }
 
-// The time is that of the inputs, not of the clock: the same package has the same digest wherever it is made.
-static char *created(void)
-{
-	uint64_t seconds = 0;
-	char text[32];
-	str_u64(getenv("SOURCE_DATE_EPOCH"), 10, &seconds);
-	time_t t = (time_t)seconds;
-	struct tm tm = { 0 };
-	gmtime_r(&t, &tm);
-	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	return str_dup(text);
-}
-
-// As container images name architectures.
-static const char *image_arch(const char *arch)
-{
-	return str_eq(arch, "x86_64") ? "amd64" : str_eq(arch, "aarch64") ? "arm64" : arch;
-}
-
 static char *files_text(const struct package_file *files, size_t count)
 {
 	auto_json json_t *list = json_array();
@@ -139,20 +118,20 @@ static char *files_text(const struct package_file *files, size_t count)
 
 char *package_config(const struct package_key *key, const struct package_file *files, size_t count, const char *diff_id)
 {
-	auto_str char *list = files_text(files, count), *when = created(), *diff = oci_digest_text(diff_id),
+	auto_str char *list = files_text(files, count), *when = oci_created(), *diff = oci_digest_text(diff_id),
 		      *format = str_fmt("%d", FORMAT);
 	json_t *all = labels(key, false);
 	json_object_set_new(all, LABEL_FORMAT, json_text(format));
 	json_object_set_new(all, LABEL_FILES, json_text(list));
 	auto_json json_t *config = json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture",
-					     image_arch(key->arch), "os", "linux", "created", when, "config", "Labels",
+					     oci_arch(key->arch), "os", "linux", "created", when, "config", "Labels",
 					     all, "rootfs", "type", "layers", "diff_ids", diff);
 	return json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
 }
 
 char *package_manifest(const struct package_key *key, const struct descriptor *config, const struct descriptor *layer)
 {
-	auto_str char *when = created(), *type = str_dup(PACKAGE_TYPE);
+	auto_str char *when = oci_created(), *type = str_dup(PACKAGE_TYPE);
 	auto_json json_t *notes = labels(key, true);
 	struct descriptor layers = *layer;
 	struct manifest m = {

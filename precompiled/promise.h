@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a bundle promises to hold, as its maker signed it: so that one that lost something under way can be told from one
-// that never had it (R-A11). It is an artifact under the tag kmodsmith-bundle, signed as a package is.
+// What a bundle promises to hold, as its maker signed it, so that one that lost something under way can be told from
+// one that never had it (R-A11). It is an artifact under the tag kmodsmith-bundle, signed as a package is.
 #pragma once
 #include "precompiled/signature.h"
 

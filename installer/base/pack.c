@@ -8,6 +8,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
+#include <fcntl.h>
 
 enum { CHUNK = 1 << 16 };
 
@@ -81,13 +82,21 @@ int pack_new(int fd, const char *name, bool is_zstd, struct pack **ret, struct e
 	return 0;
 }
 
-static int put_header(struct pack *p, const char *path, mode_t kind, mode_t mode, uint64_t size, struct err *err)
+struct header {
+	const char *path, *link; // link: of AE_IFLNK
+	mode_t kind, mode;
+	uint64_t size;
+};
+
+static int put(struct pack *p, const struct header *h, struct err *err)
 {
 	struct archive_entry *e = archive_entry_new();
-	archive_entry_set_pathname(e, path);
-	archive_entry_set_filetype(e, kind);
-	archive_entry_set_perm(e, mode);
-	archive_entry_set_size(e, (la_int64_t)size);
+	archive_entry_set_pathname(e, h->path);
+	if (h->link)
+		archive_entry_set_symlink(e, h->link);
+	archive_entry_set_filetype(e, h->kind);
+	archive_entry_set_perm(e, h->mode);
+	archive_entry_set_size(e, (la_int64_t)h->size);
 	archive_entry_set_mtime(e, p->time, 0);
 	archive_entry_set_uid(e, 0);
 	archive_entry_set_gid(e, 0);
@@ -96,6 +105,11 @@ static int put_header(struct pack *p, const char *path, mode_t kind, mode_t mode
 									0;
 	archive_entry_free(e);
 	return r;
+}
+
+static int put_header(struct pack *p, const char *path, mode_t kind, mode_t mode, uint64_t size, struct err *err)
+{
+	return put(p, &(struct header){ .path = path, .kind = kind, .mode = mode, .size = size }, err);
 }
 
 static int put_bytes(struct pack *p, const void *data, size_t len, struct err *err)
@@ -110,10 +124,10 @@ int pack_dir(struct pack *p, const char *path, struct err *err)
 	return put_header(p, path, AE_IFDIR, 0755, 0, err);
 }
 
-int pack_file(struct pack *p, const char *path, int in, uint64_t size, struct err *err)
+static int put_file(struct pack *p, const char *path, mode_t mode, int in, uint64_t size, struct err *err)
 {
 	char buf[CHUNK];
-	if (put_header(p, path, AE_IFREG, 0644, size, err) < 0)
+	if (put_header(p, path, AE_IFREG, mode, size, err) < 0)
 		return -1;
 	for (uint64_t left = size; left;) {
 		ssize_t n = read(in, buf, left < sizeof(buf) ? (size_t)left : sizeof(buf));
@@ -128,6 +142,66 @@ int pack_file(struct pack *p, const char *path, int in, uint64_t size, struct er
 		left -= (uint64_t)n;
 	}
 	return 0;
+}
+
+int pack_file(struct pack *p, const char *path, int in, uint64_t size, struct err *err)
+{
+	return put_file(p, path, 0644, in, size, err);
+}
+
+int pack_link(struct pack *p, const char *path, const char *target, struct err *err)
+{
+	return put(p, &(struct header){ .path = path, .link = target, .kind = AE_IFLNK, .mode = 0777 }, err);
+}
+
+static int put_open_file(struct pack *p, const struct root *root, const char *path, struct err *err)
+{
+	struct stat st;
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, err);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return file_fail("look at", path, err);
+	return put_file(p, path, st.st_mode & 0111 ? 0755 : 0644, fd, (uint64_t)st.st_size, err);
+}
+
+static int put_below(struct pack *p, const struct root *root, const char *dir, unsigned depth, struct err *err);
+
+static int put_any(struct pack *p, const struct root *root, const char *path, unsigned depth, struct err *err)
+{
+	struct stat st;
+	auto_str char *target = NULL;
+	int r = root_stat(root, path, &st, err);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(err, E_SYSTEM, "'%s/%s' went away while it was packed", root->name, path);
+	if (S_ISLNK(st.st_mode))
+		return root_readlink(root, path, &target, err) < 0 ? -1 : pack_link(p, path, target, err);
+	if (S_ISREG(st.st_mode))
+		return put_open_file(p, root, path, err);
+	if (S_ISDIR(st.st_mode))
+		return pack_dir(p, path, err) < 0 ? -1 : put_below(p, root, path, depth + 1, err);
+	return err_set(err, E_ARCHIVE_UNSAFE, "'%s/%s' is a device, fifo or socket", root->name, path);
+}
+
+static int put_below(struct pack *p, const struct root *root, const char *dir, unsigned depth, struct err *err)
+{
+	enum { DEPTH_MAX = 100 };
+	auto_strv struct strv names = { 0 };
+	if (depth > DEPTH_MAX)
+		return err_set(err, E_TOO_LARGE, "'%s/%s' is %u directories deep", root->name, dir, depth);
+	if (root_list(root, *dir ? dir : ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s%s%s", dir, *dir ? "/" : "", names.items[i]);
+		if (put_any(p, root, path, depth, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int pack_tree(struct pack *p, const struct root *root, struct err *err)
+{
+	return put_below(p, root, "", 0, err);
 }
 
 int pack_data(struct pack *p, const char *path, const void *data, size_t len, struct err *err)

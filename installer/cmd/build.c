@@ -21,6 +21,8 @@ struct build {
 	struct root state, patches;
 	struct strv modules;
 	struct output output;
+	struct origin origin;
+	struct obtain obtain; // for headers that the machine lacks
 	struct watch watch;
 	struct package package;
 	struct compile_report report;
@@ -34,6 +36,8 @@ static void build_done(struct build *b)
 	watch_done(&b->watch);
 	host_done(&b->host);
 	gpus_done(&b->gpus);
+	obtain_done(&b->obtain);
+	origin_done(&b->origin);
 	output_done(&b->output);
 	root_done(&b->patches);
 	root_done(&b->state);
@@ -49,8 +53,11 @@ static int open_all(const struct build_values *v, struct build *b, struct err *e
 		return -1;
 	// The machine only matters when it is the target, or for its GPUs; a build host has neither.
 	if (host_read(&b->machine.host, &b->machine.kern, &b->host, err) < 0 ||
-	    gpus_read(&b->machine.kern, &b->gpus, err) < 0)
+	    gpus_read(&b->machine.kern, &b->gpus, err) < 0 ||
+	    origin_open(&j->origin, &b->machine.host, &b->origin, err) < 0)
 		return -1;
+	origin_fetch(&b->origin, &b->state, &b->obtain.fetch);
+	b->obtain.want.arch = b->host.arch;
 	job_modules(&j->modules, &b->modules);
 	return 0;
 }
@@ -59,12 +66,14 @@ static int make(const struct build_values *v, struct build *b, struct err *err)
 {
 	const struct job_values *j = &v->job;
 	const char *release = v->kernel ? v->kernel : b->host.release;
+	struct headers_offer offer = { .bring = obtain_headers, .ctx = &b->obtain };
 	struct compile_wish wish = {
 		.release = release,
 		.banner = str_eq(release, b->host.release) && !j->headers.count ? b->host.banner : NULL,
 		.source_path = j->source,
 		.source_sha256 = j->source_sha256,
 		.headers = &j->headers,
+		.offer = &offer,
 		.modules = &b->modules,
 		.gpus = &b->gpus,
 		.host = &b->machine.host,
@@ -117,6 +126,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
 			   .output = OUTPUT_NONE,
+			   .obtain = OBTAIN_NONE,
 			   .package = PACKAGE_NONE,
 			   .watch = show_watch() };
 	int r = v->job.source ? open_all(v, &b, err) :
@@ -132,14 +142,19 @@ static int run(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_build = {
 	.name = "build",
 	.help = "compile a driver for a kernel into a package",
-	.about = "Needs no GPU, no root and no network. The same source, headers and compiler give the same bytes.\n\n"
+	.about = "Needs no GPU, no root and no network. The same source, headers and compiler give the same bytes. "
+		 "Headers "
+		 "that\n"
+		 "neither --headers nor this machine has are taken from --from or --bundle, where `kmodsmith pack "
+		 "headers` put "
+		 "them.\n\n"
 		 "  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
 		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
 		 "With --matrix, drivers and kernels come from a file, and what the output has already of the same "
 		 "inputs is not\n"
 		 "built again; exit status 1 when a pair failed, 0 when all were built, there, skipped or known not to "
 		 "work.\n",
-	.opts = { source_opts, opts, common_opts },
+	.opts = { source_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct build_values),
 	.run = run,
 };

@@ -55,9 +55,8 @@ static void show_report(const char *file, const struct bundle_report *r)
 	if (r->missing.count || r->damaged.count)
 		return;
 	auto_str char *expires = date_text(r->promises.expires);
-	printf("%s: complete: %zu packages, %zu blobs, %" PRIu64 " bytes; %s%s; good until %s\n", file,
-	       r->promises.count, r->blobs, r->bytes, *r->signers ? "signed by " : "no signature was demanded",
-	       r->signers, expires);
+	printf("%s: complete: holds %zu, %zu blobs, %" PRIu64 " bytes; %s%s; good until %s\n", file, r->promises.count,
+	       r->blobs, r->bytes, *r->signers ? "signed by " : "no signature was demanded", r->signers, expires);
 }
 
 // What the report found is shown in full; the error says how much of it there is.

@@ -16,6 +16,7 @@ struct values {
 	struct strv drivers, kernels, archs, images, keys;
 	char *flavour, *output, *state_dir;
 	unsigned days;
+	bool is_with_headers;
 };
 
 #define OPT(name, letter, arg, env, type, member, help)                             \
@@ -30,6 +31,8 @@ static const struct opt opts[] = {
 	OPT("flavour", 'f', "open|proprietary|both", NULL, OPT_STR, flavour,
 	    "which modules; default: what is offered, at least one"),
 	OPT("arch", 0, "ARCH,...", NULL, OPT_LIST, archs, "x86_64, aarch64; default: this machine's"),
+	OPT("headers-too", 0, NULL, NULL, OPT_FLAG, is_with_headers,
+	    "also the headers of each kernel, as `kmodsmith pack headers` made them"),
 	OPT("image", 0, "REF,...", NULL, OPT_LIST, images,
 	    "compiler images to note in the bundle, each as NAME@sha256:HEX; the images are not put in"),
 	OPT("key", 0, "FILE|URI,...", "KMODSMITH_KEY", OPT_LIST, keys,
@@ -107,10 +110,10 @@ static int open_all(const struct values *v, struct create *c, struct err *err)
 		       layout_make(&c->work.root, &c->layout, err);
 }
 
-static void on_brought(void *ctx, const struct promise *p, const char *from)
+static void on_brought(void *ctx, const struct promise *p)
 {
 	struct create *c = ctx;
-	log_info("bundle      %zu: %s from %s", ++c->brought, p->tag, from);
+	log_info("bundle      %zu: %s", ++c->brought, p->tag);
 }
 
 static int refuse(const struct strv *missing, struct err *err)
@@ -128,6 +131,7 @@ static int collect(const struct values *v, struct create *c, struct err *err)
 			    .kernels = &v->kernels,
 			    .archs = v->archs.count ? &v->archs : &c->archs,
 			    .flavour = v->flavour,
+			    .is_with_headers = v->is_with_headers,
 			    .brought = on_brought,
 			    .ctx = c };
 	origin_fetch(&c->origin, &c->state, &g.fetch);
@@ -171,7 +175,7 @@ static void show(const struct values *v, const struct create *c)
 	if (v->origin.remote.common.is_json)
 		show_json(json);
 	else
-		printf("%s: %zu packages, good until %s\n", v->output, c->promises.count,
+		printf("%s: holds %zu, good until %s\n", v->output, c->promises.count,
 		       json_string_value(json_object_get(json, "expires")));
 }
 

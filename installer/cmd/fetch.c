@@ -121,7 +121,7 @@ const struct cmd cmd_fetch = {
 		 "another mirror, too, and after a restart.\n\n"
 		 "  kmodsmith fetch --driver 535.261.03 --flavour open --kernel 6.1.0-56-cloud-amd64 \\\n"
 		 "      --from docker://registry.example/drivers,https://mirror.example/drivers\n",
-	.opts = { opts, origin_opts, remote_opts, common_opts },
+	.opts = { opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
 };

@@ -74,7 +74,7 @@ const struct cmd cmd_init = {
 	.about = "Does what `install` does, then waits for a signal. SIGTERM ends the process and leaves the driver "
 		 "loaded: only\n"
 		 "`kmodsmith unload` takes it out. A failure ends at once with the error's exit status.\n",
-	.opts = { source_opts, job_opts, origin_opts, remote_opts, common_opts },
+	.opts = { source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
 };

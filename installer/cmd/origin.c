@@ -10,9 +10,13 @@
 		name, letter, arg, env, type, offsetof(struct origin_values, member), help \
 	}
 
-const struct opt origin_opts[] = {
+const struct opt package_opts[] = {
 	OPT("package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, package,
 	    "a package named by hand: oci:DIR or oci-archive:FILE of `kmodsmith build`; signatures are not asked for"),
+	{ 0 },
+};
+
+const struct opt origin_opts[] = {
 	OPT("bundle", 0, "FILE", "KMODSMITH_BUNDLE", OPT_STR, bundle,
 	    "a signed bundle, asked before --from; implies --offline"),
 	OPT("from", 0, "NAME,...", "KMODSMITH_FROM", OPT_LIST, from,

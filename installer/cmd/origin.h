@@ -10,7 +10,7 @@ struct origin_values { // first member of the values of such a command
 	struct strv from;
 	bool is_unverified;
 };
-extern const struct opt origin_opts[];
+extern const struct opt package_opts[], origin_opts[];
 
 struct origin {
 	struct strv from; // repositories, in order

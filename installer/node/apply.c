@@ -59,6 +59,8 @@ static int step_compile(struct run *r, const struct step *step, struct err *err)
 	const struct apply *a = r->a;
 	auto_compile_report struct compile_report report = { 0 };
 	struct compile_wish wish = *a->compile;
+	struct headers_offer offer = { .bring = obtain_headers, .ctx = a->obtain };
+	wish.offer = &offer;
 	wish.flavour = a->plan->flavour;
 	wish.output = obtain_output;
 	wish.output_ctx = a->obtain;

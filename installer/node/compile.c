@@ -212,7 +212,7 @@ int compile_package(const struct compile_wish *wish, struct watch *watch, struct
 {
 	auto_tree struct tree tree = { .root = ROOT_NONE };
 	watch_begin(watch);
-	if (target_headers(wish->host, wish->state, wish->headers, wish->release, wish->banner, &tree,
+	if (target_headers(wish->host, wish->state, wish->headers, wish->offer, wish->release, wish->banner, &tree,
 			   &report->headers_from, err) < 0)
 		return -1;
 	watch_end(watch, "headers", "%s", report->headers_from);
@@ -226,7 +226,8 @@ int compile_key(const struct compile_wish *wish, struct package_key *ret, struct
 	auto_build struct build_done done = { 0 };
 	auto_str char *from = NULL;
 	auto_strv struct strv modules = { 0 };
-	if (target_headers(wish->host, wish->state, wish->headers, wish->release, wish->banner, &tree, &from, err) < 0)
+	if (target_headers(wish->host, wish->state, wish->headers, wish->offer, wish->release, wish->banner, &tree,
+			   &from, err) < 0)
 		return -1;
 	struct build_wish bw = { .tree = &tree,
 				 .source = wish->source,

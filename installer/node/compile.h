@@ -3,19 +3,21 @@
 // the same for the `build` command and for a node that finds no package.
 #pragma once
 #include "kmod/build.h"
+#include "kmod/headers.h"
 #include "node/flavour.h"
 #include "node/watch.h"
 #include "precompiled/layout.h"
 #include "precompiled/package.h"
 
 struct compile_wish {
-	const char *release;         // target kernel
-	const char *banner;          // of the running kernel when that is the target, else NULL
-	const struct source *source; // opened; NULL = open source_path
-	const char *source_path;     // as a user typed it
-	const char *source_sha256;   // NULL = not pinned
-	const struct strv *headers;  // package files; empty = the host's tree or the store
-	const struct strv *modules;  // empty = all of the source
+	const char *release;               // target kernel
+	const char *banner;                // of the running kernel when that is the target, else NULL
+	const struct source *source;       // opened; NULL = open source_path
+	const char *source_path;           // as a user typed it
+	const char *source_sha256;         // NULL = not pinned
+	const struct strv *headers;        // package files; empty = the host's tree or the store
+	const struct headers_offer *offer; // and who is asked when neither has them; NULL = nobody
+	const struct strv *modules;        // empty = all of the source
 	enum flavour flavour;
 	const struct gpus *gpus; // for FLAVOUR_AUTO; NULL = none known
 	const struct root *host, *kern;

@@ -122,7 +122,7 @@ static void examine_build(struct exam *x)
 	auto_toolchain struct toolchain tools = { 0 };
 	auto_str char *path = str_fmt("%s/usr/sbin:%s/usr/bin:%s/sbin:%s/bin", x->host->name, x->host->name,
 				      x->host->name, x->host->name);
-	if (target_headers(x->host, x->state, x->headers, h->release, h->banner, &x->tree, &from, &err) < 0) {
+	if (target_headers(x->host, x->state, x->headers, NULL, h->release, h->banner, &x->tree, &from, &err) < 0) {
 		add(x, "headers", FINDING_WARN, err.code, "%s", err.text);
 		return;
 	}

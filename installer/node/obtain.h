@@ -34,3 +34,6 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err);
 const struct package *obtain_package(const struct obtain *o); // NULL = none
 // Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
 int obtain_take(struct obtain *o, struct package *ret, struct err *err);
+// headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
+int obtain_headers(void *obtain, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
+		   struct err *err);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/target.h"
 
-#include "kmod/headers.h"
-
-int target_headers(const struct root *host, const struct root *state, const struct strv *files, const char *release,
-		   const char *banner, struct tree *ret, char **ret_from, struct err *err)
+int target_headers(const struct root *host, const struct root *state, const struct strv *files,
+		   const struct headers_offer *offer, const char *release, const char *banner, struct tree *ret,
+		   char **ret_from, struct err *err)
 {
 	auto_root struct root store = ROOT_NONE;
 	if (root_mkdirs(state, "headers", 0755, err) < 0 || root_sub(state, "headers", &store, err) < 0)
@@ -12,8 +11,9 @@ int target_headers(const struct root *host, const struct root *state, const stru
 	struct headers_source sources[] = {
 		{ .kind = HEADERS_ROOT, .name = "host", .root = host },
 		{ .kind = HEADERS_STORE, .name = "header store" },
+		{ .kind = HEADERS_OFFER, .name = "packed headers", .offer = offer },
 	};
-	size_t count = ARRAY_SIZE(sources);
+	size_t count = ARRAY_SIZE(sources) - !offer;
 	if (files && files->count) {
 		sources[0] = (struct headers_source){ .kind = HEADERS_FILES, .name = "--headers", .files = files };
 		count = 1; // wrong files are a mistake to tell, not a reason to take others

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # bundle create, verify, ls and install: one file with all that a site without a network needs (R-A3, R-A11).
-# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+# shellcheck disable=SC2016,SC2154 # programs for other shells stand in quotes; bats and helper.bash set stderr, top and ROOT
 load helper
 load package
 
@@ -31,7 +31,7 @@ setup() {
   dir=$BATS_FILE_TMPDIR file=$BATS_TEST_TMPDIR/site.tar state=$BATS_TEST_TMPDIR/state
 }
 create() { # OPTION...
-  kmodsmith "bundle create" --output "$file" --from "oci:$dir/source" --driver "$V" --kernel "$K1,$K2" --arch x86_64 \
+  kmodsmith "bundle create" --output "$file" --from "oci:$dir/source" --driver "$V" --kernel "${kernels:-$K1,$K2}" --arch x86_64 \
     --state-dir "$state" --trust-dir "$dir/release.trust" "$@"
 }
 verify() { kmodsmith "bundle verify" "$file" --trust-dir "$dir/release.trust" "$@"; }
@@ -52,8 +52,8 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
 
 @test "create, verify, ls: every driver for every kernel, and the same bytes are there" {
   signed --image "registry.example/gcc@sha256:$(printf 'a%.0s' {1..64})"
-  assert_line --partial "2 packages, good until"
-  [[ $stderr == *"1: $V-open-$K1-x86_64 from oci:"* && $stderr == *"2: $V-open-$K2-x86_64"* ]]
+  assert_line --partial "holds 2, good until"
+  [[ $stderr == *"1: $V-open-$K1-x86_64"* && $stderr == *"2: $V-open-$K2-x86_64"* ]]
   verify --json
   assert_status 0
   assert_json .complete true
@@ -205,7 +205,7 @@ PYTHON
     "$2" bundle create --output "$1/site.tar" --from "oci:$3/source" --driver "$4" --kernel "$5" --arch x86_64 \
       --state-dir "$6" --trust-dir "$3/release.trust" --image "$(printf "x%.0s" {1..70000})@sha256:$(printf "a%.0s" {1..64})"
     status=$?; ls -A "$1" >&2; exit $status' \
-    _ "$(mktemp -d "$BATS_TEST_TMPDIR/small.XXX")" "$KMODSMITH" "$dir" "$V" "$K1" "$state"
+    _ "$(mktemp -d "$BATS_TEST_TMPDIR/small.XXXXXX")" "$KMODSMITH" "$dir" "$V" "$K1" "$state"
   [ "$status" -ne 99 ] || skip "no mount namespace here"
   assert_error E_NO_SPACE
   [[ $stderr != *site.tar ]]
@@ -249,4 +249,74 @@ PYTHON
   kmodsmith "bundle install" "$file" --driver "$V" --trust-dir "$dir/release.trust"
   assert_status 0
   assert_line ready
+}
+
+headers_site() { # $site: the source, and headers of K1 packed and signed with it
+  site=$BATS_TEST_TMPDIR/site
+  cp -r "$dir/source" "$site"
+  tiny_headers "$BATS_TEST_TMPDIR/headers.tar" "$K1"
+  kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar" --kernel "$K1" --output "oci:$site" --state-dir "$state" --json
+  assert_status 0
+  run -0 --separate-stderr "$KMODSMITH" sign "$site" --key "$dir/release.key"
+}
+build() { # OPTION...: on a machine without headers; the source does not compile
+  tiny_source "$BATS_TEST_TMPDIR/driver"
+  host no-gpu
+  kmodsmith build --source "$BATS_TEST_TMPDIR/driver" --kernel "$K1" --state-dir "$BATS_TEST_TMPDIR/node" \
+    --trust-dir "$dir/release.trust" "$@"
+}
+
+@test "pack headers: the same files are the same artifact, and files of another kernel are named" {
+  local first
+  headers_site
+  kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar" --kernel "$K1" --output "oci:$BATS_TEST_TMPDIR/a" \
+    --state-dir "$state" --json
+  assert_json .tag "headers-$K1-x86_64"
+  first=$(jq -r .digest <<<"$output")
+  kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar" --kernel "$K1" --output "oci:$BATS_TEST_TMPDIR/b" \
+    --state-dir "$BATS_TEST_TMPDIR/other" --json
+  assert_json .digest "$first"
+  kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar" --kernel "$K2" --output "oci:$BATS_TEST_TMPDIR/c" \
+    --state-dir "$state"
+  assert_error E_HEADERS_MISMATCH "the files are of kernel $K1, wanted is $K2"
+  assert_not_exist "$BATS_TEST_TMPDIR/c"
+  kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar"
+  assert_error E_USAGE "needs --kernel"
+  hostile_tar "$BATS_TEST_TMPDIR/evil.tar" ../../evil f
+  kmodsmith "pack headers" "$BATS_TEST_TMPDIR/evil.tar" --kernel "$K1" --state-dir "$state"
+  assert_error E_ARCHIVE_UNSAFE
+}
+
+@test "headers of a bundle serve a compile on a node that has none, and afterwards the node's own store does" {
+  headers_site
+  kernels=$K1 create --from "oci:$site" --headers-too --key "$dir/release.key"
+  assert_status 0
+  assert_line --partial "holds 2,"
+  verify --json
+  assert_json '.promises[1] | .kind + " " + .kernel + " " + .arch + " " + (.driver | tostring)' "headers $K1 x86_64 null"
+  build --bundle "$file"
+  assert_failure
+  [[ $stderr == *"packed headers: $BATS_TEST_TMPDIR/node/headers/"* ]] || fail "$stderr"
+  rm -r "$BATS_TEST_TMPDIR/node/headers"
+  build
+  [[ $stderr == *"packed headers: $BATS_TEST_TMPDIR/node/headers/"* ]] || fail "$stderr"
+  repack eval 'rm "blobs/sha256/$(jq -r ".manifests[] | select(.annotations[\"org.opencontainers.image.ref.name\"] ==
+    \"headers-'"$K1"'-x86_64\").digest[7:]" index.json)"'
+  verify
+  assert_error E_INCOMPLETE "1 of 2 are missing: headers $K1 x86_64: its manifest"
+}
+
+@test "headers: whom nobody trusts, of another kernel, or that no source has are told, clause by clause" {
+  headers_site
+  build --from "oci:$site" --trust-dir "$dir/other.trust"
+  assert_error E_HEADERS_NOT_FOUND "packed headers: oci:$site: "
+  assert_not_exist "$BATS_TEST_TMPDIR"/node/headers/*
+  build
+  assert_error E_HEADERS_NOT_FOUND "no source was named"
+  build --from "oci:$site" --kernel "$K2"
+  assert_error E_HEADERS_NOT_FOUND "it has no headers-$K2-x86_64"
+  create --from "oci:$site" --headers-too --key "$dir/release.key"
+  assert_error E_INCOMPLETE "1 missing"
+  [[ $stderr == *"missing     headers $K2 x86_64: "* ]]
+  nothing
 }

@@ -68,6 +68,18 @@ loadable() {
   snapshot
 }
 
+# Headers as far as kmodsmith looks at them, in Red Hat's shape: one tree. No compile gets far with them.
+tiny_headers() { # FILE.tar KERNEL-RELEASE
+  local work=$1.d
+  local tree=$work/usr/src/kernels/$2
+  mkdir -p "$tree/include/generated" "$tree/include/linux" "$tree/scripts" "$work/lib/modules/$2"
+  ln -sfn "/usr/src/kernels/$2" "$work/lib/modules/$2/build"
+  printf 'CONFIG_%s=y\n' MODULES X86_64 SMP MODULE_UNLOAD CC_IS_GCC >"$tree/.config"
+  printf '#define UTS_RELEASE "%s"\n' "$2" >"$tree/include/generated/utsrelease.h"
+  touch "$tree/include/generated/autoconf.h" "$tree/Makefile" "$tree/Module.symvers"
+  tar -cf "$1" -C "$work" lib usr
+}
+
 hostile_tar() { # FILE NAME TYPE [LINK]: a tar with a good file and then an entry of this name: f, l, h, c (device), p
   python3 - "$@" <<'PYTHON'
 import io, sys, tarfile

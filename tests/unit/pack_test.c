@@ -62,6 +62,72 @@ static void what_is_packed_can_be_unpacked(void **state)
 	assert_string_equal(text, "some bytes");
 }
 
+static void pack_folder(const struct folder *f, const char *below, const char *name, char digest[DIGEST_HEX + 1])
+{
+	struct err err;
+	auto_root struct root dir = ROOT_NONE;
+	auto_pack struct pack *p = NULL;
+	auto_fd int fd = root_create(&f->root, name, &err);
+	assert_int_equal(root_sub(&f->root, below, &dir, &err), 0);
+	assert_int_equal(pack_new(fd, name, true, &p, &err), 0);
+	assert_int_equal(pack_tree(p, &dir, &err), 0);
+	assert_int_equal(pack_close(p, digest, NULL, NULL, &err), 0);
+}
+
+// Whatever order, time and rights beyond "may be run" they have on disk.
+static void a_tree_comes_back_with_links_and_programs(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	struct err err;
+	struct stat st;
+	auto_str char *target = NULL, *program = NULL;
+	auto_root struct root to = ROOT_NONE;
+	char a[DIGEST_HEX + 1], b[DIGEST_HEX + 1];
+	folder_make(&f);
+	folder_dir(&f, "one/usr/src");
+	folder_dir(&f, "one/empty");
+	folder_file(&f, "one/usr/src/program", "#!");
+	folder_file(&f, "one/a", "");
+	folder_link(&f, "/usr/src", "one/link");
+	folder_link(&f, "../nowhere", "one/usr/dangling");
+	program = str_fmt("%s/one/usr/src/program", f.path);
+	assert_int_equal(chmod(program, 0700), 0);
+	pack_folder(&f, "one", "a.tar", a);
+	folder_dir(&f, "to");
+	auto_fd int fd = root_open(&f.root, "a.tar", O_RDONLY, &err);
+	assert_int_equal(root_sub(&f.root, "to", &to, &err), 0);
+	assert_int_equal(archive_unpack(fd, "a.tar", 0, &to, NULL, NULL, NULL, &err), 0);
+	assert_int_equal(root_readlink(&to, "link", &target, &err), 1);
+	assert_string_equal(target, "/usr/src");
+	assert_int_equal(root_stat(&to, "usr/dangling", &st, &err), 1);
+	assert_int_equal(root_stat(&to, "empty", &st, &err), 1);
+	assert_int_equal(root_stat(&to, "usr/src/program", &st, &err), 1);
+	assert_int_equal(st.st_mode & 0777, 0755);
+	assert_int_equal(root_stat(&to, "a", &st, &err), 1);
+	assert_int_equal(st.st_mode & 0777, 0644);
+	pack_folder(&f, "to", "b.tar", b);
+	assert_string_equal(a, b);
+}
+
+static void a_tree_with_a_fifo_is_refused(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	struct err err;
+	auto_pack struct pack *p = NULL;
+	auto_root struct root dir = ROOT_NONE;
+	folder_make(&f);
+	folder_dir(&f, "one/two");
+	auto_str char *fifo = str_fmt("%s/one/two/fifo", f.path);
+	assert_int_equal(mkfifo(fifo, 0644), 0);
+	auto_fd int fd = root_create(&f.root, "a", &err);
+	assert_int_equal(root_sub(&f.root, "one", &dir, &err), 0);
+	assert_int_equal(pack_new(fd, "a", false, &p, &err), 0);
+	assert_int_equal(pack_tree(p, &dir, &err), -1);
+	assert_int_equal(err.code, E_ARCHIVE_UNSAFE);
+}
+
 static void a_file_that_shrinks_and_a_full_disk_are_told(void **state)
 {
 	(void)state;
@@ -88,6 +154,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_same_content_is_the_same_bytes),
 		cmocka_unit_test(what_is_packed_can_be_unpacked),
+		cmocka_unit_test(a_tree_comes_back_with_links_and_programs),
+		cmocka_unit_test(a_tree_with_a_fifo_is_refused),
 		cmocka_unit_test(a_file_that_shrinks_and_a_full_disk_are_told),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,8 +181,8 @@ static void test_sources(void **state)
 	folder_make(&host);
 	folder_make(&store);
 	const struct headers_source sources[] = {
-		{ HEADERS_ROOT, "host", &host.root, NULL },
-		{ HEADERS_STORE, "store", NULL, NULL },
+		{ .kind = HEADERS_ROOT, .name = "host", .root = &host.root },
+		{ .kind = HEADERS_STORE, .name = "store" },
 	};
 	assert_int_equal(headers_find(sources, 2, "6.1.0-9-amd64", NULL, &store.root, &t, &from, &err), -1);
 	assert_int_equal(err.code, E_HEADERS_NOT_FOUND);
@@ -201,6 +201,62 @@ static void test_sources(void **state)
 	assert_int_equal(headers_find(sources, 2, "6.1.0-9-amd64", "Linux version other", &store.root, &t, &from, &err),
 			 -1);
 	assert_int_equal(err.code, E_HEADERS_MISMATCH);
+}
+
+struct bringer {             // into the header store
+	const char *release; // of the tree; NULL = none
+	int asked;
+};
+
+static int bring(void *ctx, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
+		 struct err *err)
+{
+	struct bringer *b = ctx;
+	b->asked++;
+	if (!b->release)
+		return err_set(err, E_NO_PACKAGE, "nobody has headers of %s", release);
+	auto_folder struct folder made;
+	folder_make(&made);
+	put_debian(&made, b->release);
+	digest_data(b->release, strlen(b->release), ret_digest);
+	auto_str char *to = str_fmt("%s/%s", store->name, ret_digest);
+	assert_int_equal(rename(made.path, to), 0);
+	return 0;
+}
+
+// Asked last, and what is brought is looked at as everything else is.
+static void test_offer(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *brings;
+		int code;
+		const char *text;
+	} rows[] = { { "6.1.0-9-amd64", 0, "offer: " },
+		     { "6.1.0-10-amd64", E_HEADERS_NOT_FOUND, "offer: " },
+		     { NULL, E_HEADERS_NOT_FOUND, "offer: nobody has headers of 6.1.0-9-amd64" } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder store;
+		auto_tree struct tree t = { .root = ROOT_NONE };
+		auto_str char *from = NULL, *again = NULL;
+		struct err err = { 0 };
+		struct bringer b = { .release = rows[i].brings };
+		struct headers_offer offer = { .bring = bring, .ctx = &b };
+		const struct headers_source sources[] = {
+			{ .kind = HEADERS_STORE, .name = "store" },
+			{ .kind = HEADERS_OFFER, .name = "offer", .offer = &offer },
+		};
+		folder_make(&store);
+		int r = headers_find(sources, 2, "6.1.0-9-amd64", BANNER, &store.root, &t, &from, &err);
+		expect((r < 0 ? err.code : r) == rows[i].code, rows[i].text);
+		expect(strstr(r < 0 ? err.text : from, rows[i].text), rows[i].text);
+		assert_int_equal(b.asked, 1);
+		if (r < 0)
+			continue;
+		tree_done(&t);
+		assert_int_equal(headers_find(sources, 2, "6.1.0-9-amd64", BANNER, &store.root, &t, &again, &err), 0);
+		assert_int_equal(b.asked, 1); // now the store has it
+	}
 }
 
 static char *pack_debian(const struct folder *folder, const char *release)
@@ -240,7 +296,7 @@ static void test_files(void **state)
 	folder_make(&folder);
 	folder_make(&store);
 	strv_add(&files, pack_debian(&folder, "6.1.0-9-amd64"));
-	const struct headers_source source = { HEADERS_FILES, "--headers", NULL, &files };
+	const struct headers_source source = { .kind = HEADERS_FILES, .name = "--headers", .files = &files };
 	assert_int_equal(headers_find(&source, 1, "6.1.0-9-amd64", BANNER, &store.root, &t, &from, &err), 0);
 	assert_int_equal(count_entries(&store), 1);
 	assert_int_equal(headers_import(&files, &store.root, digest, &err), 0); // not unpacked again
@@ -308,6 +364,7 @@ int main(void)
 		cmocka_unit_test(test_half_trees),
 		cmocka_unit_test(test_other_layouts),
 		cmocka_unit_test(test_sources),
+		cmocka_unit_test(test_offer),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_damaged_files_leave_nothing),
 		cmocka_unit_test(test_two_imports_at_once),
