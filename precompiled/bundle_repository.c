@@ -116,7 +116,7 @@ static int read_index(struct bundle *b, struct err *err)
 
 static const struct place *find(const struct bundle *b, const char *hex)
 {
-	struct place key;
+	struct place key = { .size = 0 };
 	memcpy(key.digest, hex, sizeof(key.digest));
 	return b->count ? bsearch(&key, b->blobs, b->count, sizeof(key), compare) : NULL;
 }
@@ -316,6 +316,7 @@ static void release(struct repository *r)
 	free(b->active);
 	if (b->fd >= 0)
 		close(b->fd);
+	free(r->name);
 	free(b);
 }
 
@@ -366,5 +367,36 @@ int repository_open_bundle(const char *file, struct repository **ret, struct err
 		return -1;
 	}
 	*ret = &b->repository;
+	return 0;
+}
+
+static int digest_blob(const struct bundle *b, const struct place *p, char *buf, char ret[DIGEST_HEX + 1],
+		       struct err *err)
+{
+	auto_archive_member struct archive_member_reader *r = NULL;
+	ssize_t n;
+	if (archive_member_open(b->fd, b->repository.name, p->at, &r, err) < 0)
+		return -1;
+	struct digest *sum = digest_new();
+	while ((n = archive_member_read(r, buf, CHUNK, err)) > 0)
+		digest_add(sum, buf, (size_t)n);
+	digest_hex(sum, ret);
+	return n < 0 ? -1 : 0;
+}
+
+int repository_bundle_blobs(struct repository *r,
+			    int (*each)(void *ctx, const char *hex, uint64_t size, const char *found, struct err *err),
+			    void *ctx, struct err *err)
+{
+	const struct bundle *b = (struct bundle *)r;
+	auto_str char *buf = mem_alloc(CHUNK);
+	if (r->ops != &ops)
+		return err_set(err, E_USAGE, "'%s' is no bundle", r->name);
+	for (size_t i = 0; i < b->count; i++) {
+		char found[DIGEST_HEX + 1];
+		if (digest_blob(b, &b->blobs[i], buf, found, err) < 0 ||
+		    each(ctx, b->blobs[i].digest, b->blobs[i].size, found, err) < 0)
+			return -1;
+	}
 	return 0;
 }

@@ -3,6 +3,9 @@
 // leaves out one of two signatures cannot make it forget, and a new key may start again at one.
 #include "precompiled/catalog.h"
 
+#include "base/date.h"
+#include "precompiled/artifact.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -17,33 +20,9 @@ void catalog_done(struct catalog *c)
 	*c = (struct catalog){ 0 };
 }
 
-static char *time_text(time_t t)
-{
-	char text[32];
-	struct tm tm = { 0 };
-	gmtime_r(&t, &tm);
-	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	return str_dup(text);
-}
-
-// Of RFC 3339 the one form that we write.
-static bool time_parse(const char *text, time_t *ret)
-{
-	struct tm tm = { 0 };
-	const char *end = text ? strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm) : NULL;
-	if (!end || *end)
-		return false;
-	time_t t = timegm(&tm);
-	auto_str char *again = time_text(t);
-	if (!str_eq(again, text))
-		return false;
-	*ret = t;
-	return true;
-}
-
 json_t *catalog_json(const struct catalog *c)
 {
-	auto_str char *created = time_text(c->created), *expires = time_text(c->expires);
+	auto_str char *created = date_text(c->created), *expires = date_text(c->expires);
 	json_t *list = json_array();
 	for (size_t i = 0; i < c->count; i++) {
 		auto_str char *digest = oci_digest_text(c->items[i].digest);
@@ -79,8 +58,8 @@ int catalog_parse(const char *data, size_t len, const char *name, struct catalog
 		return -1;
 	const json_t *list = json_object_get(json, "packages"), *number = json_object_get(json, "catalog");
 	if (!json_is_integer(number) || json_integer_value(number) < 1 || !json_is_array(list) ||
-	    !time_parse(json_string_value(json_object_get(json, "created")), &c.created) ||
-	    !time_parse(json_string_value(json_object_get(json, "expires")), &c.expires))
+	    !date_parse(json_string_value(json_object_get(json, "created")), &c.created) ||
+	    !date_parse(json_string_value(json_object_get(json, "expires")), &c.expires))
 		return err_set(err, E_MANIFEST, "'%s' is no catalogue with number, two dates and packages", name);
 	c.number = (uint64_t)json_integer_value(number);
 	c.items = mem_alloc((json_array_size(list) + 1) * sizeof(*c.items));
@@ -168,22 +147,15 @@ static int remember(const struct root *state, const char *source, const struct s
 static int read_list(struct repository *r, const char *manifest, size_t len, struct catalog *ret, struct err *err)
 {
 	auto_str char *name = str_fmt("%s:%s", repository_name(r), CATALOG_TAG), *data = NULL;
-	auto_manifest struct manifest m = { 0 };
 	size_t data_len = 0;
-	if (manifest_parse(manifest, len, name, &m, err) < 0)
+	if (artifact_read(r, CATALOG_TAG, CATALOG_TYPE, manifest, len, &data, &data_len, err) < 0)
 		return -1;
-	if (!str_eq(m.artifact_type, CATALOG_TYPE) || m.count != 1)
-		return err_set(err, E_MANIFEST, "'%s' is no catalogue: its artifactType is '%s'", name,
-			       m.artifact_type ? m.artifact_type : "");
-	int found = repository_document(r, &m.layers[0], &data, &data_len, err);
-	if (found == 0)
-		return err_set(err, E_NOT_FOUND, "'%s': its blob sha256:%s is missing", name, m.layers[0].digest);
-	return found < 0 ? -1 : catalog_parse(data, data_len, name, ret, err);
+	return catalog_parse(data, data_len, name, ret, err);
 }
 
 static int check_date(const struct catalog *c, const char *source, time_t now, struct err *err)
 {
-	auto_str char *expires = time_text(c->expires), *today = time_text(now);
+	auto_str char *expires = date_text(c->expires), *today = date_text(now);
 	if (now < c->expires)
 		return 0;
 	return err_set(err, E_EXPIRED, "catalogue %llu of %s was good until %s; it is %s here",

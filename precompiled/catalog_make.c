@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A publisher's side of the catalogue. It is signed before it gets its tag: whoever finds it finds its signatures.
+#include "precompiled/artifact.h"
 #include "precompiled/catalog.h"
+#include "precompiled/promise.h"
 
-static const char EMPTY[] = "{}", TYPES[] = "application/vnd.kmodsmith.", SIGNATURES[] = "sha256-";
+static const char TYPES[] = "application/vnd.kmodsmith.", SIGNATURES[] = "sha256-";
 
 // 1 = it belongs into the catalogue.
 static int is_offered(const struct layout *l, const struct descriptor *d, const char *tag, struct err *err)
@@ -14,7 +16,8 @@ static int is_offered(const struct layout *l, const struct descriptor *d, const 
 		return 0;
 	if (layout_blob_read(l, d, &data, &len, err) < 0 || manifest_parse(data, len, tag, &m, err) < 0)
 		return err_wrap(err, "list '%s'", tag);
-	return m.artifact_type && str_starts(m.artifact_type, TYPES) && !str_eq(m.artifact_type, CATALOG_TYPE);
+	return m.artifact_type && str_starts(m.artifact_type, TYPES) && !str_eq(m.artifact_type, CATALOG_TYPE) &&
+	       !str_eq(m.artifact_type, PROMISE_TYPE);
 }
 
 static int collect(const struct layout *l, const struct index *x, struct catalog *c, struct err *err)
@@ -70,53 +73,6 @@ static int read_number(const struct layout *l, const struct index *x, uint64_t *
 	return 0;
 }
 
-static int write_manifest(const struct layout *l, const struct catalog *c, struct descriptor *ret, struct err *err)
-{
-	auto_json json_t *json = catalog_json(c);
-	auto_str char *list = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
-	auto_manifest struct manifest m = { .artifact_type = str_dup(CATALOG_TYPE), .count = 1 };
-	m.config = (struct descriptor){ .media_type = str_dup(OCI_EMPTY), .size = strlen(EMPTY) };
-	m.layers = mem_alloc(sizeof(*m.layers));
-	m.layers[0] = (struct descriptor){ .media_type = str_dup(CATALOG_TYPE), .size = strlen(list) };
-	if (strlen(list) > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "a catalogue of %zu packages has %zu bytes, at most %d can be read",
-			       c->count, strlen(list), OCI_DOCUMENT_MAX);
-	if (layout_blob_put(l, EMPTY, strlen(EMPTY), m.config.digest, err) < 0 ||
-	    layout_blob_put(l, list, strlen(list), m.layers[0].digest, err) < 0)
-		return -1;
-	auto_str char *text = manifest_text(&m);
-	ret->media_type = str_dup(OCI_MANIFEST);
-	ret->artifact_type = str_dup(CATALOG_TYPE);
-	ret->size = strlen(text);
-	return layout_blob_put(l, text, strlen(text), ret->digest, err);
-}
-
-static void drop(struct index *x, const char *ref)
-{
-	int at = index_find(x, ref);
-	if (at >= 0)
-		index_drop(x, (size_t)at);
-}
-
-// The one before goes, and what signed it: nobody may use it any more.
-static int replace(const struct layout *l, const struct descriptor *d, struct err *err)
-{
-	auto_index struct index x = { 0 };
-	auto_fd int held = layout_lock(l, false, err);
-	if (held < 0 || layout_index(l, &x, err) < 0)
-		return -1;
-	int at = index_find(&x, CATALOG_TAG);
-	if (at >= 0 && !str_eq(x.items[at].digest, d->digest)) {
-		auto_str char *referrers = str_fmt("%s%s", SIGNATURES, x.items[at].digest),
-			      *legacy = str_fmt("%s.sig", referrers);
-		drop(&x, CATALOG_TAG);
-		drop(&x, referrers);
-		drop(&x, legacy);
-	}
-	index_put(&x, d, CATALOG_TAG);
-	return layout_index_write(l, &x, err);
-}
-
 int catalog_make(const struct layout *l, unsigned days, time_t now, const struct signature_maker *makers, size_t count,
 		 struct catalog *ret, struct err *err)
 {
@@ -126,12 +82,13 @@ int catalog_make(const struct layout *l, unsigned days, time_t now, const struct
 	if (layout_index(l, &x, err) < 0 || read_number(l, &x, &c.number, err) < 0 || collect(l, &x, &c, err) < 0)
 		return -1;
 	c.number++;
-	if (write_manifest(l, &c, &d, err) < 0)
+	auto_json json_t *json = catalog_json(&c);
+	if (artifact_put(l, CATALOG_TYPE, json, &d, err) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++)
 		if (signature_make(l, &d, &makers[i], err) < 0)
 			return -1;
-	if (replace(l, &d, err) < 0)
+	if (artifact_publish(l, &d, CATALOG_TAG, err) < 0)
 		return -1;
 	*ret = c;
 	c = (struct catalog){ 0 };

@@ -283,6 +283,7 @@ static void release(struct repository *r)
 	layout_done(&d->layout);
 	free(d->active);
 	free(d->dir);
+	free(r->name);
 	free(d);
 }
 

@@ -16,6 +16,7 @@ struct pull {
 	bool is_running, is_first; // no byte of this attempt was seen yet
 	uint64_t from;             // part->have when this attempt began
 	uint64_t skip;             // bytes still to come that the part has
+	bool is_whole;             // the server refuses ranges that are right: ask for all of it
 	unsigned cuts;
 };
 
@@ -67,7 +68,8 @@ static void start(struct pull *p)
 	http_end(&p->call);
 	p->from = part->have;
 	p->is_first = true;
-	p->call = (struct http_call){ .url = p->url, .range_from = part->have, .sink = take, .ctx = p };
+	p->call =
+		(struct http_call){ .url = p->url, .range_from = p->is_whole ? 0 : part->have, .sink = take, .ctx = p };
 	if (p->remote->prepare)
 		p->remote->prepare(p->remote, &p->call);
 	p->is_running = true;
@@ -107,8 +109,14 @@ static void judge(struct pull *p)
 		start(p);
 		return;
 	}
+	if (c->err.code == 0 && c->status == 416 && part->have < part->size && !p->is_whole) {
+		p->is_whole = true;
+		start(p);
+		return;
+	}
 	// Nothing lies beyond the last byte that the part has: its digest tells whether that is right.
-	if (c->err.code == 0 && (c->status == 416 || (c->status / 100 == 2 && part->have == part->size))) {
+	bool is_end = c->status == 416 || part->have == part->size || (p->is_whole && !has_moved);
+	if (c->err.code == 0 && (c->status == 416 || c->status / 100 == 2) && is_end) {
 		finish(p, NULL);
 		return;
 	}

@@ -82,6 +82,10 @@ struct repository { // first member of each kind's own struct
 };
 int repository_open_layout(const char *dir, struct repository **ret, struct err *err);
 int repository_open_bundle(const char *file, struct repository **ret, struct err *err);
+// Reads every blob of a bundle: found is the digest that its bytes have. E_USAGE: r is of another kind.
+int repository_bundle_blobs(struct repository *r,
+			    int (*each)(void *ctx, const char *hex, uint64_t size, const char *found, struct err *err),
+			    void *ctx, struct err *err);
 int repository_open_static(const char *url, struct http *http, struct repository **ret, struct err *err);
 int repository_open_registry(const char *name, const struct repository_options *options, struct repository **ret,
 			     struct err *err);

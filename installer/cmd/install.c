@@ -80,6 +80,15 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
+// `install --bundle FILE` by another name, beside the other verbs that a bundle has.
+static int run_bundle(void *values, char **args, size_t count, struct err *err)
+{
+	struct values *v = values;
+	free(v->job.origin.bundle);
+	v->job.origin.bundle = str_dup(args[0]);
+	return run_install(values, args, count, err);
+}
+
 const struct cmd cmd_plan = {
 	.name = "plan",
 	.help = "what install would do, and why",
@@ -104,4 +113,18 @@ const struct cmd cmd_install = {
 	.opts = { source_opts, job_opts, origin_opts, remote_opts, dry_run_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_install,
+};
+
+const struct cmd cmd_bundle_install = {
+	.name = "bundle install",
+	.args = "FILE",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "put the driver on this machine, from a bundle alone",
+	.about =
+		"The same as `kmodsmith install --bundle FILE`: no remote source is asked and no name is looked up.\n\n"
+		"  kmodsmith bundle install site.tar --driver 535.261.03\n",
+	.opts = { dry_run_opts, source_opts, job_opts, origin_opts, remote_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_bundle,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 #include "cmd/common.h"
+#include "cmd/signers.h"
 #include "precompiled/catalog.h"
 
 #include <fcntl.h>
@@ -34,9 +35,7 @@ static const struct opt opts[] = {
 
 struct signing {
 	struct layout layout;
-	struct key **keys;
-	struct signature_maker *makers;
-	size_t count;
+	struct signers by;
 	char *chain;
 	struct catalog packages; // what is signed
 	bool *is_made;           // for each
@@ -45,10 +44,7 @@ struct signing {
 
 static void signing_done(struct signing *s)
 {
-	for (size_t i = 0; i < s->count; i++)
-		key_free(s->keys[i]);
-	free(s->keys);
-	free(s->makers);
+	signers_done(&s->by);
 	free(s->chain);
 	free(s->is_made);
 	catalog_done(&s->packages);
@@ -90,29 +86,20 @@ static int open_chain(const struct values *v, struct signing *s, struct err *err
 	auto_fd int fd = file_open_arg(v->cert, O_RDONLY, err);
 	if (fd < 0 || file_read(fd, v->cert, &s->chain, NULL, err) < 0)
 		return err_wrap(err, "--cert");
-	for (size_t i = 0; i < s->count; i++) {
-		if (!cms_fits(s->keys[i], s->chain))
+	for (size_t i = 0; i < s->by.count; i++) {
+		if (!cms_fits(s->by.keys[i], s->chain))
 			continue;
 		is_used = true;
-		s->makers[i].chain = s->chain;
-		s->makers[i].chain_name = v->cert;
+		s->by.makers[i].chain = s->chain;
+		s->by.makers[i].chain_name = v->cert;
 	}
 	return is_used ? 0 : err_set(err, E_KEY, "--cert '%s': its first certificate is that of no --key", v->cert);
 }
 
 static int open_keys(const struct values *v, struct signing *s, struct err *err)
 {
-	const char *password = getenv("KMODSMITH_KEY_PASSWORD");
-	s->keys = mem_alloc(v->keys.count * sizeof(struct key *));
-	s->makers = mem_alloc(v->keys.count * sizeof(*s->makers));
-	for (; s->count < v->keys.count; s->count++) {
-		if (key_open(v->keys.items[s->count], password, &s->keys[s->count], err) < 0)
-			return err_wrap(err, "--key");
-		s->makers[s->count] = (struct signature_maker){ .key = s->keys[s->count],
-								.reference = v->identity ? v->identity : "kmodsmith",
-								.now = time(NULL) };
-	}
-	return open_chain(v, s, err);
+	const char *reference = v->identity ? v->identity : "kmodsmith";
+	return signers_open(&v->keys, reference, &s->by, err) < 0 ? -1 : open_chain(v, s, err);
 }
 
 // What the user named, in the shape of what a catalogue lists.
@@ -152,8 +139,8 @@ static int sign_all(struct signing *s, struct err *err)
 		const struct catalog_item *item = &s->packages.items[i];
 		auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = item->size };
 		memcpy(d.digest, item->digest, sizeof(d.digest));
-		for (size_t k = 0; k < s->count; k++) {
-			int r = signature_make(&s->layout, &d, &s->makers[k], err);
+		for (size_t k = 0; k < s->by.count; k++) {
+			int r = signature_make(&s->layout, &d, &s->by.makers[k], err);
 			if (r < 0)
 				return -1;
 			s->is_made[i] |= r > 0;
@@ -165,9 +152,9 @@ static int sign_all(struct signing *s, struct err *err)
 static json_t *result_json(const struct signing *s)
 {
 	json_t *keys = json_array(), *packages = json_array();
-	for (size_t i = 0; i < s->count; i++)
-		json_array_append_new(keys, json_pack("{s:s, s:s}", "id", key_id(s->keys[i]), "algorithm",
-						      key_algorithm(s->keys[i])));
+	for (size_t i = 0; i < s->by.count; i++)
+		json_array_append_new(keys, json_pack("{s:s, s:s}", "id", key_id(s->by.keys[i]), "algorithm",
+						      key_algorithm(s->by.keys[i])));
 	for (size_t i = 0; i < s->packages.count; i++) {
 		auto_str char *digest = oci_digest_text(s->packages.items[i].digest);
 		json_array_append_new(packages, json_pack("{s:o, s:s, s:b}", "tag", json_text(s->packages.items[i].tag),
@@ -184,8 +171,8 @@ static void show(const struct signing *s)
 		strv_add(&rows, str_fmt("%s\t%s\tsha256:%s", s->is_made[i] ? "signed" : "was signed",
 					s->packages.items[i].tag, s->packages.items[i].digest));
 	show_table(&rows);
-	for (size_t i = 0; i < s->count; i++)
-		printf("by %s key %s\n", key_algorithm(s->keys[i]), key_id(s->keys[i]));
+	for (size_t i = 0; i < s->by.count; i++)
+		printf("by %s key %s\n", key_algorithm(s->by.keys[i]), key_id(s->by.keys[i]));
 	if (s->catalog.number)
 		printf("catalogue %llu lists %zu packages\n", (unsigned long long)s->catalog.number, s->catalog.count);
 }
@@ -198,8 +185,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	if (check_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 || open_keys(v, &s, err) < 0 ||
 	    choose(v, &s, err) < 0 || sign_all(&s, err) < 0)
 		return -1;
-	if (v->is_catalog && catalog_make(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.makers, s.count,
-					  &s.catalog, err) < 0)
+	if (v->is_catalog && catalog_make(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.by.makers,
+					  s.by.count, &s.catalog, err) < 0)
 		return -1;
 	if (v->common.is_json) {
 		auto_json json_t *json = result_json(&s);

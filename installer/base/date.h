@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moments as documents write them: of RFC 3339 the one form "2027-01-15T08:00:00Z".
+#pragma once
+#include "base/str.h"
+
+#include <time.h>
+
+char *date_text(time_t t);
+bool date_parse(const char *text, time_t *ret); // false on every other form, and on days that there are not

@@ -1,0 +1,252 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# bundle create, verify, ls and install: one file with all that a site without a network needs (R-A3, R-A11).
+# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+load helper
+load package
+
+K1=6.1.0-56-cloud-amd64 K2=6.1.0-57-cloud-amd64 V=535.261.03
+
+setup_file() { # keys, and a source with packages for two kernels, signed by one of them
+  local name dir=$BATS_FILE_TMPDIR
+  for name in release other; do
+    openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$dir/$name.key" 2>/dev/null
+    openssl pkey -in "$dir/$name.key" -pubout -out "$dir/$name.pem"
+    mkdir "$dir/$name.trust"
+    cp "$dir/$name.pem" "$dir/$name.trust"
+  done
+  tiny_package "$dir/source" "$K1"
+  rm -r "$dir/source.d"
+  modules "$dir/second" "$K2"
+  python3 "$top/tests/services/make_layout.py" --kernel "$K2" --label kernel.build-id= "$dir/source" "$dir"/second.d/*.ko
+  run -0 "$KMODSMITH" sign "$dir/source" --key "$dir/release.key"
+}
+modules() { # DIR KERNEL-RELEASE: three tiny modules in DIR.d
+  local name
+  mkdir -p "$1.d"
+  tiny_module "$1.d/nvidia.ko" "$2" nvidia_register_module ""
+  for name in nvidia-uvm nvidia-modeset; do tiny_module "$1.d/$name.ko" "$2" "" nvidia_register_module; done
+}
+setup() {
+  dir=$BATS_FILE_TMPDIR file=$BATS_TEST_TMPDIR/site.tar state=$BATS_TEST_TMPDIR/state
+}
+create() { # OPTION...
+  kmodsmith "bundle create" --output "$file" --from "oci:$dir/source" --driver "$V" --kernel "$K1,$K2" --arch x86_64 \
+    --state-dir "$state" --trust-dir "$dir/release.trust" "$@"
+}
+verify() { kmodsmith "bundle verify" "$file" --trust-dir "$dir/release.trust" "$@"; }
+signed() { # a bundle that is right
+  create --key "$dir/release.key" "$@"
+  assert_status 0
+}
+repack() { # COMMAND...: run it where the bundle is unpacked, then pack it again
+  local work=$BATS_TEST_TMPDIR/work
+  rm -rf "$work" && mkdir "$work"
+  tar -xf "$file" -C "$work"
+  (cd "$work" && "$@")
+  tar -cf "$file" -C "$work" oci-layout index.json blobs
+}
+manifest_of() { jq -r --arg k "$1" '.promises[] | select(.kernel == $k).digest[7:]' "$BATS_TEST_TMPDIR/list"; } # KERNEL
+list() { "$KMODSMITH" bundle ls "$file" --json >"$BATS_TEST_TMPDIR/list"; }
+nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.tar*')" ""; }
+
+@test "create, verify, ls: every driver for every kernel, and the same bytes are there" {
+  signed --image "registry.example/gcc@sha256:$(printf 'a%.0s' {1..64})"
+  assert_line --partial "2 packages, good until"
+  [[ $stderr == *"1: $V-open-$K1-x86_64 from oci:"* && $stderr == *"2: $V-open-$K2-x86_64"* ]]
+  verify --json
+  assert_status 0
+  assert_json .complete true
+  assert_json .signed_by release
+  assert_json '[.promises[] | .kind + " " + .driver + " " + .flavour + " " + .kernel + " " + .arch] | join(";")' \
+    "package $V open $K1 x86_64;package $V open $K2 x86_64"
+  assert_json '.images[0] | startswith("registry.example/gcc@sha256:aaaa")'
+  kmodsmith "bundle ls" "$file"
+  assert_line --regexp "^package +$V +open +$K2 +x86_64 +sha256:"
+  assert_line --partial "image registry.example/gcc@sha256:"
+  mkdir "$BATS_TEST_TMPDIR/x"
+  tar -xf "$file" -C "$BATS_TEST_TMPDIR/x"
+  (cd "$BATS_TEST_TMPDIR/x/blobs/sha256" && for blob in *; do echo "$blob  $blob"; done | sha256sum --quiet -c)
+  assert_equal "$(ls -A "$state/.tmp")" ""
+}
+
+@test "create: what a source lacks is named for each kernel, and nothing is written" {
+  kmodsmith "bundle create" --output "$file" --from "oci:$dir/source" --driver "$V,550.1" --kernel "$K1,6.99" \
+    --arch x86_64,aarch64 --state-dir "$state" --trust-dir "$dir/release.trust" --key "$dir/release.key"
+  assert_error E_INCOMPLETE "7 missing, nothing was written"
+  local row
+  for row in "$V $K1 aarch64" "550.1 $K1 x86_64" "$V 6.99 x86_64" "550.1 6.99 aarch64"; do
+    [[ $stderr == *"missing     $row: "* ]] || fail "'$row' is not named: $stderr"
+  done
+  nothing
+  create --flavour both
+  assert_error E_INCOMPLETE "2 missing"
+  [[ $stderr == *"missing     $V proprietary $K2 x86_64: "* ]]
+  nothing
+}
+
+@test "create: a package that nobody who is trusted signed is missing, and why is said" {
+  create --trust-dir "$dir/other.trust" --key "$dir/release.key"
+  assert_error E_INCOMPLETE "2 missing"
+  [[ $stderr == *"missing     $V $K1 x86_64: "*"trust"* ]]
+  nothing
+}
+
+@test "create: wrong values are refused before anything is asked" {
+  create --image registry.example/gcc:12
+  assert_error E_USAGE "'registry.example/gcc:12' is not pinned"
+  create --image registry.example/gcc@sha256:abc
+  assert_error E_USAGE "is not pinned"
+  create --flavour fast
+  assert_error E_USAGE "none of open, proprietary, both"
+  create --expires 4000
+  assert_error E_USAGE "at most 3650 days"
+  create --output /dev/null
+  assert_error E_USAGE "no regular file"
+  kmodsmith "bundle create" --driver "$V" --kernel "$K1"
+  assert_error E_USAGE "needs --output"
+  create --key "$dir/absent.key"
+  assert_failure
+  nothing
+}
+
+@test "verify: another site's key, no signature, a date that is over" {
+  signed
+  verify --trust-dir "$dir/other.trust"
+  assert_error E_UNTRUSTED
+  create
+  assert_status 0
+  [[ $stderr == *"no --key"* ]]
+  verify
+  assert_error E_UNSIGNED
+  signed --expires 1
+  kmodsmith "bundle ls" "$file" --json
+  assert_json '(.expires | fromdate) - (.created | fromdate)' 86400
+}
+
+@test "verify: what is missing is named for kernel, driver and architecture" {
+  local blob
+  signed
+  list
+  blob=$(manifest_of "$K2")
+  repack rm "blobs/sha256/$blob"
+  verify
+  assert_error E_INCOMPLETE "1 of 2 are missing: package $V open $K2 x86_64: its manifest sha256:$blob is missing"
+  assert_line "missing: package $V open $K2 x86_64: its manifest sha256:$blob is missing"
+  refute_output --partial "$K1"
+  signed
+  blob=$(manifest_of "$K1")
+  repack eval 'rm "blobs/sha256/$(jq -r ".layers[0].digest[7:]" "blobs/sha256/'"$blob"'")"'
+  verify --json
+  assert_status 1
+  assert_json .complete false
+  assert_json '.missing | length' 1
+  assert_json ".missing[0] | startswith(\"package $V open $K1 x86_64: its blob sha256:\")"
+  signed # the tag leads elsewhere
+  repack eval 'jq --arg d "sha256:'"$blob"'" "(.manifests[] | select(.annotations[\"org.opencontainers.image.ref.name\"] |
+    tostring | contains(\"-57-\"))).digest = \$d" index.json >new && mv new index.json'
+  verify
+  assert_error E_INCOMPLETE "package $V open $K2 x86_64"
+}
+
+@test "verify: a flipped byte in any member is found, a cut file is refused" {
+  local layer at size
+  signed
+  list
+  layer=$(tar -xOf "$file" "blobs/sha256/$(manifest_of "$K1")" | jq -r '.layers[0].digest[7:]')
+  at=$(python3 -c 'import sys, tarfile; print(tarfile.open(sys.argv[1]).getmember(sys.argv[2]).offset_data)' "$file" "blobs/sha256/$layer")
+  cp "$file" "$file.good"
+  printf '\xff' | dd of="$file" bs=1 seek=$((at + 100)) conv=notrunc status=none
+  verify
+  assert_error E_DIGEST "blobs/sha256/$layer has the SHA-256"
+  assert_line --partial "damaged: blobs/sha256/$layer"
+  for size in 0 600 2000 $(($(stat -c %s "$file.good") / 2 / 512 * 512)) $((at + 100)); do
+    head -c "$size" "$file.good" >"$file"
+    verify
+    assert_failure
+    [[ $stderr == *"error: E_"* && $stderr == *"next: "* ]]
+  done
+  assert_error E_ARCHIVE "cut short"
+  python3 - "$file.good" "$KMODSMITH" "$dir/release.trust" <<'PYTHON'
+import subprocess, sys, tarfile
+good, program, trust = sys.argv[1:]
+data = open(good, "rb").read()
+for member in tarfile.open(good).getmembers():
+    if not member.isfile() or not member.name.startswith("blobs/"):
+        continue
+    bad = bytearray(data)
+    bad[member.offset_data + member.size // 2] ^= 1
+    open(good + ".bad", "wb").write(bad)
+    done = subprocess.run([program, "bundle", "verify", good + ".bad", "--trust-dir", trust], capture_output=True)
+    assert done.returncode == 1, (member.name, done)
+PYTHON
+}
+
+@test "verify: a list that was replaced by another signed document, and a tar that is no bundle" {
+  signed
+  repack eval 'jq "(.manifests[] | select(.annotations[\"org.opencontainers.image.ref.name\"] == \"kmodsmith-bundle\")) |=
+    empty" index.json >new && mv new index.json'
+  verify
+  assert_error E_NOT_FOUND "has no kmodsmith-bundle"
+  signed
+  repack eval 'jq "(.manifests[] | select(.annotations[\"org.opencontainers.image.ref.name\"] == \"kmodsmith-catalog\")) as \$c |
+    (.manifests[] | select(.annotations[\"org.opencontainers.image.ref.name\"] == \"kmodsmith-bundle\")) |=
+    (\$c | .annotations[\"org.opencontainers.image.ref.name\"] = \"kmodsmith-bundle\")" index.json >new && mv new index.json'
+  verify
+  assert_error E_MANIFEST "is no application/vnd.kmodsmith.bundle"
+  tar -cf "$file" -C "$dir" release.pem
+  verify
+  assert_error E_NOT_FOUND "it has no oci-layout"
+}
+
+@test "create: a full disk or a kill leaves no bundle, and not what was there damaged" {
+  [ "$(id -u)" -eq 0 ] || skip "needs root for a small file system"
+  run --separate-stderr unshare -m bash -c 'mount -t tmpfs -o size=64k none "$1" || exit 99
+    "$2" bundle create --output "$1/site.tar" --from "oci:$3/source" --driver "$4" --kernel "$5" --arch x86_64 \
+      --state-dir "$6" --trust-dir "$3/release.trust" --image "$(printf "x%.0s" {1..70000})@sha256:$(printf "a%.0s" {1..64})"
+    status=$?; ls -A "$1" >&2; exit $status' \
+    _ "$(mktemp -d "$BATS_TEST_TMPDIR/small.XXX")" "$KMODSMITH" "$dir" "$V" "$K1" "$state"
+  [ "$status" -ne 99 ] || skip "no mount namespace here"
+  assert_error E_NO_SPACE
+  [[ $stderr != *site.tar ]]
+  nothing
+  echo old >"$file"
+  local i
+  for i in 0.005 0.01 0.02 0.04 0.08; do
+    timeout -s KILL "$i" "$KMODSMITH" bundle create --output "$file" --from "oci:$dir/source" --driver "$V" \
+      --kernel "$K1,$K2" --arch x86_64 --state-dir "$state" --trust-dir "$dir/release.trust" --key "$dir/release.key" \
+      2>/dev/null || true
+    [ "$(head -c 3 "$file")" = old ] || verify
+    [ "$(head -c 3 "$file")" = old ] || assert_status 0
+  done
+  rm -f "$file"
+  signed # whatever was left behind is in nobody's way
+  verify
+  assert_status 0
+}
+
+@test "install: from a bundle alone, without asking for any name or address" {
+  local trace=$BATS_TEST_TMPDIR/trace
+  command -v strace >/dev/null || skip "strace is not installed"
+  signed
+  loadable
+  cp -r "$dir/release.trust" "$ROOT/trust"
+  run --separate-stderr strace -f -qq -e trace=network -o "$trace" "$KMODSMITH" install --root "$ROOT" --bundle "$file" \
+    --from docker://registry.example.invalid/drivers --driver "$V" --trust-dir "$ROOT/trust"
+  assert_status 0
+  assert_line ready
+  run grep -E 'connect|sendto|AF_INET' "$trace"
+  assert_output ""
+  assert_equal "$(calls | grep -c '^load ')" 3
+}
+
+@test "bundle install: the same by its own name; a bundle of another site is refused" {
+  signed
+  loadable
+  kmodsmith "bundle install" "$file" --driver "$V" --trust-dir "$dir/other.trust"
+  assert_error E_UNTRUSTED
+  assert_equal "$(calls)" ""
+  kmodsmith "bundle install" "$file" --driver "$V" --trust-dir "$dir/release.trust"
+  assert_status 0
+  assert_line ready
+}
