@@ -14,7 +14,7 @@ declare -A tiers=(
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
   [vm]="docker-registry openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
   [man]="scdoc man-db"
-  [bench]="strace psmisc"
+  [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
 )
 
 missing() { # PACKAGE... -> those that are not installed, one a line
