@@ -20,6 +20,7 @@ both() { # MODE CODE [TEXT]: refused in both roles
     fresh
     fetch "$from"
     assert_refused "$2" "${3-}"
+    assert_regex "$stderr" "$EVIL"
   done
 }
 both_bring() { # MODE: brought in both roles
@@ -104,7 +105,7 @@ requests() { log_of evil | grep -c " /.*$1" || true; } # TEXT: how often a path 
 }
 
 @test "cuts that pass are resumed: once, and where Range is ignored or answered wrongly" {
-  for mode in cut1 norange badrange stall1; do both_bring "$mode"; done
+  for mode in cut1 cut norange badrange r416 stall1; do both_bring "$mode"; done
 }
 @test "an error that passes is tried again" { both_bring 500x2; }
 
