@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A blob on its way from a server into its part. It begins where the part ends. A server that ignores the range sends
 // all of it again: what the part has is skipped and not overwritten, because somebody may be reading it already; the
-// digest decides in the end. A cut is resumed: always when the attempt brought much, a few times when it brought little,
-// not when it brought nothing.
+// digest decides in the end. A cut is resumed: always when the attempt brought much, a few times when it brought
+// little, not when it brought nothing.
 #include "precompiled/remote.h"
 
 enum { CUTS = 5, MUCH = 64 << 10, STEP_MS = 500 };
