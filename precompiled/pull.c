@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A blob on its way from a server into its part. It begins where the part ends. A server that ignores the range sends
 // all of it again: what the part has is skipped and not overwritten, because somebody may be reading it already; the
-// digest decides in the end. A cut is resumed as long as each attempt brings something.
+// digest decides in the end. A cut is resumed: always when the attempt brought much, a few times when it brought
+// little, not when it brought nothing.
 #include "precompiled/remote.h"
 
-enum { CUTS = 5, STEP_MS = 500 };
+enum { CUTS = 5, MUCH = 64 << 10, STEP_MS = 500 };
 
 struct pull {
 	struct pull *next;
@@ -104,8 +105,8 @@ static void judge(struct pull *p)
 	const struct part *part = p->transfer->part;
 	struct err err = c->err;
 	unsigned ms = 0;
-	bool has_moved = part->have > p->from;
-	if ((is_cut(c) || is_short(p)) && has_moved && p->cuts++ < CUTS) {
+	uint64_t gain = part->have - p->from;
+	if ((is_cut(c) || is_short(p)) && gain && (gain >= MUCH || p->cuts++ < CUTS)) {
 		start(p);
 		return;
 	}
