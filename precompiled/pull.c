@@ -116,7 +116,7 @@ static void judge(struct pull *p)
 		return;
 	}
 	// Nothing lies beyond the last byte that the part has: its digest tells whether that is right.
-	bool is_end = c->status == 416 || part->have == part->size || (p->is_whole && !has_moved);
+	bool is_end = c->status == 416 || part->have == part->size || (p->is_whole && !gain);
 	if (c->err.code == 0 && (c->status == 416 || c->status / 100 == 2) && is_end) {
 		finish(p, NULL);
 		return;

@@ -134,6 +134,8 @@ refute_secret() { # no password, no token, no header of either, in what was prin
   fetch "docker+http://$HUB_TOKEN/quiet" --auth-file "$auth" --verbose
   assert_fetched "$digest"
   refute_secret
+  fetch "docker+http://$USERNAME:$PASSWORD@$HUB_BASIC/none" --verbose
+  refute_secret
   run grep -rl "$PASSWORD" "$state"
   assert_output ""
 }
