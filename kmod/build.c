@@ -31,7 +31,8 @@ static void build_end(struct build *b)
 	root_done(&b->copy);
 	root_done(&b->compile.headers);
 	root_done(&b->compile.job);
-	root_rmtree(b->wish->work, JOB, &ignored);
+	if (b->wish->work)
+		root_rmtree(b->wish->work, JOB, &ignored);
 
 	strv_done(&b->modules);
 	toolchain_done(&b->tools);
@@ -215,4 +216,14 @@ void build_done_free(struct build_done *done)
 	patches_done(&done->patches);
 	strv_done(&done->files);
 	*done = (struct build_done){ 0 };
+}
+
+int build_look(const struct build_wish *wish, struct build_done *ret, struct err *err)
+{
+	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE };
+	b.compile = (struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE };
+	if (check(&b, err) < 0)
+		return -1;
+	report(&b, compile_now_ms(), ret);
+	return 0;
 }

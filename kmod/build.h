@@ -48,6 +48,9 @@ struct build_done {
 // error's file, line and text; E_BUILD_OOM after one retry with half the jobs, with the cgroup's numbers (R-M1);
 // E_BUILD_TIMEOUT. On failure output is as it was.
 int build_run(const struct build_wish *wish, struct build_done *ret, struct err *err);
+// What build_run would report, as far as it is known before a compiler runs: the inputs, and every refusal that needs
+// no compile. Of the wish, what is about the compile itself is not used.
+int build_look(const struct build_wish *wish, struct build_done *ret, struct err *err);
 void build_done_free(struct build_done *done);
 #define auto_build __attribute__((cleanup(build_done_free)))
 

@@ -116,7 +116,7 @@ static int read_index(struct bundle *b, struct err *err)
 
 static const struct place *find(const struct bundle *b, const char *hex)
 {
-	struct place key;
+	struct place key = { .size = 0 };
 	memcpy(key.digest, hex, sizeof(key.digest));
 	return b->count ? bsearch(&key, b->blobs, b->count, sizeof(key), compare) : NULL;
 }

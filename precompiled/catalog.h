@@ -28,8 +28,7 @@ json_t *catalog_json(const struct catalog *c);
 
 // The tagged packages of a layout, as its next catalogue lists them; number and dates are not set.
 int catalog_list(const struct layout *l, struct catalog *ret, struct err *err);
-// Lists them under the next number, signs the list by each maker, and publishes it in
-// place of the one before.
+// Lists them under the next number, signs the list by each maker, and publishes it in place of the one before.
 int catalog_make(const struct layout *l, unsigned days, time_t now, const struct signature_maker *makers, size_t count,
 		 struct catalog *ret, struct err *err);
 // 1 = the repository has one and it holds: it is remembered below state. 0 = it has none, and the rule needs none.

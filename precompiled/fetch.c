@@ -3,7 +3,9 @@
 
 #include "precompiled/catalog.h"
 #include "precompiled/mirror.h"
+#include "precompiled/probe.h"
 #include "precompiled/stage.h"
+#include "precompiled/unverified.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -37,10 +39,11 @@ struct misses {
 
 static void miss(const struct fetch *f, struct misses *m, size_t source, int code, const char *why)
 {
-	str_add(&m->text, "%s%s: %s", m->text ? "; " : "", f->from->items[source], why);
+	auto_str char *name = http_url_shown(f->from->items[source]);
+	str_add(&m->text, "%s%s: %s", m->text ? "; " : "", name, why);
 	if (!m->code)
 		m->code = code;
-	note(f, "%s: %s", f->from->items[source], why);
+	note(f, "%s: %s", name, why);
 }
 
 // What the source's own list says about the tag: a mirror may not answer with another package, however well signed.
@@ -85,11 +88,13 @@ struct question {
 static int ask_from(const struct fetch *f, size_t first, const struct question *q, struct err *err)
 {
 	struct misses m = { 0 };
+	struct err *unreached = mem_alloc((f->from->count + 1) * sizeof(*unreached));
 	int r = 0;
+	probe_reach(f->from, first, f->options, unreached);
 	for (size_t i = first; i < f->from->count && r == 0; i++) {
 		auto_str char *why = NULL;
-		struct err reason = { 0 };
-		r = q->ask(f, i, q->ctx, &why, &reason);
+		struct err reason = unreached[i - first];
+		r = reason.code ? -1 : q->ask(f, i, q->ctx, &why, &reason);
 		if (r < 0) {
 			miss(f, &m, i, reason.code, reason.text);
 			r = 0;
@@ -99,6 +104,7 @@ static int ask_from(const struct fetch *f, size_t first, const struct question *
 	}
 	if (r == 0)
 		err_set(err, m.code ? m.code : E_NO_PACKAGE, "%s", m.text ? m.text : "no source was named (--from)");
+	free(unreached);
 	free(m.text);
 	return r > 0 ? 0 : -1;
 }
@@ -170,6 +176,9 @@ static int bring_layer(const struct fetch *f, struct found *found, struct part *
 		return -1;
 	int r = stage_feed(&feed, f->state, &found->offer.package, err);
 	repository_end(found->repository, &t);
+	if (r < 0 &&
+	    (err->code == E_DIGEST || err->code == E_TOO_LARGE)) // of the bytes; who sent them is not in it yet
+		err_wrap(err, "%s", repository_name(found->repository));
 	return r;
 }
 
@@ -199,7 +208,8 @@ static int take(const struct fetch *f, struct found *found, const struct layout 
 	char hex[DIGEST_HEX + 1];
 	if (take_layer(f, found, into, err) < 0 || layout_blob_put(into, o->config, o->config_len, hex, err) < 0 ||
 	    layout_blob_put(into, o->manifest, o->manifest_len, hex, err) < 0 ||
-	    signature_copy(found->repository, hex, into, err) < 0)
+	    signature_copy(found->repository, hex, into, err) < 0 ||
+	    (f->is_unverified && unverified_add(f->state, tag, err) < 0))
 		return -1;
 	return layout_publish(into, &o->package.manifest, tag, err);
 }
@@ -213,7 +223,8 @@ int fetch_take(const struct fetch *f, const struct package_want *want, struct fo
 		if (r == 0 || next >= f->from->count || err->code == E_STORE_FULL || err->code == E_LOCKED)
 			return r;
 		struct err first = *err;
-		note(f, "%s: %s", f->from->items[found->source], err->text);
+		auto_str char *name = http_url_shown(f->from->items[found->source]);
+		note(f, "%s: %s", name, err->text);
 		found_done(found);
 		if (find_from(f, next, want, found, err) < 0) {
 			*err = first;

@@ -12,6 +12,7 @@ struct fetch {
 	const struct strv *from; // names of repositories, in order
 	const struct repository_options *options;
 	const struct trust *trust; // NULL = nothing is demanded: named by hand, or --insecure-skip-verify
+	bool is_unverified;        // the latter: it is counted
 	const struct root *state;  // scratch, and the catalogue numbers seen; must outlive packages
 	time_t now;                // for what expires
 	void (*note)(void *ctx, const char *text);                  // an event worth a line; may be NULL

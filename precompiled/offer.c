@@ -43,21 +43,32 @@ int offer_read(struct repository *r, const char *ref, struct offer *ret, struct 
 	return 1;
 }
 
+// 1 = it fits, and went to ret; 0 = not, with the reason.
+static int compare(struct offer *o, const char *tag, const struct package_want *want, struct offer *ret, char **ret_why)
+{
+	auto_str char *why = NULL;
+	if (package_fits(&o->package, want, &why) == 0) {
+		*ret_why = str_fmt("its %s does not fit: %s", tag, why);
+		return 0;
+	}
+	offer_move(o, ret);
+	return 1;
+}
+
 static int by_tag(struct repository *r, const char *tag, const struct package_want *want, struct offer *ret,
 		  char **ret_why, struct err *err)
 {
 	auto_offer struct offer o = OFFER_NONE;
-	auto_str char *why = NULL;
 	int done = offer_read(r, tag, &o, err);
-	if (done < 0)
-		return -1;
 	if (done == 0)
 		*ret_why = str_fmt("it has no %s", tag);
-	else if (package_fits(&o.package, want, &why) == 0)
-		*ret_why = str_fmt("its %s does not fit: %s", tag, why);
-	else
-		offer_move(&o, ret);
-	return ret->package.count > 0;
+	return done > 0 ? compare(&o, tag, want, ret, ret_why) : done;
+}
+
+// Bytes that are wrong, not a source that fails: one bad entry must not hide the good ones.
+static bool is_damage(int code)
+{
+	return code == E_MANIFEST || code == E_DIGEST || code == E_TOO_LARGE;
 }
 
 // Tags end with release and architecture as oci_tag spells them, unless they were too long for that.
@@ -75,29 +86,37 @@ static int by_all(struct repository *r, const struct package_want *want, struct 
 	auto_strv struct strv tags = { 0 };
 	auto_offer struct offer best = OFFER_NONE;
 	auto_str char *why = NULL;
+	struct err damage = { 0 };
 	if (repository_tags(r, &tags, err) < 0)
 		return -1;
 	for (size_t i = 0; i < tags.count; i++) {
-		auto_offer struct offer o = OFFER_NONE;
+		auto_offer struct offer o = OFFER_NONE, fitting = OFFER_NONE;
 		auto_str char *reason = NULL;
 		// What is near is all looked at, so that the answer can say what does not fit.
 		if (str_starts(tags.items[i], "sha256-") || // signatures
 		    (repository_is_remote(repository_name(r)) && !is_candidate(tags.items[i], want)))
 			continue;
-		int done = by_tag(r, tags.items[i], want, &o, &reason, err);
-		if (done < 0)
+		int done = offer_read(r, tags.items[i], &o, err);
+		if (done < 0 && !is_damage(err->code))
 			return -1;
-		if (done == 0) {
+		if (done < 0)
+			damage = *err;
+		if (done <= 0)
+			continue;
+		if (compare(&o, tags.items[i], want, &fitting, &reason) == 0) {
 			free(why);
 			why = TAKE(reason);
-		} else if (!best.package.count || str_version_cmp(o.package.key.driver, best.package.key.driver) > 0) {
-			offer_move(&o, &best);
+		} else if (!best.package.count ||
+			   str_version_cmp(fitting.package.key.driver, best.package.key.driver) > 0) {
+			offer_move(&fitting, &best);
 		}
 	}
 	*ret_why = why ? TAKE(why) : str_fmt("it has no package for kernel %s", want->release ? want->release : "any");
 	if (best.package.count)
 		offer_move(&best, ret);
-	return ret->package.count > 0;
+	else if (damage.code)
+		*err = damage;
+	return ret->package.count > 0 ? 1 : damage.code ? -1 : 0;
 }
 
 int offer_find(struct repository *r, const struct package_want *want, struct offer *ret, char **ret_why,

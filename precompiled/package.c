@@ -100,6 +100,12 @@ static json_t *labels(const struct package_key *key, bool is_notes_only)
 	return ret;
 }
 
+bool package_key_is_same(const struct package_key *a, const struct package_key *b)
+{
+	auto_json json_t *one = labels(a, false), *other = labels(b, false);
+	return json_equal(one, other) == 1;
+}
+
 static char *files_text(const struct package_file *files, size_t count)
 {
 	auto_json json_t *list = json_array();
@@ -181,6 +187,26 @@ static bool read_files(const json_t *labels, struct package *p)
 	return p->count == count;
 }
 
+// Every module that is promised has a file, every file is of a module that is promised, and none comes twice.
+static bool is_consistent(const struct package *p)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		if (!strv_has(&p->key.modules, p->files[i].module))
+			return false;
+		for (size_t k = 0; k < i; k++)
+			if (str_eq(p->files[i].name, p->files[k].name))
+				return false;
+	}
+	for (size_t i = 0; i < p->key.modules.count; i++) {
+		size_t k = 0;
+		while (k < p->count && !str_eq(p->files[k].module, p->key.modules.items[i]))
+			k++;
+		if (k == p->count)
+			return false;
+	}
+	return true;
+}
+
 int package_parse(const struct manifest *manifest, const struct descriptor *descriptor, const char *config, size_t len,
 		  struct package *ret, struct err *err)
 {
@@ -198,7 +224,7 @@ int package_parse(const struct manifest *manifest, const struct descriptor *desc
 	if (manifest->count != 1 || !str_eq(manifest->layers[0].media_type, OCI_LAYER))
 		return err_set(err, E_MANIFEST, "the package sha256:%s does not have exactly one layer of type %s",
 			       descriptor->digest, OCI_LAYER);
-	if (!read_key(all, &p.key) || !read_files(all, &p))
+	if (!read_key(all, &p.key) || !read_files(all, &p) || !is_consistent(&p))
 		return err_set(err, E_MANIFEST,
 			       "the configuration of the package sha256:%s lacks labels, or they are wrong",
 			       descriptor->digest);

@@ -20,13 +20,14 @@ struct package_key {
 	char *arch;          // "x86_64"
 	char *distro;        // whose kernel it is, told by its release and banner: "debian"; NULL = unknown
 	char *compiler;      // version text of the compiler used
-	char *source;        // SHA-256 of the driver source; NULL = a directory
+	char *source;        // SHA-256 of the driver source (source.h); NULL = unknown
 	struct strv modules; // "nvidia", "nvidia-uvm", ... sorted
 	struct strv patches; // "NAME SHA256", sorted by name
 };
 void package_key_done(struct package_key *key);
 #define auto_package_key __attribute__((cleanup(package_key_done)))
 json_t *package_key_json(const struct package_key *key);
+bool package_key_is_same(const struct package_key *a, const struct package_key *b); // made of the same inputs
 // DRIVER-FLAVOUR-RELEASE-ARCH as a tag (oci_tag). Only a pointer: the configuration holds the exact strings.
 char *package_tag(const struct package_key *key);
 

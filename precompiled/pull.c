@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A blob on its way from a server into its part. It begins where the part ends. A server that ignores the range sends
 // all of it again: what the part has is skipped and not overwritten, because somebody may be reading it already; the
-// digest decides in the end. A cut is resumed as long as each attempt brings something.
+// digest decides in the end. A cut is resumed: always when the attempt brought much, a few times when it brought
+// little, not when it brought nothing.
 #include "precompiled/remote.h"
 
-enum { CUTS = 5, STEP_MS = 500 };
+enum { CUTS = 5, MUCH = 64 << 10, STEP_MS = 500 };
 
 struct pull {
 	struct pull *next;
@@ -16,6 +17,7 @@ struct pull {
 	bool is_running, is_first; // no byte of this attempt was seen yet
 	uint64_t from;             // part->have when this attempt began
 	uint64_t skip;             // bytes still to come that the part has
+	bool is_whole;             // the server refuses ranges that are right: ask for all of it
 	unsigned cuts;
 };
 
@@ -67,7 +69,8 @@ static void start(struct pull *p)
 	http_end(&p->call);
 	p->from = part->have;
 	p->is_first = true;
-	p->call = (struct http_call){ .url = p->url, .range_from = part->have, .sink = take, .ctx = p };
+	p->call =
+		(struct http_call){ .url = p->url, .range_from = p->is_whole ? 0 : part->have, .sink = take, .ctx = p };
 	if (p->remote->prepare)
 		p->remote->prepare(p->remote, &p->call);
 	p->is_running = true;
@@ -102,13 +105,19 @@ static void judge(struct pull *p)
 	const struct part *part = p->transfer->part;
 	struct err err = c->err;
 	unsigned ms = 0;
-	bool has_moved = part->have > p->from;
-	if ((is_cut(c) || is_short(p)) && has_moved && p->cuts++ < CUTS) {
+	uint64_t gain = part->have - p->from;
+	if ((is_cut(c) || is_short(p)) && gain && (gain >= MUCH || p->cuts++ < CUTS)) {
+		start(p);
+		return;
+	}
+	if (c->err.code == 0 && c->status == 416 && part->have < part->size && !p->is_whole) {
+		p->is_whole = true;
 		start(p);
 		return;
 	}
 	// Nothing lies beyond the last byte that the part has: its digest tells whether that is right.
-	if (c->err.code == 0 && (c->status == 416 || (c->status / 100 == 2 && part->have == part->size))) {
+	bool is_end = c->status == 416 || part->have == part->size || (p->is_whole && !gain);
+	if (c->err.code == 0 && (c->status == 416 || c->status / 100 == 2) && is_end) {
 		finish(p, NULL);
 		return;
 	}

@@ -194,12 +194,14 @@ int repository_open_registry(const char *name, const struct repository_options *
 	const char *place = strstr(name, "://") + strlen("://"), *slash = strchr(place, '/');
 	auto_str char *host = str_ndup(place, slash ? (size_t)(slash - place) : strlen(place));
 	const char *path = slash ? slash + 1 : "";
-	if (!is_host(host) || !is_name(path))
+	if (!is_host(host) || !is_name(path)) {
+		auto_str char *shown = http_url_shown(name); // somebody may have put a password in it
 		return err_set(
 			err, E_USAGE,
 			"'%s' is not docker://HOST[:PORT]/NAME: NAME is of lower-case letters, digits and . _ - / "
-			"between them, without tag or digest",
-			name);
+			"between them, without tag or digest, and credentials belong in a file",
+			shown);
+	}
 	struct registry *g = mem_alloc(sizeof(*g));
 	g->base = str_fmt("%s://%s/v2/%s", is_plain ? "http" : "https", host, path);
 	g->name = str_dup(path);

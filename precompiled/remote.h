@@ -7,8 +7,8 @@ struct remote { // first member of each kind's own struct
 	struct repository repository;
 	struct http *http;
 	struct pull *pulls;
-	// Of a registry, NULL = there are no credentials. prepare puts what is known into a call that is about to be made;
-	// refused looks at a reply 401: 1 = there is something new to try, negative = E_AUTH or why there is not.
+	// Of a registry, NULL = there are no credentials. prepare puts what is known into a call that is about to be
+	// made; refused looks at a reply 401: 1 = there is something new to try, negative = why there is not.
 	void (*prepare)(struct remote *r, struct http_call *call);
 	int (*refused)(struct remote *r, const struct http_call *call, struct err *err);
 };

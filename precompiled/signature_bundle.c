@@ -15,12 +15,12 @@ static const char EMPTY[] = "{}";
 // What a DSSE signature covers.
 static char *envelope_text(const char *type, const char *payload, size_t len, size_t *ret_len)
 {
-	auto_str char *head = str_fmt("DSSEv1 %zu %s %zu ", strlen(type), type, len);
-	size_t head_len = strlen(head);
-	char *text = mem_alloc(head_len + len + 1);
-	memcpy(text, head, head_len);
-	memcpy(text + head_len, payload, len);
-	*ret_len = head_len + len;
+	char *text = str_fmt("DSSEv1 %zu %s %zu ", strlen(type), type, len);
+	size_t head = strlen(text);
+	text = mem_grow(text, head + len + 1, 1);
+	memcpy(text + head, payload, len);
+	text[head + len] = '\0';
+	*ret_len = head + len;
 	return text;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cosign's older encoding ("simple signing"): the manifest under the tag sha256-HEX.sig has one layer per signature. The
-// layer is the signed statement, byte for byte; the signature is an annotation of its descriptor.
+// cosign's older encoding ("simple signing"): the manifest under the tag sha256-HEX.sig has one layer per signature.
+// The layer is the signed statement, byte for byte; the signature is an annotation of its descriptor.
 #include "precompiled/signature_own.h"
 
 #include "base/base64.h"

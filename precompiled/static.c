@@ -52,6 +52,17 @@ static int get_blob(struct site *s, const char *hex, size_t max, char **ret, siz
 	return get(s, path, NULL, max, ret, ret_len, err);
 }
 
+// What the index promises must come, whatever name it was asked for by.
+static int check(const struct site *s, const char *hex, const char *data, size_t len, struct err *err)
+{
+	char found[DIGEST_HEX + 1];
+	digest_data(data, len, found);
+	if (str_eq(found, hex))
+		return 1;
+	return err_set(err, E_DIGEST, "%s/blobs/sha256/%s: what came has sha256:%s", s->remote.repository.name, hex,
+		       found);
+}
+
 static int site_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
 {
 	struct site *s = site_of(r);
@@ -64,7 +75,14 @@ static int site_manifest(struct repository *r, const char *ref, char **ret, size
 			return 0;
 		memcpy(hex, s->index.items[at].digest, sizeof(hex));
 	}
-	return get_blob(s, hex, OCI_DOCUMENT_MAX, ret, ret_len, err);
+	auto_str char *data = NULL;
+	size_t len = 0;
+	int found = get_blob(s, hex, OCI_DOCUMENT_MAX, &data, &len, err);
+	if (found <= 0 || check(s, hex, data, len, err) < 0)
+		return found <= 0 ? found : -1;
+	*ret = TAKE(data);
+	*ret_len = len;
+	return 1;
 }
 
 static int site_tags(struct repository *r, struct strv *ret, struct err *err)
@@ -114,8 +132,10 @@ static const struct repository_ops ops = {
 int repository_open_static(const char *url, struct http *http, struct repository **ret, struct err *err)
 {
 	size_t len = strlen(url);
-	if (strpbrk(url, "?#"))
-		return err_set(err, E_USAGE, "'%s': the address of a repository has no '?' and no '#'", url);
+	if (strpbrk(url, "?#")) {
+		auto_str char *shown = http_url_shown(url);
+		return err_set(err, E_USAGE, "'%s': the address of a repository has no '?' and no '#'", shown);
+	}
 	while (len > 0 && url[len - 1] == '/')
 		len--;
 	struct site *s = mem_alloc(sizeof(*s));

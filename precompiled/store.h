@@ -39,9 +39,9 @@ int store_unpin(const struct store *s, const char *hex, struct err *err);
 int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lost, struct err *err);
 
 struct store_damage {
-	char digest[DIGEST_HEX + 1];
-	char *why;        // "is missing", "has 5 bytes instead of 7", ...
-	struct strv lost; // what left the index: tags, or digests
+	char digest[DIGEST_HEX + 1]; // or "index.json", which was then made again
+	char *why;                   // "is missing", "has 5 bytes instead of 7", ...
+	struct strv lost;            // what left the index: tags, or digests
 };
 struct store_report {
 	size_t blobs;
@@ -62,8 +62,8 @@ struct store_garbage {
 };
 void store_garbage_done(struct store_garbage *g);
 #define auto_store_garbage __attribute__((cleanup(store_garbage_done)))
-// Everything goes but roots, packages of these kernel releases, what belongs to those, and what is no package. E_LOCKED:
-// somebody else has the store open.
+// Everything goes but roots, packages of these kernel releases, what belongs to those, and what is no package.
+// E_LOCKED: somebody else has the store open.
 int store_gc(const struct store *s, const struct strv *kernels, bool is_dry, struct store_garbage *ret,
 	     struct err *err);
 // Room for so many bytes more, within the limit and on the disk; collects only as much as it must, oldest first.

@@ -6,11 +6,11 @@
 //                 {"sources": [{"prefix": "docker://reg.example/drivers", "keys": ["NAME or ID"], "threshold": 1,
 //                               "anchor": "ca.pem", "unsigned": "refuse", "catalog": "optional"}]}
 //
-// The entry with the longest prefix of a source's name rules. Only "prefix" must be there; an entry without "keys" means
-// every key that no entry names. "anchor" is a file of the directory with certificates and revocation lists: a CMS
-// signature below it counts as one of a key. "unsigned" is "refuse" or "accept", "catalog" "optional" or "required".
-// A source without an entry needs one signature by any key that no entry names: who is believed for one source is not
-// believed for all.
+// The entry with the longest prefix of a source's name rules. Only "prefix" must be there; an entry without "keys"
+// means every key that no entry names. "anchor" is a file of the directory with certificates and revocation lists: a
+// CMS signature below it counts as one of a key. "unsigned" is "refuse" or "accept", "catalog" "optional" or
+// "required". A source without an entry needs one signature by any key that no entry names: who is believed for one
+// source is not believed for all.
 #pragma once
 #include "base/cms.h"
 #include "base/json.h"
@@ -61,8 +61,8 @@ void trust_rule(const struct trust *t, const char *repository, time_t now, struc
 void trust_rule_done(struct trust_rule *rule);
 #define auto_trust_rule __attribute__((cleanup(trust_rule_done)))
 
-// What an operator changes; killed half-way, it leaves a directory that believes fewer, never more. 1 = changed, 0 = was
-// so. name: NULL = the first 16 digits of the id. prefix: the key counts for these sources only; NULL = for those
+// What an operator changes; killed half-way, it leaves a directory that believes fewer, never more. 1 = changed, 0 =
+// was so. name: NULL = the first 16 digits of the id. prefix: the key counts for these sources only; NULL = for those
 // without an entry.
 int trust_add(const struct root *dir, const char *name, const char *pem, const char *prefix,
 	      char ret_id[DIGEST_HEX + 1], struct err *err);

@@ -21,6 +21,7 @@ echo "machine: $(nproc) x $cpu, Linux $(uname -r), load $(cut -d' ' -f1 /proc/lo
 echo "         $("$kmodsmith" --version), $(modinfo --version | sed -n 's/ version / /p'), $(fuser -V 2>&1 | head -n 1)"
 unshare --mount --pid --fork --kill-child bash tests/bench/native.sh "$kmodsmith" \
   "$PWD/build/bench/modprobe/usr/bin/nvidia-modprobe" "$processes"
+tests/bench/fetch.sh "$kmodsmith"
 tests/vm/machine tests/bench/guest.sh
 if [ -n "${P5:-}" ]; then
   tests/bench/compile.sh "$kmodsmith"

@@ -37,11 +37,12 @@ for key in "$@"; do
     if [ "$result" = FAILED ]; then failed=$((failed + 1)); else passed=$((passed + 1)); fi
   done
 done
-# R-C2: the same module, made in another directory, at another time and in another set, is the same file.
+# R-C2: the same module, made in another directory, at another time, in another set and from a list, is the same file.
 first=$(package open "$1") again=$(mktemp -d)
-headers=$(of "$1" _HEADERS)
-"$kmodsmith" build --quiet --source "$OPEN" --kernel "$(of "$1")" --headers "${headers// /,}" --flavour open --modules nvidia \
-  --state-dir "$again/state" --output "oci:$again/layout" >/dev/null 2>"$cache/matrix.log"
+jq -n --arg source "$OPEN" --arg release "$(of "$1")" --arg headers "$(of "$1" _HEADERS)" \
+  '{drivers: [{$source}], kernels: [{$release, headers: ($headers / " ")}], modules: ["nvidia"]}' >"$again/matrix.json"
+"$kmodsmith" build --quiet --matrix "$again/matrix.json" --state-dir "$again/state" --output "oci:$again/layout" \
+  >/dev/null 2>"$cache/matrix.log"
 if tar --zstd -xf "$(blob_of "$again/layout" layers)" -C "$again" && cmp "$first/modules/nvidia.ko" "$again"/opt/lib/modules/*/nvidia.ko; then
   passed=$((passed + 1)) && printf '%-12s %-32s %s\n' open "$(of "$1")" "made again: the same bytes"
 else

@@ -28,8 +28,8 @@ struct cms_verdict {
 };
 void cms_verdict_done(struct cms_verdict *v);
 #define auto_cms_verdict __attribute__((cleanup(cms_verdict_done)))
-// The certificate must lead to the anchor at the time now, be in no revocation list, and be made for signing code or for
-// no purpose in particular: an authority that also serves web servers does not make each of them a publisher.
+// The certificate must lead to the anchor at the time now, be in no revocation list, and be made for signing code or
+// for no purpose in particular: an authority that also serves web servers does not make each of them a publisher.
 // 1 = believed, 0 = not: see why.
 int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,
 	       struct cms_verdict *ret);

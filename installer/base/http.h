@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP and HTTPS through libcurl: the only door to it, and one client for everything remote (R-L1).
 //
-// Proxies come from the options or the environment (http_proxy, https_proxy, all_proxy, no_proxy in both spellings; CIDR
-// and host:port in no_proxy). TLS uses the system's authorities and those of the options. Redirects are followed, and
-// credentials never go to another host, port or scheme. Deadlines: connect, and a stall without a byte; there is no limit on the whole,
-// because a slow mirror that makes progress is right to go on.
+// Proxies come from the options or the environment (http_proxy, https_proxy, all_proxy, no_proxy in both spellings;
+// CIDR and host:port in no_proxy). TLS uses the system's authorities and those of the options. Redirects are followed,
+// and credentials never go to another host, port or scheme. Deadlines: connect, and a stall without a byte; there is no
+// limit on the whole, because a slow mirror that makes progress is right to go on.
 #pragma once
 #include "base/err.h"
 
@@ -42,8 +42,8 @@ struct http_call {
 	void *ctx;
 	// What came back.
 	bool is_done;
-	struct err
-		err; // .code 0 = a reply came, whatever its status; E_NETWORK E_TLS E_TIMEOUT E_TOO_LARGE, or the sink's
+	// .code 0 = a reply came, whatever its status; E_NETWORK E_TLS E_TIMEOUT E_TOO_LARGE, or the sink's
+	struct err err;
 	long status;
 	char *reply; // NUL-terminated; of an error status: its first 4 KiB
 	size_t reply_len;
@@ -58,8 +58,8 @@ const char *http_header(const struct http_call *call, const char *name);
 const char *http_header_at(const struct http_call *call, const char *name, size_t i); // one of several of that name
 void http_end(struct http_call *call); // whether it began or not, is done or not
 #define auto_http_call __attribute__((cleanup(http_end)))
-// A status that is no success as an error: E_AUTH (401, 403, 407), E_NOT_FOUND (404, 410), E_SERVER (429, 5xx), E_NETWORK
-// (others). The message has the URL without credentials, and the first words of the reply. Always -1.
+// A status that is no success as an error: E_AUTH (401, 403, 407), E_NOT_FOUND (404, 410), E_SERVER (429, 5xx),
+// E_NETWORK (others). The message has the URL without credentials, and the first words of the reply. Always -1.
 int http_status_error(const struct http_call *call, struct err *err);
 char *http_escape(const char *s); // percent-encoded, for a query
 char *http_join(const char *base,
@@ -73,6 +73,7 @@ struct http_probe {       // zeroed by the caller
 	char *address;    // connected to; NULL = not reached
 	char *ca_subject; // of the certificate's issuer; NULL = plain HTTP or not reached
 	long status;
+	int code;          // of the failure before any reply came; 0 = there was one
 	const char *layer; // that failed: "dns", "proxy", "tcp", "tls", "http"; NULL = none
 	char *reason;
 	unsigned ms;

@@ -22,6 +22,7 @@ static void fill(const struct http_call *call, struct http_probe *ret)
 		ret->address = strchr(ip, ':') ? str_fmt("[%s]:%ld", ip, port) : str_fmt("%s:%ld", ip, port);
 	ret->ms = (unsigned)(t->last_ms - t->start_ms);
 	if (call->err.code) {
+		ret->code = call->err.code;
 		ret->reason = str_dup(call->err.text);
 	} else if (!is_answer(call->status)) {
 		struct err err;

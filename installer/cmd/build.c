@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cmd/job.h"
+#include "cmd/build.h"
 #include "cmd/output.h"
 
 #include <stdio.h>
 
-struct values {
-	struct job_values job;
-	char *kernel, *output;
-};
-
 static const struct opt opts[] = {
-	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
+	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct build_values, kernel),
 	  "target kernel release; default: the running one" },
-	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
+	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct build_values, output),
 	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a bundle; default: the node's store" },
+	{ "matrix", 0, "FILE.json", NULL, OPT_STR, offsetof(struct build_values, matrix),
+	  "build each driver of the file for each kernel of it, see kmodsmith-matrix(7)" },
 	{ 0 },
 };
 
@@ -47,7 +44,7 @@ static void build_done(struct build *b)
 	machine_done(&b->machine);
 }
 
-static int open_all(const struct values *v, struct build *b, struct err *err)
+static int open_all(const struct build_values *v, struct build *b, struct err *err)
 {
 	const struct job_values *j = &v->job;
 	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &b->machine, err) < 0 ||
@@ -65,7 +62,7 @@ static int open_all(const struct values *v, struct build *b, struct err *err)
 	return 0;
 }
 
-static int make(const struct values *v, struct build *b, struct err *err)
+static int make(const struct build_values *v, struct build *b, struct err *err)
 {
 	const struct job_values *j = &v->job;
 	const char *release = v->kernel ? v->kernel : b->host.release;
@@ -95,7 +92,7 @@ static int make(const struct values *v, struct build *b, struct err *err)
 										     output_finish(&b->output, err);
 }
 
-static void show(const struct values *v, const struct build *b)
+static void show(const struct build_values *v, const struct build *b)
 {
 	const struct package *p = &b->package;
 	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
@@ -122,7 +119,9 @@ static void show(const struct values *v, const struct build *b)
 static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
-	const struct values *v = values;
+	const struct build_values *v = values;
+	if (v->matrix)
+		return build_matrix(v, err);
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
@@ -130,7 +129,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 			   .obtain = OBTAIN_NONE,
 			   .package = PACKAGE_NONE,
 			   .watch = show_watch() };
-	int r = v->job.source ? open_all(v, &b, err) : err_set(err, E_USAGE, "build needs --source PATH");
+	int r = v->job.source ? open_all(v, &b, err) :
+				err_set(err, E_USAGE, "build needs --source PATH or --matrix FILE.json");
 	if (r == 0)
 		r = make(v, &b, err);
 	if (r == 0)
@@ -149,8 +149,12 @@ const struct cmd cmd_build = {
 		 "headers` put "
 		 "them.\n\n"
 		 "  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
-		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n",
+		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
+		 "With --matrix, drivers and kernels come from a file, and what the output has already of the same "
+		 "inputs is not\n"
+		 "built again; exit status 1 when a pair failed, 0 when all were built, there, skipped or known not to "
+		 "work.\n",
 	.opts = { source_opts, opts, origin_opts, remote_opts, common_opts },
-	.values_size = sizeof(struct values),
+	.values_size = sizeof(struct build_values),
 	.run = run,
 };

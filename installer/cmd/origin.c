@@ -68,6 +68,7 @@ static int open_trust(const struct origin_values *v, const struct root *host, st
 {
 	auto_root struct root dir = ROOT_NONE;
 	o->is_believing = !o->from.count || v->is_unverified || (v->package && !is_any_remote(&o->from));
+	o->is_unverified = v->is_unverified;
 	if (v->is_unverified)
 		log_warn("--insecure-skip-verify: packages are taken without knowing who made them");
 	if (o->is_believing)
@@ -99,6 +100,7 @@ void origin_fetch(const struct origin *o, const struct root *state, struct fetch
 	*ret = (struct fetch){ .from = &o->from,
 			       .options = &o->remote.options,
 			       .trust = o->is_believing ? NULL : &o->trust,
+			       .is_unverified = o->is_unverified,
 			       .state = state,
 			       .now = time(NULL),
 			       .note = show_note,

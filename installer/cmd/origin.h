@@ -16,7 +16,8 @@ struct origin {
 	struct strv from; // repositories, in order
 	struct remote remote;
 	struct trust trust;
-	bool is_believing; // nothing is demanded of packages
+	bool is_believing;  // nothing is demanded of packages,
+	bool is_unverified; // because --insecure-skip-verify says so
 };
 int origin_open(const struct origin_values *values, const struct root *host, struct origin *ret, struct err *err);
 void origin_done(struct origin *o);

@@ -30,12 +30,25 @@ static int open_all(const struct store_values *v, struct depot *d, struct err *e
 	return 0;
 }
 
+int depot_open_unread(const struct store_values *values, struct depot *ret, struct err *err)
+{
+	auto_depot struct depot d = DEPOT_NONE;
+	if (open_all(values, &d, err) < 0)
+		return -1;
+	*ret = d;
+	d = DEPOT_NONE;
+	return 0;
+}
+
 int depot_open(const struct store_values *values, struct depot *ret, struct err *err)
 {
 	auto_depot struct depot d = DEPOT_NONE;
-	if (open_all(values, &d, err) < 0 || store_roots(&d.store, &d.roots, err) < 0 ||
-	    layout_index(&d.store.layout, &d.index, err) < 0)
+	if (open_all(values, &d, err) < 0 || store_roots(&d.store, &d.roots, err) < 0)
 		return -1;
+	if (layout_index(&d.store.layout, &d.index, err) < 0) {
+		err_wrap(err, "`kmodsmith store verify` makes it again");
+		return err_code(err, err->code == E_MANIFEST || err->code == E_TOO_LARGE ? E_STORE_CORRUPT : err->code);
+	}
 	*ret = d;
 	d = DEPOT_NONE;
 	return 0;

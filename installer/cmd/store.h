@@ -21,6 +21,8 @@ struct depot {
 #define DEPOT_NONE \
 	((struct depot){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE, .store = STORE_NONE })
 int depot_open(const struct store_values *values, struct depot *ret, struct err *err);
+// Without roots and index, for what can mend them.
+int depot_open_unread(const struct store_values *values, struct depot *ret, struct err *err);
 void depot_done(struct depot *d);
 #define auto_depot __attribute__((cleanup(depot_done)))
 // A tag, sha256:HEX or HEX. E_NOT_FOUND, also when it is no package.

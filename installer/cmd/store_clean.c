@@ -41,7 +41,7 @@ static int run_verify(void *values, char **args, size_t count, struct err *err)
 	auto_depot struct depot d = DEPOT_NONE;
 	auto_store_report struct store_report report = { 0 };
 	(void)args, (void)count;
-	if (depot_open(v, &d, err) < 0 || store_verify(&d.store, on_progress, NULL, &report, err) < 0)
+	if (depot_open_unread(v, &d, err) < 0 || store_verify(&d.store, on_progress, NULL, &report, err) < 0)
 		return -1;
 	auto_json json_t *json = report_json(&report);
 	if (v->common.is_json)

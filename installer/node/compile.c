@@ -51,7 +51,7 @@ static int prove(const struct tree *tree, const struct module_set *set, char **r
 }
 
 static void fill_key(const struct compile_wish *wish, const struct tree *tree, const struct build_done *done,
-		     const struct module_set *set, struct package_key *key)
+		     const struct strv *modules, struct package_key *key)
 {
 	*key = (struct package_key){
 		.driver = str_dup(done->driver_version),
@@ -63,8 +63,8 @@ static void fill_key(const struct compile_wish *wish, const struct tree *tree, c
 		.compiler = str_dup(done->compiler),
 		.source = str_dup(wish->source->digest),
 	};
-	for (size_t i = 0; i < set->count; i++)
-		strv_add(&key->modules, module_set_name(set, i));
+	for (size_t i = 0; i < modules->count; i++)
+		strv_add(&key->modules, str_dup(modules->items[i]));
 	strv_sort(&key->modules);
 	for (size_t i = 0; i < done->patches.count; i++)
 		strv_add(&key->patches, str_fmt("%s %s", done->patches.items[i].name, done->patches.items[i].digest));
@@ -142,12 +142,15 @@ static int finish(const struct compile_wish *wish, const struct tree *tree, cons
 	auto_root struct root dir = ROOT_NONE;
 	auto_module_set struct module_set set = { 0 };
 	auto_package_key struct package_key key = { 0 };
+	auto_strv struct strv modules = { 0 };
 	auto_str char *proof = NULL;
 	if (root_sub(&stage->root, MODULES, &dir, err) < 0 || module_set_read(&dir, &done->files, &set, err) < 0 ||
 	    prove(tree, &set, &proof, err) < 0)
 		return -1;
 	watch_end(watch, "prove", "%s", proof);
-	fill_key(wish, tree, done, &set, &key);
+	for (size_t i = 0; i < set.count; i++)
+		strv_add(&modules, module_set_name(&set, i));
+	fill_key(wish, tree, done, &modules, &key);
 	const struct layout *output = NULL;
 	if (wish->output(wish->output_ctx, &output, err) < 0 || create(output, &dir, &key, &set, ret, err) < 0)
 		return -1;
@@ -215,4 +218,27 @@ int compile_package(const struct compile_wish *wish, struct watch *watch, struct
 	watch_end(watch, "headers", "%s", report->headers_from);
 	return wish->source ? compile(wish, &tree, watch, ret, report, err) :
 			      open_and_compile(wish, &tree, watch, ret, report, err);
+}
+
+int compile_key(const struct compile_wish *wish, struct package_key *ret, struct err *err)
+{
+	auto_tree struct tree tree = { .root = ROOT_NONE };
+	auto_build struct build_done done = { 0 };
+	auto_str char *from = NULL;
+	auto_strv struct strv modules = { 0 };
+	if (target_headers(wish->host, wish->state, wish->headers, wish->offer, wish->release, wish->banner, &tree,
+			   &from, err) < 0)
+		return -1;
+	struct build_wish bw = { .tree = &tree,
+				 .source = wish->source,
+				 .flavour = wish->flavour,
+				 .modules = wish->modules,
+				 .patches = wish->patches,
+				 .is_rt_allowed = wish->is_rt_allowed };
+	if (build_look(&bw, &done, err) < 0)
+		return -1;
+	for (size_t i = 0; i < done.files.count; i++) // without ".ko"
+		strv_add(&modules, str_ndup(done.files.items[i], strlen(done.files.items[i]) - strlen(".ko")));
+	fill_key(wish, &tree, &done, &modules, ret);
+	return 0;
 }

@@ -44,3 +44,7 @@ void compile_report_done(struct compile_report *r);
 // On failure output is as it was; the compiler's whole output is in state/logs.
 int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
 		    struct compile_report *report, struct err *err);
+
+// The key that the package would have, without compiling it; and every refusal that needs no compile. wish: with an
+// opened source and a flavour.
+int compile_key(const struct compile_wish *wish, struct package_key *ret, struct err *err);

@@ -5,6 +5,7 @@
 #include "kmod/toolchain.h"
 #include "node/holders.h"
 #include "node/target.h"
+#include "precompiled/unverified.h"
 
 #include <linux/capability.h>
 #include <stdarg.h>
@@ -170,6 +171,22 @@ static int examine_driver(struct exam *x, struct err *err)
 	return 0;
 }
 
+static int examine_trust(struct exam *x, struct err *err)
+{
+	auto_str char *last = NULL;
+	uint64_t count = 0;
+	int r = unverified_read(x->state, &count, &last, err);
+	if (r < 0)
+		return -1;
+	if (r > 0)
+		add(x, "packages", FINDING_WARN, E_UNTRUSTED,
+		    "%llu were taken with --insecure-skip-verify, the last was %s", (unsigned long long)count,
+		    last ? last : "(unknown)");
+	else
+		add(x, "packages", FINDING_PASS, 0, "none was taken without knowing who made it");
+	return 0;
+}
+
 static void exam_done(struct exam *x)
 {
 	facts_done(&x->facts);
@@ -189,7 +206,7 @@ int doctor_read(const struct root *host, const struct root *kern, const struct r
 	examine_kernel(&x);
 	examine_build(&x);
 	examine_space(&x);
-	if (examine_driver(&x, err) < 0)
+	if (examine_trust(&x, err) < 0 || examine_driver(&x, err) < 0)
 		return -1;
 	*ret = x.findings;
 	x.findings = (struct findings){ 0 };

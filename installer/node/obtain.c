@@ -59,11 +59,15 @@ static const char *flavour_for(const struct obtain *o, const char *driver)
 	return flavour_name(flavour);
 }
 
-static int look_once(const struct obtain *o, const struct package_want *want, struct found *ret, struct err *err)
+static int look_once(const struct obtain *o, const struct package_want *want, bool is_quiet, struct found *ret,
+		     struct err *err)
 {
-	if (!o->fetch.from || !o->fetch.from->count)
+	struct fetch fetch = o->fetch;
+	if (!fetch.from || !fetch.from->count)
 		return err_set(err, E_NO_PACKAGE, "no source was named");
-	return fetch_find(&o->fetch, want, ret, err);
+	if (is_quiet)
+		fetch.note = NULL;
+	return fetch_find(&fetch, want, ret, err);
 }
 
 // The best flavour first; another one that is there is better than none.
@@ -76,14 +80,14 @@ static int look_remote(struct obtain *o, struct err *err)
 		want.source = NULL;
 	if (!want.flavour)
 		want.flavour = flavour_for(o, want.driver);
-	if (want.flavour && look_once(o, &want, &o->found, err) == 0)
+	if (want.flavour && look_once(o, &want, !o->want.flavour, &o->found, err) == 0)
 		return 0;
-	if (o->want.flavour || look_once(o, &o->want, &any, err) < 0)
+	if (o->want.flavour || look_once(o, &o->want, false, &any, err) < 0)
 		return -1;
 	want.driver = any.offer.package.key.driver;
 	want.flavour = flavour_for(o, want.driver);
 	if (!want.flavour || str_eq(want.flavour, any.offer.package.key.flavour) ||
-	    look_once(o, &want, &o->found, &ignored) < 0) {
+	    look_once(o, &want, true, &o->found, &ignored) < 0) {
 		o->found = any;
 		any = FOUND_NONE;
 	}

@@ -83,7 +83,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   while IFS='|' read -r damage code text; do
     rm -rf "$package"
     tiny_package "$package" 6.1.0-56-cloud-amd64
-    (cd "$package" && eval "$damage")
+    (cd "$BATS_TEST_TMPDIR" && eval "$damage")
     kmodsmith install --package "$package"
     assert_status 1
     assert_error "$code" "$text"
@@ -92,27 +92,27 @@ same() { # the machine is as it was, but for the lock and the state directory
     assert_equal "$(calls)" ""
     same
   done <<'EOF'
-rm index.json|E_MANIFEST|index.json
-rm oci-layout|E_NOT_FOUND|is no OCI layout: it has no oci-layout
-cd ..; rm -r "$package"; touch "$package"|E_SYSTEM|Not a directory
-cd ..; rm -r "$package"|E_NOT_FOUND|No such file
-: >index.json|E_MANIFEST|index.json
-echo '[1,2]' >index.json|E_MANIFEST|index.json
-head -c 200 /dev/urandom >index.json|E_MANIFEST|index.json
-: >"$(blob . manifest)"|E_DIGEST|bytes
-sed -i s/open/oben/ "$(blob . config)"|E_DIGEST|sha256
-rm "$(blob . config)"|E_MANIFEST|is not there
-rm "$(blob . layer)"|E_NOT_FOUND|sha256
-printf x >>"$(blob . layer)"|E_TOO_LARGE|and more came
-truncate -s -1 "$(blob . layer)"|E_DIGEST|sha256
+rm package/index.json|E_MANIFEST|index.json
+rm package/oci-layout|E_NOT_FOUND|is no OCI layout: it has no oci-layout
+rm -r "$package"; touch "$package"|E_SYSTEM|Not a directory
+rm -r "$package"|E_NOT_FOUND|No such file
+: >package/index.json|E_MANIFEST|index.json
+echo '[1,2]' >package/index.json|E_MANIFEST|index.json
+head -c 200 /dev/urandom >package/index.json|E_MANIFEST|index.json
+: >"$(blob package manifest)"|E_DIGEST|bytes
+sed -i s/open/oben/ "$(blob package config)"|E_DIGEST|sha256
+rm "$(blob package config)"|E_MANIFEST|is not there
+rm "$(blob package layer)"|E_NOT_FOUND|sha256
+printf x >>"$(blob package layer)"|E_TOO_LARGE|and more came
+truncate -s -1 "$(blob package layer)"|E_DIGEST|sha256
 layout "$package" 6.1.0-56-cloud-amd64 --label format=2|E_MANIFEST|is not of format 1
 layout "$package" 6.1.0-56-cloud-amd64 --label driver=|E_MANIFEST|lacks labels
 layout "$package" 6.1.0-56-cloud-amd64 --label 'files=[{"name":"../nvidia.ko"}]'|E_MANIFEST|lacks labels
-rm ../package.d/nvidia-uvm.ko; layout "$package" 6.1.0-56-cloud-amd64 --label modules=nvidia,nvidia-uvm|E_NO_PACKAGE|nvidia-uvm
-truncate -s 700 ../package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
-head -c 3000 /dev/urandom >../package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
-: >../package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
-tiny_module ../package.d/nvidia.ko 6.1.0-99-cloud-amd64 nvidia_register_module ""; layout "$package" 6.1.0-56-cloud-amd64|E_ABI|6.1.0-99
+rm package.d/nvidia-uvm.ko; layout "$package" 6.1.0-56-cloud-amd64 --label modules=nvidia,nvidia-uvm|E_MANIFEST|lacks labels
+truncate -s 700 package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
+head -c 3000 /dev/urandom >package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
+: >package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
+tiny_module package.d/nvidia.ko 6.1.0-99-cloud-amd64 nvidia_register_module ""; layout "$package" 6.1.0-56-cloud-amd64|E_ABI|6.1.0-99
 layout "$package" 6.1.0-99-cloud-amd64|E_NO_PACKAGE|kernel release is 6.1.0-99-cloud-amd64, wanted 6.1.0-56-cloud-amd64
 layout "$package" 6.1.0-56-cloud-amd64 --arch aarch64|E_NO_PACKAGE|architecture is aarch64
 EOF
@@ -401,4 +401,19 @@ EOF
     assert_output --partial "leaving; the driver stays loaded"
   done
   assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+}
+
+@test "--insecure-skip-verify: loud, counted, and doctor tells; without it an unsigned package is refused" {
+  loadable
+  kmodsmith install --driver 535.261.03 --flavour open --from "oci:$package"
+  assert_error E_UNTRUSTED "no key that counts for this source"
+  assert_equal "$(calls)" ""
+  kmodsmith doctor --json
+  assert_json '.checks[] | select(.name == "packages") | .state' pass
+  kmodsmith install --driver 535.261.03 --flavour open --from "oci:$package" --insecure-skip-verify
+  assert_status 0
+  assert_equal "$(grep -c 'warn: --insecure-skip-verify' <<<"$stderr")" 1
+  kmodsmith doctor --json
+  assert_json '.checks[] | select(.name == "packages") | .state + " " + .code' "warn E_UNTRUSTED"
+  assert_json '.checks[] | select(.name == "packages") | .evidence | startswith("1 were taken")'
 }

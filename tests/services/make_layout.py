@@ -38,8 +38,8 @@ def modules():
     for path in sorted(OPTIONS.module):
         with open(path, "rb") as file:
             found[os.path.basename(path)] = file.read()
-    first = next(iter(found))
-    found[first] += random.Random(OPTIONS.pad).randbytes(OPTIONS.pad)
+    source, most = random.Random(OPTIONS.pad), 10**8  # of one call; a quarter of a gigabyte is too much for it
+    found[next(iter(found))] += b"".join(source.randbytes(min(most, OPTIONS.pad - at)) for at in range(0, OPTIONS.pad, most))
     return found
 
 

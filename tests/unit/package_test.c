@@ -253,6 +253,48 @@ static void tags_are_only_pointers(void **state)
 	assert_string_equal(tag_a, tag_b);
 }
 
+#define FILE_OF(name, module)                                                                             \
+	"{\\\"name\\\":\\\"" name "\\\",\\\"module\\\":\\\"" module "\\\",\\\"size\\\":5,\\\"sha256\\\":" \
+	"\\\"75b83788bfc2c15b0faff8c39176f5b551f8af29d6605add7023262328111991\\\"}"
+
+// precompiled/SPEC.md: what a reader must refuse, and what it must not care about.
+static void labels_that_contradict_each_other_are_refused(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *modules, *files;
+		int result;
+	} rows[] = {
+		{ "sound", "a,b", FILE_OF("a.ko", "a") "," FILE_OF("b.ko", "b"), 1 },
+		{ "two files of a module", "a", FILE_OF("a.ko", "a") "," FILE_OF("a2.ko", "a"), 1 },
+		{ "a module without a file", "a,b", FILE_OF("a.ko", "a"), -1 },
+		{ "a file without a module", "a", FILE_OF("a.ko", "a") "," FILE_OF("b.ko", "b"), -1 },
+		{ "a file twice", "a,b", FILE_OF("a.ko", "a") "," FILE_OF("a.ko", "b"), -1 },
+		{ "a file elsewhere", "a", FILE_OF("../a.ko", "a"), -1 },
+		{ "a hidden file", "a", FILE_OF(".a.ko", "a"), -1 },
+		{ "no files", "a", "", -1 },
+		{ "no modules", "", FILE_OF("a.ko", "a"), -1 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err;
+		auto_package struct package p = PACKAGE_NONE;
+		auto_str char *config =
+			str_fmt("{\"unknown\":1,\"config\":{\"Labels\":{\"io.kmodsmith.format\":\"1\","
+				"\"io.kmodsmith.driver\":\"1\",\"io.kmodsmith.flavour\":\"open\","
+				"\"io.kmodsmith.kernel.release\":\"6.1\",\"io.kmodsmith.arch\":\"x86_64\","
+				"\"io.kmodsmith.unknown\":\"1\",\"io.kmodsmith.modules\":\"%s\","
+				"\"io.kmodsmith.files\":\"[%s]\"}}}",
+				rows[i].modules, rows[i].files);
+		char type[] = PACKAGE_TYPE, layer_type[] = OCI_LAYER;
+		struct descriptor layer = { .media_type = layer_type }, d = { 0 };
+		struct manifest m = { .artifact_type = type, .layers = &layer, .count = 1 };
+		int r = package_parse(&m, &d, config, strlen(config), &p, &err);
+		expect(r == rows[i].result, rows[i].name);
+		if (r < 0)
+			assert_int_equal(err.code, E_MANIFEST);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +304,7 @@ int main(void)
 		cmocka_unit_test(damaged_layers_are_found),
 		cmocka_unit_test(layers_are_unpacked_while_they_arrive),
 		cmocka_unit_test(tags_are_only_pointers),
+		cmocka_unit_test(labels_that_contradict_each_other_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

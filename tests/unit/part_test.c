@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#define TEXT "0123456789"
+static const char TEXT[] = "0123456789";
 #define BLOB "blobs/sha256/84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"
 #define PART "blobs/sha256/.84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882.part"
 
@@ -63,10 +63,10 @@ static void taken_over(void **state)
 		uint64_t have;
 		int code;
 	} rows[] = {
-		{ "", TEXT, 0, 0 },
+		{ "", "0123456789", 0, 0 },
 		{ "0123", "456789", 4, 0 },
-		{ TEXT, "", 10, 0 },
-		{ TEXT "x", TEXT, 0, 0 }, // more than there can be: from the start
+		{ "0123456789", "", 10, 0 },
+		{ "0123456789x", "0123456789", 0, 0 }, // more than there can be: from the start
 		{ "x123", "456789", 4, E_DIGEST },
 		{ "0123", "45678", 4, E_DIGEST },
 	};

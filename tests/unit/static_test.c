@@ -263,6 +263,7 @@ static void test_transfers(void **state)
 		{ "cut once", { .cut = 1000, .cuts = 1 }, 0, 0, BLOB, 2 },
 		{ "cut five times", { .cut = 1000, .cuts = 5 }, 0, 0, BLOB, 6 },
 		{ "cut six times", { .cut = 1000, .cuts = 6 }, 0, E_NETWORK, 6000, 6 },
+		{ "cut six times, and much came each time", { .cut = 65536, .cuts = 99 }, 0, 0, BLOB, 5 },
 		{ "cut, and range ignored", { .cut = 1000, .cuts = 1, .ignores_range = true }, 0, 0, BLOB, 2 },
 		{ "cut without progress", { .cut = 500, .cuts = 9, .ignores_range = true }, 1000, E_NETWORK, 1000, 1 },
 		{ "stalls", { .cut = 1000, .cuts = 9, .hangs = true, .ignores_range = true }, 0, E_TIMEOUT, 1000, 1 },

@@ -3,6 +3,10 @@
 #include "tests/unit/sign.h"
 #include "tests/unit/tempdir.h"
 
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
 // Public halves, made once.
 static char *pems[3], *ids[3], *cert;
 
@@ -170,7 +174,7 @@ static void test_policies_that_are_none(void **state)
 		{ "{\"sources\":[{}]}", "no \"prefix\"", E_CONFIG },
 		{ "{\"sources\":[{\"prefix\":7}]}", "no \"prefix\"", E_CONFIG },
 		{ "{\"sources\":[{\"prefix\":\"a\"},{\"prefix\":\"a/\"}]}", "'a' has two entries", E_CONFIG },
-		{ ENTRY("\"thresold\":2"), "unknown key 'thresold'", E_CONFIG },
+		{ ENTRY("\"limit\":2"), "unknown key 'limit'", E_CONFIG },
 		{ ENTRY("\"threshold\":0"), "'threshold', which must be", E_CONFIG },
 		{ ENTRY("\"threshold\":65"), "'threshold', which must be", E_CONFIG },
 		{ ENTRY("\"threshold\":\"2\""), "'threshold', which must be", E_CONFIG },
@@ -252,6 +256,36 @@ static void test_rights(void **state)
 		expect(trust_open(&folder.root, &t, &err) == (rows[i].is_ok ? 0 : -1), path);
 		expect(rows[i].is_ok || (err.code == E_RIGHTS && strstr(err.text, "others than root")), path);
 	}
+}
+
+// As a Kubernetes ConfigMap is seen in a pod.
+static void test_read_only_mount(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	fill(&folder);
+	assert_int_equal(chmod(folder.path, 0777), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		struct err err;
+		auto_trust struct trust t = { 0 };
+		auto_root struct root dir = ROOT_NONE;
+		const unsigned long again = MS_REMOUNT | MS_BIND | MS_RDONLY;
+		if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+		    mount(folder.path, folder.path, NULL, MS_BIND, NULL) != 0)
+			_exit(77);
+		if (root_init(&dir, folder.path, &err) < 0 || trust_open(&dir, &t, &err) == 0 || err.code != E_RIGHTS)
+			_exit(1);
+		if (mount(NULL, folder.path, NULL, again, NULL) != 0)
+			_exit(77);
+		_exit(trust_open(&dir, &t, &err) == 0 && t.count == 3 ? 0 : 2);
+	}
+	int status = 0;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
 }
 
 static void test_add_and_remove(void **state)
@@ -363,6 +397,7 @@ int main(void)
 		cmocka_unit_test(test_policies_that_are_none),
 		cmocka_unit_test(test_files_that_are_no_keys),
 		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_read_only_mount),
 		cmocka_unit_test(test_add_and_remove),
 		cmocka_unit_test(test_what_cannot_be_added),
 		cmocka_unit_test(test_half_done),

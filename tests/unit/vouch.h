@@ -81,13 +81,11 @@ static inline void vouch_done(struct vouch *v)
 #define auto_vouch __attribute__((cleanup(vouch_done)))
 
 // The first count keys count, threshold of them must have signed.
-static inline struct trust_rule vouch_rule(const struct vouch *v, size_t count, unsigned threshold)
+static inline struct trust_rule vouch_rule(struct vouch *v, size_t count, unsigned threshold)
 {
-	return (struct trust_rule){ .keys = (const struct trust_key **)v->listed,
-				    .count = count,
-				    .threshold = threshold,
-				    .place = "trust",
-				    .now = VOUCH_NOW };
+	return (struct trust_rule){
+		.keys = v->listed, .count = count, .threshold = threshold, .place = "trust", .now = VOUCH_NOW
+	};
 }
 
 static inline struct signature_maker vouch_maker(const struct vouch *v, size_t key)

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// build: one pair (build.c), or all that a file lists (build_matrix.c).
+#pragma once
+#include "cmd/job.h"
+
+struct build_values {
+	struct job_values job;
+	char *kernel, *output, *matrix;
+};
+int build_matrix(const struct build_values *v, struct err *err); // exit status, or negative

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which drivers are to be built for which kernels, as a file says it:
+//
+//   {"drivers": [{"source": "open.deb", "flavours": ["open"], "sha256": "..."}],
+//    "kernels": [{"release": "6.1.0-56-cloud-amd64", "headers": ["a.deb", "b.deb"]}],
+//    "skip":    [{"driver": "535.*", "kernel": "6.12.*", "why": "..."}],
+//    "modules": ["nvidia", "uvm"], "patches": "DIR"}
+//
+// Only drivers with their source, and kernels with their release, must be there. Without "flavours" it is what the
+// source has, without "headers" this machine's, without "modules" all. Paths are relative to the file's directory. A
+// pair is skipped when it matches "driver" (its version) and "kernel" of an entry, as globs; one of them may be absent.
+#pragma once
+#include "kmod/recipe.h"
+
+struct matrix_driver {
+	char *source;
+	char *sha256;      // NULL = not pinned
+	unsigned flavours; // set of enum flavour; 0 = what the source has
+};
+
+struct matrix_kernel {
+	char *release;
+	struct strv headers; // empty = this machine's
+};
+
+struct matrix_skip {
+	char *driver, *kernel; // globs; NULL = any
+	char *why;
+};
+
+struct matrix {
+	struct matrix_driver *drivers;
+	struct matrix_kernel *kernels;
+	struct matrix_skip *skips;
+	size_t driver_count, kernel_count, skip_count;
+	struct strv modules;
+	char *patches; // NULL = none
+};
+// file: as a user typed it. E_CONFIG names the entry: unknown keys, wrong types, a source or release that comes twice.
+int matrix_parse(const char *text, size_t len, const char *file, struct matrix *ret, struct err *err);
+void matrix_done(struct matrix *m);
+#define auto_matrix __attribute__((cleanup(matrix_done)))
+
+// Why this pair is left out; NULL = it is not.
+const char *matrix_skipped(const struct matrix *m, const char *driver, const char *release);

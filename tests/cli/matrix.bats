@@ -1,0 +1,122 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# build --matrix: bad files are named before anything is made; pairs are skipped, found, refused or failed in words, and
+# one that fails keeps no other from its turn. (Real compiles are the matter of scripts/matrix.sh.)
+# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+load helper
+load package
+
+driver=535.261.03 compiler=$(gcc --version | head -n 1)
+
+setup() {
+  cd "$BATS_TEST_TMPDIR" || return
+  host no-gpu
+  mkdir ci
+  tiny_source tree
+  mkdir tree/kernel-open/nvidia-uvm
+  touch tree/kernel-open/{nvidia/nvidia,nvidia-uvm/nvidia-uvm}.Kbuild
+  tar -cJf ci/open.tar.xz tree
+}
+headers() { # RELEASE [CONFIG-LINE]: a made-up tree of this machine, enough to be looked at
+  local build=$ROOT/usr/src/linux-headers-$1
+  mkdir -p "$build"/{scripts,include/{config,generated,linux}} "$ROOT/lib/modules/$1"
+  printf 'CONFIG_%s\n' X86_64=y CC_IS_GCC=y "CC_VERSION_TEXT=\"$compiler\"" ${2:+"$2"} >"$build/.config"
+  printf '0x1\tprintk\tvmlinux\tEXPORT_SYMBOL\t\n' >"$build/Module.symvers"
+  printf '#define UTS_RELEASE "%s"\n' "$1" >"$build/include/generated/utsrelease.h"
+  touch "$build"/{Makefile,include/generated/autoconf.h,include/linux/mm.h}
+  ln -s "/usr/src/linux-headers-$1" "$ROOT/lib/modules/$1/build"
+}
+made() { # RELEASE [OPTION-OF-make_layout.py...]: out/ has the package that the pair would make
+  mkdir -p ko
+  tiny_module ko/nvidia.ko "$1" nvidia_register_module ""
+  tiny_module ko/nvidia-uvm.ko "$1" "" nvidia_register_module
+  python3 "$top/tests/services/make_layout.py" --driver "$driver" --kernel "$1" --label kernel.build-id= --label distro= \
+    --label "compiler=$compiler" --label "source=$(sha256sum <ci/open.tar.xz | cut -c1-64)" "${@:2}" out ko/*.ko >/dev/null
+}
+matrix() { # JSON [OPTION...]
+  printf '%s\n' "$1" >ci/m.json
+  kmodsmith build --matrix ci/m.json --output oci:out --state-dir state "${@:2}"
+}
+of_pair() { jq -r --arg k "$1" '.pairs[] | select(.kernel == $k) | '"$2" <<<"$output"; } # KERNEL FILTER
+
+@test "a bad file, and one beside options that say the same, is named before anything is made" {
+  while IFS='|' read -r text code says; do
+    matrix "$text"
+    assert_status 2
+    assert_error "$code" "$says"
+  done <<'EOF'
+{|E_CONFIG|'ci/m.json' line
+{"drivers":[{"source":"open.tar.xz"}],"kernels":[]}|E_CONFIG|kernels is no list with an entry
+{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1"}],"patch":"x"}|E_CONFIG|patch is not known here
+EOF
+  local whole='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1"}]}' option
+  for option in --source=x --source-sha256=x --flavour=open --headers=x --modules=uvm --patches=x --kernel=6.1; do
+    matrix "$whole" "$option"
+    assert_error E_USAGE "${option%=*} and --matrix"
+  done
+  kmodsmith build --matrix none.json --state-dir state
+  assert_status 1
+  assert_regex "$stderr" 'error: E_[A-Z_]+: --matrix: .*none.json'
+  matrix "$whole" --output=nowhere:x
+  assert_error E_USAGE nowhere:x
+  [ ! -e out ]
+}
+
+@test "each pair ends in one of five ways, and the others have their turn" {
+  headers 6.1.0-1-amd64
+  headers 6.1.0-1-rt-amd64 PREEMPT_RT=y
+  made 6.1.0-1-amd64
+  cp -r out was
+  matrix '{"drivers":[{"source":"none.deb"},{"source":"open.tar.xz"}],"skip":[{"driver":"535.*","kernel":"5.*","why":"old"}],
+    "kernels":[{"release":"5.10"},{"release":"6.1.0-1-rt-amd64"},{"release":"6.1.0-1-amd64"},{"release":"6.6"}]}' --json
+  assert_status 1
+  assert_json '[.built, .there, .skipped, .refused, .failed] | join(" ")' "0 1 1 1 5"
+  assert_json '[.pairs[] | select(.source == "ci/none.deb") | .result + " " + .error.code] | unique[]' "failed E_NOT_FOUND"
+  output=$(jq '.pairs |= map(select(.driver))' <<<"$output")
+  assert_equal "$(of_pair 5.10 '.result + " " + .why')" "skipped old"
+  assert_equal "$(of_pair 6.1.0-1-rt-amd64 '.result + " " + .error.code')" "refused E_SOURCE_KERNEL"
+  assert_equal "$(of_pair 6.1.0-1-amd64 .result)" there
+  assert_equal "$(of_pair 6.1.0-1-amd64 .digest)" "$(jq -r '.manifests[0].digest' out/index.json)"
+  assert_equal "$(of_pair 6.6 '.result + " " + .error.code')" "failed E_HEADERS_NOT_FOUND"
+  run diff -r --exclude .lock was out
+  assert_success
+
+  matrix '{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-rt-amd64"},{"release":"6.1.0-1-amd64"}]}'
+  assert_status 0
+  assert_line --regexp "^$driver +open +6.1.0-1-rt-amd64 +refused E_SOURCE_KERNEL .* PREEMPT_RT"
+  assert_line --regexp "^$driver +open +6.1.0-1-amd64 +there .* sha256:[0-9a-f]{64}$"
+  assert_line "0 built, 1 there, 0 skipped, 1 refused, 0 failed"
+}
+
+@test "a package of other inputs is not taken for the pair's own" {
+  headers 6.1.0-1-amd64
+  local one='{"drivers":[{"source":"open.tar.xz","flavours":["open"]}],"kernels":[{"release":"6.1.0-1-amd64"}]}' label
+  while read -r label; do
+    rm -rf out
+    made 6.1.0-1-amd64 --label "$label"
+    matrix "$one" --json
+    assert_json '.pairs[0].result' failed # what is to be compiled here is no driver
+  done <<'EOF'
+source=0000000000000000000000000000000000000000000000000000000000000000
+compiler=gcc-12 of somebody else
+patches=mine.patch 0000000000000000000000000000000000000000000000000000000000000000
+kernel.build-id=0000000000000000000000000000000000000000000000000000000000000000
+EOF
+  rm -rf out
+  made 6.1.0-1-amd64
+  matrix "$one" --json
+  assert_json '.pairs[0].result' there
+  matrix "${one%\}},\"modules\":[\"nvidia\"]}" --json
+  assert_json '.pairs[0].result' failed
+  rm "$(blob out layer)"
+  matrix "$one" --json
+  assert_json '.pairs[0].result' failed
+}
+
+@test "a source with another digest than the file says fails for every kernel" {
+  headers 6.1.0-1-amd64
+  matrix '{"drivers":[{"source":"open.tar.xz","sha256":"'"$(printf '0%.0s' {1..64})"'"}],
+    "kernels":[{"release":"6.1.0-1-amd64"},{"release":"6.6"}]}' --json
+  assert_status 1
+  assert_json '[.pairs[].error.code] | join(" ")' "E_DIGEST E_DIGEST"
+}

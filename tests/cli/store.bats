@@ -1,0 +1,168 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The packages that a machine keeps: list, show, verify, collect, pin.
+# shellcheck disable=SC2154 # bats and helper.bash set stderr and top
+load helper
+load package
+
+setup() { # a machine whose store has packages for its kernel, an installed one and two that are gone
+  host h100x8
+  store=$ROOT/var/lib/kmodsmith/store
+  mkdir -p "$ROOT/var/lib/kmodsmith" "$ROOT/lib/modules"/{6.2-installed,6.3-removed}
+  touch "$ROOT/lib/modules/6.2-installed/modules.dep"
+  running=$(cat "$ROOT/proc/sys/kernel/osrelease")
+  tiny_package "$BATS_TEST_TMPDIR/any" 6.1-any
+  for kernel in "$running" 6.2-installed 6.3-removed 6.4-never; do
+    keep "$kernel"
+  done
+}
+keep() { # KERNEL: a package for it, as another program would write it
+  python3 "$top/tests/services/make_layout.py" --kernel "$1" "$store" "$BATS_TEST_TMPDIR"/any.d/*.ko >/dev/null
+}
+tag() { echo "535.261.03-open-$1-x86_64"; }
+kernels() { jq -r '.[].key.release' <<<"$output" | sort | tr '\n' ' '; }
+digest() { # KERNEL: of its manifest
+  jq -r --arg tag "$(tag "$1")" '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] == $tag).digest' \
+    "$store/index.json"
+}
+
+@test "ls and show name what is there, as text and as JSON" {
+  kmodsmith "store ls"
+  assert_status 0
+  assert_line --partial "$(tag 6.2-installed)"
+  assert_equal "${#lines[@]}" 5
+  kmodsmith "store ls" --json
+  assert_json length 4
+  assert_json '.[0].pinned' false
+  kmodsmith "store show" "$(tag 6.4-never)" --json
+  assert_status 0
+  assert_json .key.release 6.4-never
+  assert_json '.files | length' 3
+  kmodsmith "store show" "$(digest 6.4-never)"
+  assert_status 0
+  assert_line --partial nvidia-uvm.ko
+  kmodsmith "store show" no-such-tag
+  assert_error E_NOT_FOUND no-such-tag
+}
+
+@test "a machine without a store has an empty one" {
+  rm -r "$store"
+  kmodsmith "store ls" --json
+  assert_status 0
+  assert_json length 0
+  kmodsmith "store gc"
+  assert_status 0
+}
+
+@test "gc keeps running, installed and pinned kernels' packages; a dry run changes nothing" {
+  kmodsmith "store pin" "$(tag 6.3-removed)" --json
+  assert_json .changed
+  kmodsmith "store pin" "$(digest 6.3-removed)" --json
+  assert_json .changed false
+  kmodsmith "store gc" --dry-run --json
+  assert_status 0
+  assert_json '.packages | length' 1
+  kmodsmith "store ls" --json
+  assert_json length 4
+  kmodsmith "store gc"
+  assert_status 0
+  assert_line --partial "$(tag 6.4-never)"
+  kmodsmith "store ls" --json
+  assert_equal "$(kernels)" "$(printf '%s\n' "$running" 6.2-installed 6.3-removed | sort | tr '\n' ' ')"
+  kmodsmith "store unpin" "$(tag 6.3-removed)"
+  assert_status 0
+  kmodsmith "store gc" --json
+  assert_json '.packages | length' 1
+  kmodsmith "store verify"
+  assert_status 0
+  assert_output --partial sound
+}
+
+@test "verify finds a flipped bit and a cut blob, puts them aside and says what is lost" {
+  local layer how
+  for how in flip cut; do
+    layer=$(jq -r '.layers[0].digest[7:]' "$store/blobs/sha256/$(digest 6.4-never | cut -c8-)")
+    case $how in
+    flip) printf 'X' | dd of="$store/blobs/sha256/$layer" bs=1 seek=50 conv=notrunc status=none ;;
+    cut) truncate -s 60 "$store/blobs/sha256/$layer" ;;
+    esac
+    kmodsmith "store verify" --json
+    assert_status 1
+    assert_json .sound false
+    assert_json '.damage[0].lost[0]' "$(tag 6.4-never)"
+    assert_file_exist "$ROOT/var/lib/kmodsmith/quarantine/$layer"
+    kmodsmith "store verify"
+    assert_status 0
+    kmodsmith "store ls" --json
+    assert_json length 3
+    keep 6.4-never
+  done
+}
+
+@test "what cannot be read is refused with a code, and nothing goes" {
+  echo '{"pins":["x"]}' >"$ROOT/var/lib/kmodsmith/roots.json"
+  kmodsmith "store gc"
+  assert_error E_STORE_CORRUPT roots.json
+  rm "$ROOT/var/lib/kmodsmith/roots.json"
+  kmodsmith "store gc" --store-limit 5X
+  assert_error E_USAGE 5X
+  KMODSMITH_STORE_LIMIT=-1 kmodsmith "store ls"
+  assert_error E_USAGE -1
+  KMODSMITH_STORE_LIMIT=1G kmodsmith "store ls" --json
+  assert_json length 4
+}
+
+@test "an index that cannot be read is made again from what is there" {
+  echo '<html>' >"$store/index.json"
+  kmodsmith "store ls"
+  assert_error E_STORE_CORRUPT index.json
+  kmodsmith "store verify" --json
+  assert_status 1
+  assert_json '.damage[0].digest' index.json
+  kmodsmith "store ls" --json
+  assert_json length 4
+  assert_file_exist "$ROOT/var/lib/kmodsmith/quarantine/index.json"
+  kmodsmith "store verify"
+  assert_status 0
+}
+
+@test "nothing is collected while another process has the store open" {
+  exec {fd}>>"$store/.use"
+  flock -s "$fd"
+  kmodsmith "store gc"
+  assert_error E_LOCKED
+  exec {fd}>&-
+  kmodsmith "store gc"
+  assert_status 0
+}
+
+@test "what is loaded is the target and the last good package, and is never collected" {
+  loadable
+  kmodsmith install --package "$BATS_TEST_TMPDIR/package"
+  assert_status 0
+  kmodsmith "store ls" --json
+  assert_json '.[0] | .target and .last_good'
+  rm -r "$ROOT"/lib/modules/*
+  echo 6.9-other >"$ROOT/proc/sys/kernel/osrelease"
+  kmodsmith "store gc" --json
+  assert_json '.packages | length' 0
+}
+
+@test "killed anywhere, gc leaves a store that verifies" {
+  local at call points=0
+  cp -a "$store" "$store.copy"
+  for call in write renameat unlinkat fsync; do
+    for at in {1..15}; do
+      rm -rf "$store" && cp -a "$store.copy" "$store"
+      echo rest >"$store/blobs/sha256/.rest.part"
+      run strace -f -o /dev/null -e "inject=$call:signal=KILL:when=$at" "$KMODSMITH" store gc --root "$ROOT"
+      [ "$status" -ne 0 ] || break
+      points=$((points + 1))
+      kmodsmith "store verify"
+      assert_status 0
+      kmodsmith "store show" "$(tag "$running")"
+      assert_status 0
+    done
+  done
+  [ "$points" -ge 12 ]
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The way to a source: proxies and who is excepted from them, redirects, and what `net check` says about each layer.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+load helper
+
+setup_file() {
+  layout=$BATS_FILE_TMPDIR/layout
+  digest=$(make_layout "$layout" --pad 1000000)
+  layer=$(layer_of "$layout" "$digest")
+  export layout digest layer
+  for kind in plain tls wrong; do nginx_start "$kind" "$layout"; done
+  registry_start basic
+  evil_start "$layout"
+  proxy_start open
+  proxy_start closed "$USERNAME:$PASSWORD"
+  auth_file "$BATS_FILE_TMPDIR/auth.json" "$EVIL" "$HUB_BASIC"
+}
+teardown_file() { servers_stop; }
+setup() {
+  fresh
+  : >"$SERVERS/proxy-open.log"
+}
+with_password() { echo "${PROXY_CLOSED/\/\//\/\/$USERNAME:$PASSWORD@}"; }
+refute_proxied() { assert_equal "$(log_of proxy-open)" ""; }
+
+@test "a proxy by option: plain requests by address, TLS through a tunnel" {
+  fetch "$NGINX_PLAIN" --proxy "$PROXY_OPEN"
+  assert_fetched "$digest"
+  run log_of proxy-open
+  assert_line "GET $NGINX_PLAIN/blobs/sha256/$layer 200"
+  fresh
+  fetch "$NGINX_TLS" --proxy "$PROXY_OPEN" --ca "$CA"
+  assert_fetched "$digest"
+  run log_of proxy-open
+  assert_line "CONNECT ${NGINX_TLS#https://} 200"
+}
+@test "a proxy by environment, in each spelling" {
+  local name
+  for name in http_proxy all_proxy ALL_PROXY HTTP_PROXY; do
+    : >"$SERVERS/proxy-open.log"
+    fresh
+    env "$name=$PROXY_OPEN" true
+    export "$name=$PROXY_OPEN"
+    fetch "$NGINX_PLAIN"
+    unset "$name"
+    assert_fetched "$digest"
+    [ "$(log_of proxy-open)" != "" ] || fail "$name had no effect"
+  done
+  https_proxy=$PROXY_OPEN fetch "$NGINX_PLAIN"
+  assert_status 0
+}
+@test "the option wins over the environment, and an empty one means none" {
+  http_proxy=http://127.0.0.1:9 fetch "$NGINX_PLAIN" --proxy "$PROXY_OPEN"
+  assert_fetched "$digest"
+  fresh
+  http_proxy=http://127.0.0.1:9 fetch "$NGINX_PLAIN" --proxy ""
+  assert_fetched "$digest"
+}
+@test "excepted from the proxy: an address, a network, host and port, everything; others are not" {
+  local no
+  for no in 127.0.0.1 127.0.0.0/8 "${NGINX_PLAIN#http://}" 10.0.0.0/8,127.0.0.1/32 '*'; do
+    fresh
+    fetch "$NGINX_PLAIN" --proxy "$PROXY_OPEN" --no-proxy "$no"
+    assert_fetched "$digest"
+    refute_proxied
+  done
+  fresh
+  no_proxy=127.0.0.0/8 http_proxy=$PROXY_OPEN fetch "$NGINX_PLAIN"
+  assert_fetched "$digest"
+  refute_proxied
+  for no in 10.0.0.0/8 127.0.0.1:9 example.test 126.0.0.0/8; do
+    : >"$SERVERS/proxy-open.log"
+    fresh
+    fetch "$NGINX_PLAIN" --proxy "$PROXY_OPEN" --no-proxy "$no"
+    assert_fetched "$digest"
+    refute [ "$(log_of proxy-open)" = "" ]
+  done
+}
+@test "a proxy with a password; without it the proxy is named, and the password never" {
+  fetch "$NGINX_PLAIN" --proxy "$(with_password)"
+  assert_fetched "$digest"
+  refute_regex "$output$stderr" "$PASSWORD"
+  fresh
+  fetch "$NGINX_TLS" --ca "$CA" --proxy "$(with_password)"
+  assert_fetched "$digest"
+  fresh
+  fetch "$NGINX_TLS" --ca "$CA" --proxy "$PROXY_CLOSED"
+  assert_status 1
+  assert_regex "$stderr" "error: E_(NETWORK|AUTH): .*$PROXY_CLOSED"
+  fetch "$NGINX_PLAIN" --proxy "$PROXY_CLOSED"
+  assert_status 1
+  assert_regex "$stderr" "error: E_(NETWORK|AUTH): .*407"
+}
+@test "a proxy that is not there is named" {
+  fetch "$NGINX_PLAIN" --proxy http://127.0.0.1:9
+  assert_refused E_NETWORK 127.0.0.1:9
+}
+
+@test "a redirect to another place is followed, and no credential goes along" {
+  fetch "docker+http://$EVIL/auth-redirect/drivers" --auth-file "$BATS_FILE_TMPDIR/auth.json"
+  assert_fetched "$digest"
+  run log_of evil
+  assert_line --regexp "^${EVIL#*:} GET /v2/auth-redirect/drivers/blobs/sha256:$layer 307 .* auth=basic$"
+  assert_line --regexp "^${EVIL_OTHER#*:} GET /v2/auth-redirect/drivers/blobs/sha256:$layer 200 .* auth=none$"
+  refute_line --regexp "^${EVIL_OTHER#*:} .* auth=(basic|bearer)$"
+}
+@test "a redirect of a static repository is followed" {
+  fetch "http://$EVIL/redirect"
+  assert_fetched "$digest"
+}
+
+check() { kmodsmith net check --from "$1" --connect-timeout 1 --stall-timeout 1 "${@:2}"; }
+@test "net check: all well, with proxy and authority" {
+  check "$NGINX_TLS" --ca "$CA" --proxy "$PROXY_OPEN"
+  assert_status 0
+  assert_regex "$output" "$PROXY_OPEN"
+  assert_regex "$output" "Private authority of the tests"
+}
+@test "net check: the layer that fails: name, connection, proxy, certificate, answer" {
+  check http://nowhere.invalid
+  assert_status 1
+  assert_regex "$output$stderr" dns
+  check "http://127.0.0.1:$(free_port)"
+  assert_status 1
+  assert_regex "$output$stderr" tcp
+  check "$NGINX_PLAIN" --proxy http://127.0.0.1:9
+  assert_status 1
+  assert_regex "$output$stderr" proxy
+  check "$NGINX_TLS"
+  assert_status 1
+  assert_regex "$output$stderr" tls
+  check "http://$EVIL/mute"
+  assert_status 1
+  assert_regex "$output$stderr" http
+}
+@test "net check: every source is looked at, and one that fails does not hide the others" {
+  check "http://127.0.0.1:9,$NGINX_PLAIN,docker+http://$HUB_BASIC/x"
+  assert_status 1
+  assert_regex "$output$stderr" 127.0.0.1:9
+  assert_regex "$output$stderr" "$NGINX_PLAIN"
+  assert_regex "$output$stderr" "$HUB_BASIC"
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files for build --matrix: what they say, and what is wrong in them.
+#include "node/matrix.h"
+#include "tests/unit/test.h"
+
+#define HEX "75b83788bfc2c15b0faff8c39176f5b551f8af29d6605add7023262328111991"
+
+static const char WHOLE[] =
+	"{\"drivers\":[{\"source\":\"a.deb\",\"flavours\":[\"open\",\"proprietary\"],\"sha256\":\"" HEX "\"},"
+	"{\"source\":\"/abs/b.run\"}],"
+	"\"kernels\":[{\"release\":\"6.1\",\"headers\":[\"h.deb\",\"/h2.deb\"]},{\"release\":\"6.12\"}],"
+	"\"skip\":[{\"driver\":\"470.*\",\"kernel\":\"6.12*\",\"why\":\"old\"},{\"driver\":\"999\",\"why\":\"odd\"},"
+	"{\"kernel\":\"5.*\",\"why\":\"gone\"}],"
+	"\"modules\":[\"nvidia\",\"uvm\"],\"patches\":\"p\"}";
+
+static void what_a_file_says(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *file, *source, *headers, *patches;
+	} rows[] = {
+		{ "m.json", "a.deb", "h.deb", "p" },
+		{ "ci/m.json", "ci/a.deb", "ci/h.deb", "ci/p" },
+		{ "/ci/m.json", "/ci/a.deb", "/ci/h.deb", "/ci/p" },
+		{ "/m.json", "/a.deb", "/h.deb", "/p" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err;
+		auto_matrix struct matrix m = { 0 };
+		expect(matrix_parse(WHOLE, strlen(WHOLE), rows[i].file, &m, &err) == 0, rows[i].file);
+		assert_int_equal(m.driver_count, 2);
+		assert_int_equal(m.kernel_count, 2);
+		assert_string_equal(m.drivers[0].source, rows[i].source);
+		assert_string_equal(m.drivers[1].source, "/abs/b.run");
+		assert_string_equal(m.drivers[0].sha256, HEX);
+		assert_null(m.drivers[1].sha256);
+		assert_int_equal(m.drivers[0].flavours, FLAVOUR_OPEN | FLAVOUR_PROPRIETARY);
+		assert_int_equal(m.drivers[1].flavours, 0);
+		assert_string_equal(m.kernels[0].release, "6.1");
+		assert_string_equal(m.kernels[0].headers.items[0], rows[i].headers);
+		assert_string_equal(m.kernels[0].headers.items[1], "/h2.deb");
+		assert_int_equal(m.kernels[1].headers.count, 0);
+		assert_int_equal(m.modules.count, 2);
+		assert_string_equal(m.patches, rows[i].patches);
+	}
+}
+
+static void pairs_are_skipped_by_globs(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *driver, *release, *why;
+	} rows[] = {
+		{ "470.256.02", "6.12.1", "old" }, { "470.256.02", "6.1.0", NULL }, { "535.1", "6.12.1", NULL },
+		{ "999", "6.1", "odd" },           { "9999", "6.1", NULL },         { "535.1", "5.10", "gone" },
+	};
+	struct err err;
+	auto_matrix struct matrix m = { 0 };
+	assert_int_equal(matrix_parse(WHOLE, strlen(WHOLE), "m", &m, &err), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *why = matrix_skipped(&m, rows[i].driver, rows[i].release);
+		expect(rows[i].why ? str_eq(why, rows[i].why) : !why, rows[i].driver);
+	}
+}
+
+#define D "\"drivers\":[{\"source\":\"a\"}]"
+#define K "\"kernels\":[{\"release\":\"6.1\"}]"
+
+static void what_is_wrong_is_named(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *says;
+	} rows[] = {
+		{ "", "line 1 is not JSON" },
+		{ "{" D "," K ",\"modules\":[],\"modules\":[]}", "line 1 is not JSON" },
+		{ "[]", "is no JSON object" },
+		{ "{" D "}", "kernels is no list with an entry" },
+		{ "{" K "}", "drivers is no list with an entry" },
+		{ "{\"drivers\":[]," K "}", "drivers is no list with an entry" },
+		{ "{\"drivers\":{\"source\":\"a\"}," K "}", "drivers is no list with an entry" },
+		{ "{" D "," K ",\"kernel\":[]}", "kernel is not known here" },
+		{ "{" D "," K ",\"skip modules\":[]}", "skip modules is not known here" },
+		{ "{\"drivers\":[\"a\"]," K "}", "drivers[0]" },
+		{ "{\"drivers\":[{\"source\":\"a\"},{}]," K "}", "drivers[1].source is missing" },
+		{ "{\"drivers\":[{\"source\":\"\"}]," K "}", "drivers[0].source is no text" },
+		{ "{\"drivers\":[{\"source\":1}]," K "}", "drivers[0].source is no text" },
+		{ "{\"drivers\":[{\"source\":\"a\"},{\"source\":\"a\"}]," K "}",
+		  "drivers[1].source is that of another" },
+		{ "{\"drivers\":[{\"source\":\"a\",\"flavour\":\"open\"}]," K "}",
+		  "drivers[0].flavour is not known here" },
+		{ "{\"drivers\":[{\"source\":\"a\",\"flavours\":[\"auto\"]}]," K "}", "another entry than open" },
+		{ "{\"drivers\":[{\"source\":\"a\",\"flavours\":[]}]," K "}", "drivers[0].flavours is empty" },
+		{ "{\"drivers\":[{\"source\":\"a\",\"flavours\":\"open\"}]," K "}", "drivers[0].flavours is no list" },
+		{ "{\"drivers\":[{\"source\":\"a\",\"sha256\":\"75\"}]," K "}", "drivers[0].sha256 is no digest" },
+		{ "{" D ",\"kernels\":[{\"release\":\"../x\"}]}", "kernels[0].release is no kernel release" },
+		{ "{" D ",\"kernels\":[{\"release\":\"6.1\"},{\"release\":\"6.1\"}]}",
+		  "kernels[1].release is that of" },
+		{ "{" D ",\"kernels\":[{\"release\":\"6.1\",\"headers\":[1]}]}", "kernels[0].headers has an entry" },
+		{ "{" D "," K ",\"skip\":{}}", "skip is no list" },
+		{ "{" D "," K ",\"skip\":[{\"why\":\"x\"}]}", "skip[0].driver and kernel are both missing" },
+		{ "{" D "," K ",\"skip\":[{\"driver\":\"x\"}]}", "skip[0].why is missing" },
+		{ "{" D "," K ",\"modules\":\"nvidia\"}", "modules is no list" },
+		{ "{" D "," K ",\"patches\":[]}", "patches is no text" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err;
+		auto_matrix struct matrix m = { 0 };
+		expect(matrix_parse(rows[i].text, strlen(rows[i].text), "m.json", &m, &err) == -1, rows[i].text);
+		expect(err.code == E_CONFIG && strstr(err.text, "'m.json'") && strstr(err.text, rows[i].says),
+		       err.text);
+		expect(!m.drivers && !m.kernels, rows[i].text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_a_file_says),
+		cmocka_unit_test(pairs_are_skipped_by_globs),
+		cmocka_unit_test(what_is_wrong_is_named),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
