@@ -24,6 +24,6 @@ int kheaders_find(const struct layout *l, const struct kheaders_key *want, char 
 // fetch_find().
 int kheaders_fetch(const struct fetch *f, const struct kheaders_key *want, const struct layout *into,
 		   char ret_hex[DIGEST_HEX + 1], struct err *err);
-// Into the directory HEX of a header store, whole or not at all. 1 = unpacked, 0 = was there. E_STORE_CORRUPT: its layer
-// is not what the name says.
+// Into the directory HEX of a header store, whole or not at all. 1 = unpacked, 0 = was there. E_STORE_CORRUPT: its
+// layer is not what the name says.
 int kheaders_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err);

@@ -320,3 +320,17 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   [[ $stderr == *"missing     headers $K2 x86_64: "* ]]
   nothing
 }
+
+@test "install: a bundle without a package for the driver, but with headers, is enough to compile from" {
+  headers_site
+  kernels=$K1 create --from "oci:$site" --headers-too --key "$dir/release.key"
+  assert_status 0
+  loadable
+  tiny_source "$BATS_TEST_TMPDIR/driver"
+  sed -i s/535.261.03/535.999.01/ "$BATS_TEST_TMPDIR/driver/kernel-open/Kbuild"
+  kmodsmith install --source "$BATS_TEST_TMPDIR/driver" --bundle "$file" --driver 535.999.01 --flavour open \
+    --trust-dir "$dir/release.trust"
+  assert_failure # this source does not compile
+  [[ $stderr == *"packed headers: "*"/headers/"* ]] || fail "$stderr"
+  assert_equal "$(calls)" ""
+}

@@ -148,7 +148,7 @@ static void test_damage_is_found_before_it_is_unpacked(void **state)
 	struct err err = { 0 };
 	site_make(&s, &KEY);
 	assert_int_equal(fetch(&s, NULL, &KEY), 0);
-	auto_strv struct strv names = { 0 }, left = { 0 };
+	auto_strv struct strv names = { 0 };
 	assert_int_equal(root_list(&s.store.root, "blobs/sha256", &names, &err), 1);
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = layout_blob_path(names.items[i]), *data = NULL;

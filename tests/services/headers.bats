@@ -1,0 +1,50 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Kernel headers and bundles through a real registry: pushed with their signatures, taken by a compile that has none.
+# shellcheck disable=SC2154 # bats sets status and output; servers.bash the addresses
+load helper
+
+setup_file() {
+  local site=$BATS_FILE_TMPDIR/site
+  registry_start plain
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$BATS_FILE_TMPDIR/k.key" 2>/dev/null
+  mkdir "$BATS_FILE_TMPDIR/trust"
+  openssl pkey -in "$BATS_FILE_TMPDIR/k.key" -pubout -out "$BATS_FILE_TMPDIR/trust/k.pem"
+  make_layout "$site" --label kernel.build-id=
+  tiny_headers "$BATS_FILE_TMPDIR/headers.tar" "$KERNEL"
+  run -0 "$KMODSMITH" pack headers "$BATS_FILE_TMPDIR/headers.tar" --kernel "$KERNEL" --output "oci:$site" \
+    --state-dir "$BATS_FILE_TMPDIR/state"
+  run -0 "$KMODSMITH" sign "$site" --key "$BATS_FILE_TMPDIR/k.key" --catalog
+  run -0 "$KMODSMITH" push "oci:$site" "docker+http://$HUB_PLAIN/drivers" --state-dir "$BATS_FILE_TMPDIR/state"
+}
+teardown_file() { servers_stop; }
+setup() {
+  fresh
+  trust=$BATS_FILE_TMPDIR/trust from=docker+http://$HUB_PLAIN/drivers
+}
+
+@test "a compile takes the headers from a registry, once, and believes the keys that it trusts only" {
+  tiny_source "$BATS_TEST_TMPDIR/driver"
+  mkdir "$BATS_TEST_TMPDIR/nobody"
+  host no-gpu
+  kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --from "$from" \
+    --state-dir "$state" --trust-dir "$BATS_TEST_TMPDIR/nobody"
+  assert_error E_HEADERS_NOT_FOUND "packed headers: $from: "
+  kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --from "$from" \
+    --state-dir "$state" --trust-dir "$trust"
+  [[ $stderr == *"packed headers: $state/headers/"* ]] || fail "$stderr"
+  rm -r "$state/headers"
+  kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --state-dir "$state" --offline
+  [[ $stderr == *"packed headers: $state/headers/"* ]] || fail "$stderr"
+}
+
+@test "a bundle of a registry's packages and headers is complete, and carries the signatures of whoever made them" {
+  kmodsmith bundle create --output "$BATS_TEST_TMPDIR/site.tar" --from "$from" --driver "$DRIVER" --kernel "$KERNEL" \
+    --arch x86_64 --headers-too --state-dir "$state" --trust-dir "$trust" --key "$BATS_FILE_TMPDIR/k.key"
+  assert_status 0
+  assert_small
+  kmodsmith bundle verify "$BATS_TEST_TMPDIR/site.tar" --trust-dir "$trust" --json
+  assert_status 0
+  assert_json '[.promises[].tag] | join(" ")' "$TAG headers-$KERNEL-x86_64"
+  assert_small
+}
