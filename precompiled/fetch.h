@@ -30,8 +30,8 @@ void found_done(struct found *f);
 #define auto_found __attribute__((cleanup(found_done)))
 #define FOUND_NONE ((struct found){ .offer = OFFER_NONE })
 
-// 0 = found. E_NO_PACKAGE: no source has it; or the code of the first source that failed for another reason. The message
-// has one clause per source.
+// 0 = found. E_NO_PACKAGE: no source has it; or the code of the first source that failed for another reason. The
+// message has one clause per source.
 int fetch_find(const struct fetch *f, const struct package_want *want, struct found *ret, struct err *err);
 // Afterwards found->offer.package is unpacked, and into has it with its signatures and its tag. Another source, when
 // this one fails half-way, must have a package that fits, too.

@@ -24,6 +24,6 @@ void origin_done(struct origin *o);
 #define auto_origin __attribute__((cleanup(origin_done)))
 void origin_fetch(const struct origin *o, const struct root *state, struct fetch *ret);
 
-// As --package and --output take them: "oci:DIR", "oci-archive:FILE.tar", ...; a path alone is a layout, or a bundle when
-// it ends in .tar.
+// As --package and --output take them: "oci:DIR", "oci-archive:FILE.tar", ...; a path alone is a layout, or a bundle
+// when it ends in .tar.
 char *origin_name(const char *name);

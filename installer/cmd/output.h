@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --output: the layout that packages are put in: the node's store, oci:DIR, or oci-archive:FILE.tar by way of a layout
-// in the scratch. What cannot work is said before the work is done; nothing is made before there is something to put in.
+// in the scratch. What cannot work is said before the work is done; nothing is made before there is something to put
+// in.
 #pragma once
 #include "base/scratch.h"
 #include "precompiled/store.h"

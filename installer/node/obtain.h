@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the package of this start comes from: one ordered list (R-I1). The node's store first, so that a node that was
-// installed once needs nobody (R-A2); then the sources that were named; what none of them has is compiled, if it may be.
+// installed once needs nobody (R-A2); then the sources that were named; what none of them has is compiled, if it may.
 //
 // Looking reads documents only. Taking brings the layer into the store and unpacks it.
 #pragma once

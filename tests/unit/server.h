@@ -103,7 +103,7 @@ static inline bool read_request_(int fd, struct request *r)
 		return false;
 	size_t have = len - (size_t)(end + 4 - r->head);
 	r->body_len = request_number(r, "Content-Length: ");
-	r->body = malloc(r->body_len + have + 1);
+	r->body = mem_alloc(r->body_len + have + 1);
 	memcpy(r->body, end + 4, have);
 	end[4] = '\0';
 	while (have < r->body_len) {
@@ -117,7 +117,7 @@ static inline bool read_request_(int fd, struct request *r)
 
 static inline void serve_one_(struct server *s, int fd)
 {
-	struct request *r = calloc(1, sizeof(*r));
+	struct request *r = mem_alloc(sizeof(*r));
 	if (read_request_(fd, r)) {
 		pthread_mutex_lock(&s->mutex);
 		strv_add(&s->heads, str_dup(r->head));
