@@ -39,7 +39,7 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmod
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all unit unit-build install clean deps demo check cli services bench lint format man
+.PHONY: all unit unit-build install clean deps demo demo-registry check cli services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -72,6 +72,8 @@ check:
 	@scripts/check.sh
 demo:
 	@scripts/demo.sh
+demo-registry:
+	@scripts/demo-registry.sh
 bench: $B/kmodsmith
 	@scripts/bench.sh
 lint:
