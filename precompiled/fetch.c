@@ -266,7 +266,8 @@ static int ask_item(const struct fetch *f, size_t source, void *ctx, char **ret_
 	if (fits <= 0)
 		return fits;
 	if (check_trust(f, r, e->item->tag, hex, &signers, err) < 0 ||
-	    (e->into && take_item(r, e->item->tag, hex, e->into, err) < 0))
+	    (e->into && take_item(r, e->item->tag, hex, e->into, err) < 0) ||
+	    (e->into && f->is_unverified && unverified_add(f->state, e->item->tag, err) < 0))
 		return -1;
 	memcpy(e->ret_hex, hex, sizeof(hex));
 	return 1;
