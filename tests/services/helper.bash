@@ -53,14 +53,14 @@ assert_small() { # the last run stayed below 32 MiB
   read -r kib _ <"$BATS_TEST_TMPDIR/measure"
   [ "$kib" -lt 32768 ] || told | batslib_decorate "it took $kib KiB" | fail
 }
-assert_quick() { # SECONDS: the last run took less
+assert_quick() { # SECONDS: the last run did not hang; far above what it takes on a busy machine
   awk -v most="$1" '{ exit !($2 < most) }' "$BATS_TEST_TMPDIR/measure" ||
     told | batslib_decorate "it took $(<"$BATS_TEST_TMPDIR/measure") (KiB, seconds)" | fail
 }
 assert_refused() { # CODE [TEXT]: the last fetch failed with CODE, in bounded time and memory, and left nothing
   assert_error "$@"
   assert_small
-  assert_quick 15
+  assert_quick 60
   assert_equal "$(blobs_of "$state/store")" ""
   assert_equal "$(jq -c .manifests "$state/store/index.json" 2>/dev/null || echo '[]')" '[]'
   [ ! -e "$state/store" ] || run -0 "$KMODSMITH" store verify --state-dir "$state"
