@@ -343,8 +343,8 @@ payload_site() { # $site: the source, and a payload of V packed and signed with 
     --json
   assert_status 0
   assert_json '.tag + " " + .driver + " " + .arch + " " + (.kernel | tostring)' "payload-$V-x86_64 $V x86_64 null"
-  # shellcheck disable=SC2031 # it is the output of this test
-  payload=$(jq -r .digest <<<"$output")
+  payload=$(jq -r '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] | tostring |
+    startswith("payload-")).digest' "$site/index.json")
   run -0 --separate-stderr "$KMODSMITH" sign "$site" --key "$dir/release.key"
 }
 fetch() { # OPTION...: the payload of V
