@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bring everything that a site without a network needs into one layout: each driver for each kernel, the headers of each
-// kernel for what must be compiled there, and the payload of each driver, from the first source that has it and is
+// Bring everything that a site without a network needs into one layout: each driver for each kernel, the headers of
+// each kernel for what must be compiled there, and the payload of each driver, from the first source that has it and is
 // believed. All of it is looked for before any of it is taken.
 #pragma once
 #include "precompiled/fetch.h"

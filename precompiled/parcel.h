@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a site offers beside packages, in the format of one: one layer with a tree at its own paths, and a configuration
-// whose labels say what it is of: a kernel's headers (R-A4), or the payload of a driver version (its libraries, firmware
-// and programs). A tag, headers-RELEASE-ARCH or payload-DRIVER-ARCH, is only a pointer: the labels are compared.
+// whose labels say what it is of: a kernel's headers (R-A4), or the payload of a driver version (its libraries,
+// firmware and programs). A tag, headers-RELEASE-ARCH or payload-DRIVER-ARCH, is only a pointer: the labels are
+// compared.
 #pragma once
 #include "precompiled/fetch.h"
 
