@@ -162,16 +162,6 @@ static bool is_wanted(void *ctx, const char *path)
 	return !str_starts(path, "usr/share/");
 }
 
-static int unpack_all(const struct strv *files, const struct root *into, struct err *err)
-{
-	for (size_t i = 0; i < files->count; i++) {
-		auto_fd int fd = file_open_arg(files->items[i], O_RDONLY, err);
-		if (fd < 0 || archive_unpack(fd, files->items[i], 0, into, NULL, is_wanted, NULL, err) < 0)
-			return -1;
-	}
-	return 0;
-}
-
 // Two processes may do the same: both unpack, one rename wins, the other's copy is dropped.
 int headers_import(const struct strv *files, const struct root *store, char ret_digest[DIGEST_HEX + 1], struct err *err)
 {
@@ -180,7 +170,8 @@ int headers_import(const struct strv *files, const struct root *store, char ret_
 	if (root_exists(store, ret_digest))
 		return 0;
 	auto_scratch struct scratch into = SCRATCH_NONE;
-	if (scratch_make(store, "import", &into, err) < 0 || unpack_all(files, &into.root, err) < 0)
+	if (scratch_make(store, "import", &into, err) < 0 ||
+	    archive_unpack_files(files, &into.root, is_wanted, NULL, err) < 0)
 		return -1;
 	if (root_rename(store, into.name, ret_digest, err) == 0)
 		return 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/gather.h"
 
-#include "precompiled/kheaders.h"
+#include "precompiled/parcel.h"
 
 static const char *const FLAVOURS[] = { "open", "proprietary" };
 static const char BOTH[] = "both";
@@ -83,20 +83,21 @@ static int bring_flavours(const struct run *run, const struct package_want *cell
 	return 0;
 }
 
-static int bring_headers(const struct run *run, const char *release, const char *arch, struct err *err)
+static int bring_parcel(const struct run *run, const struct parcel_key *want, struct err *err)
 {
-	struct kheaders_key want = { .release = release, .arch = arch };
 	char hex[DIGEST_HEX + 1];
-	if (kheaders_fetch(&run->g->fetch, &want, run->into, hex, err) < 0) {
+	if (parcel_fetch(&run->g->fetch, want, run->into, hex, err) < 0) {
 		// A full disk here is not the source's lack.
 		if (run->into)
 			return -1;
-		strv_add(run->missing, str_fmt("%s %s %s: %s", PROMISE_HEADERS, release, arch, err->text));
+		const char *of = want->driver ? want->driver : want->release;
+		strv_add(run->missing, str_fmt("%s %s %s: %s", want->kind->name, of, want->arch, err->text));
 	} else if (run->into) {
-		struct promise item = { .kind = str_dup(PROMISE_HEADERS),
-					.kernel = str_dup(release),
-					.arch = str_dup(arch),
-					.tag = kheaders_tag(&want) };
+		struct promise item = { .kind = str_dup(want->kind->name),
+					.driver = str_dup(want->driver),
+					.kernel = str_dup(want->release),
+					.arch = str_dup(want->arch),
+					.tag = parcel_tag(want) };
 		promise(run, &item, hex);
 	}
 	return 0;
@@ -111,7 +112,22 @@ static int bring_cell(const struct run *run, const char *kernel, const char *arc
 		if (bring_flavours(run, &cell, err) < 0)
 			return -1;
 	}
-	return g->is_with_headers ? bring_headers(run, kernel, arch, err) : 0;
+	struct parcel_key headers = { .kind = &PARCEL_HEADERS, .release = kernel, .arch = arch };
+	return g->is_with_headers ? bring_parcel(run, &headers, err) : 0;
+}
+
+static int bring_payloads(const struct run *run, struct err *err)
+{
+	const struct gather *g = run->g;
+	struct parcel_key payload = { .kind = &PARCEL_PAYLOAD };
+	for (size_t i = 0; i < g->drivers->count; i++)
+		for (size_t a = 0; a < g->archs->count; a++) {
+			payload.driver = g->drivers->items[i];
+			payload.arch = g->archs->items[a];
+			if (bring_parcel(run, &payload, err) < 0)
+				return -1;
+		}
+	return 0;
 }
 
 static int bring_all(const struct run *run, struct err *err)
@@ -121,7 +137,7 @@ static int bring_all(const struct run *run, struct err *err)
 		for (size_t a = 0; a < g->archs->count; a++)
 			if (bring_cell(run, g->kernels->items[k], g->archs->items[a], err) < 0)
 				return -1;
-	return 0;
+	return g->is_with_payload ? bring_payloads(run, err) : 0;
 }
 
 int gather(const struct gather *g, const struct layout *into, struct promises *ret, struct strv *ret_missing,

@@ -7,6 +7,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 
 enum { CHUNK = 1 << 16 };
@@ -258,6 +259,17 @@ int archive_unpack(int fd, const char *name, off_t offset, const struct root *de
 	int r = run(&u, in, dest, limits, err);
 	free(in);
 	return r;
+}
+
+int archive_unpack_files(const struct strv *files, const struct root *dest, bool (*select)(void *ctx, const char *path),
+			 void *ctx, struct err *err)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		auto_fd int fd = file_open_arg(files->items[i], O_RDONLY, err);
+		if (fd < 0 || archive_unpack(fd, files->items[i], 0, dest, NULL, select, ctx, err) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 int archive_unpack_stream(const struct archive_stream *from, const char *name, const struct root *dest,

@@ -18,6 +18,9 @@ struct archive_limits {
 // bits. select, when not NULL, says which entries to take and may be called with directories too.
 int archive_unpack(int fd, const char *name, off_t offset, const struct root *dest, const struct archive_limits *limits,
 		   bool (*select)(void *ctx, const char *path), void *ctx, struct err *err);
+// One after the other, as a user typed their names; select is as above.
+int archive_unpack_files(const struct strv *files, const struct root *dest, bool (*select)(void *ctx, const char *path),
+			 void *ctx, struct err *err);
 
 // Bytes of an archive that come from somewhere else than a file: up to len of them into buf; 0 = the end.
 struct archive_stream {

@@ -16,7 +16,7 @@ struct values {
 	struct strv drivers, kernels, archs, images, keys;
 	char *flavour, *output, *state_dir;
 	unsigned days;
-	bool is_with_headers;
+	bool is_with_headers, is_with_payload;
 };
 
 #define OPT(name, letter, arg, env, type, member, help)                             \
@@ -33,6 +33,8 @@ static const struct opt opts[] = {
 	OPT("arch", 0, "ARCH,...", NULL, OPT_LIST, archs, "x86_64, aarch64; default: this machine's"),
 	OPT("headers-too", 0, NULL, NULL, OPT_FLAG, is_with_headers,
 	    "also the headers of each kernel, as `kmodsmith pack headers` made them"),
+	OPT("payload-too", 0, NULL, NULL, OPT_FLAG, is_with_payload,
+	    "also the libraries, firmware and programs of each driver, as `kmodsmith pack payload` made them"),
 	OPT("image", 0, "REF,...", NULL, OPT_LIST, images,
 	    "compiler images to note in the bundle, each as NAME@sha256:HEX; the images are not put in"),
 	OPT("key", 0, "FILE|URI,...", "KMODSMITH_KEY", OPT_LIST, keys,
@@ -132,6 +134,7 @@ static int collect(const struct values *v, struct create *c, struct err *err)
 			    .archs = v->archs.count ? &v->archs : &c->archs,
 			    .flavour = v->flavour,
 			    .is_with_headers = v->is_with_headers,
+			    .is_with_payload = v->is_with_payload,
 			    .brought = on_brought,
 			    .ctx = c };
 	origin_fetch(&c->origin, &c->state, &g.fetch);

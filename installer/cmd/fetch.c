@@ -3,12 +3,14 @@
 #include "cmd/job.h"
 #include "cmd/output.h"
 #include "precompiled/find.h"
+#include "precompiled/parcel.h"
 
 #include <stdio.h>
 
 struct values {
 	struct origin_values origin;
 	char *driver, *flavour, *kernel, *arch, *output, *state_dir;
+	bool is_payload;
 };
 
 static const struct opt opts[] = {
@@ -19,6 +21,8 @@ static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
 	  "kernel release; default: the running one" },
 	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
+	{ "payload", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_payload),
+	  "the libraries, firmware and programs of --driver instead of modules; flavour and kernel do not matter" },
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
 	  "oci:DIR or oci-archive:FILE.tar; default: the node's store" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
@@ -33,6 +37,8 @@ struct fetching {
 	struct origin origin;
 	struct output output;
 	struct found found;
+	struct parcel_key payload; // borrows from the values and the host
+	char digest[DIGEST_HEX + 1];
 };
 
 static void fetching_done(struct fetching *f)
@@ -58,6 +64,34 @@ static int open_all(const struct values *v, struct fetching *f, struct err *err)
 	if (!f->origin.from.count)
 		return err_set(err, E_USAGE, "nothing says where to fetch from: give --from NAME or --bundle FILE");
 	return output_init(&f->output, v->output, &f->state, err);
+}
+
+static int get_payload(const struct values *v, struct fetching *f, struct err *err)
+{
+	struct fetch fetch;
+	const struct layout *into = NULL;
+	f->payload = (struct parcel_key){ .kind = &PARCEL_PAYLOAD,
+					  .driver = v->driver,
+					  .arch = v->arch ? v->arch : f->host.arch };
+	if (!v->driver)
+		return err_set(err, E_USAGE, "fetch --payload needs --driver VERSION");
+	origin_fetch(&f->origin, &f->state, &fetch);
+	if (parcel_fetch(&fetch, &f->payload, NULL, f->digest, err) < 0 || output_layout(&f->output, &into, err) < 0 ||
+	    parcel_fetch(&fetch, &f->payload, into, f->digest, err) < 0)
+		return -1;
+	return output_finish(&f->output, err);
+}
+
+static void show_payload(const struct values *v, const struct fetching *f)
+{
+	auto_str char *tag = parcel_tag(&f->payload), *digest = oci_digest_text(f->digest);
+	const char *place = f->output.name ? f->output.name : "the store";
+	auto_json json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o}", "tag", tag, "digest", digest, "driver",
+					   f->payload.driver, "arch", f->payload.arch, "into", json_text(place));
+	if (v->origin.remote.common.is_json)
+		show_json(json);
+	else
+		printf("%s %s\ninto %s\n", tag, digest, place);
 }
 
 static int get(const struct values *v, struct fetching *f, struct err *err)
@@ -103,9 +137,9 @@ static int run(void *values, char **args, size_t count, struct err *err)
 			      .found = FOUND_NONE };
 	int r = open_all(v, &f, err);
 	if (r == 0)
-		r = get(v, &f, err);
+		r = (v->is_payload ? get_payload : get)(v, &f, err);
 	if (r == 0)
-		show(v, &f);
+		(v->is_payload ? show_payload : show)(v, &f);
 	fetching_done(&f);
 	return r;
 }
@@ -118,7 +152,8 @@ const struct cmd cmd_fetch = {
 		 "it comes,\n"
 		 "and counts for nothing until its digest and its signature are right. A cut download goes on where it "
 		 "stopped, from\n"
-		 "another mirror, too, and after a restart.\n\n"
+		 "another mirror, too, and after a restart. With --payload it is what `kmodsmith pack payload` made;\n"
+		 "`kmodsmith install` does not use that yet.\n\n"
 		 "  kmodsmith fetch --driver 535.261.03 --flavour open --kernel 6.1.0-56-cloud-amd64 \\\n"
 		 "      --from docker://registry.example/drivers,https://mirror.example/drivers\n",
 	.opts = { opts, package_opts, origin_opts, remote_opts, common_opts },

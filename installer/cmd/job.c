@@ -75,26 +75,26 @@ int job_store_limit(const char *text, uint64_t *ret, struct err *err)
 }
 
 // Without waiting for a pipe's writer.
-static int look(const char *option, const char *path, bool is_dir_allowed, struct err *err)
+int job_look(const char *what, const char *path, bool is_dir_allowed, struct err *err)
 {
 	struct stat st;
 	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_wrap(err, "--%s", option);
+		return err_wrap(err, "%s", what);
 	if (S_ISDIR(st.st_mode) && is_dir_allowed)
 		return 0;
 	if (!S_ISREG(st.st_mode))
-		return err_set(err, E_USAGE, "--%s: '%s' is %s", option, path,
+		return err_set(err, E_USAGE, "%s: '%s' is %s", what, path,
 			       S_ISDIR(st.st_mode) ? "a directory, wanted is a package file" : "no regular file");
-	return st.st_size ? 0 : err_set(err, E_ARCHIVE, "--%s: '%s' is empty", option, path);
+	return st.st_size ? 0 : err_set(err, E_ARCHIVE, "%s: '%s' is empty", what, path);
 }
 
 int job_inputs(const struct job_values *values, struct err *err)
 {
 	for (size_t i = 0; i < values->headers.count; i++)
-		if (look("headers", values->headers.items[i], false, err) < 0)
+		if (job_look("--headers", values->headers.items[i], false, err) < 0)
 			return -1;
-	if (values->source && look("source", values->source, true, err) < 0)
+	if (values->source && job_look("--source", values->source, true, err) < 0)
 		return -1;
 	if (values->source_sha256 && !digest_is_hex(values->source_sha256))
 		return err_set(err, E_USAGE, "--source-sha256 '%s' is no digest: 64 digits of 0-9 and a-f",

@@ -62,8 +62,9 @@ int job_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 
 #define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
 // What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.
 int job_inputs(const struct job_values *values, struct err *err);
-int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err); // E_USAGE
-void job_modules(const struct strv *wish, struct strv *ret);                          // "uvm" -> "nvidia-uvm"
+int job_look(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages
+int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err);   // E_USAGE
+void job_modules(const struct strv *wish, struct strv *ret);                            // "uvm" -> "nvidia-uvm"
 
 void show_phase(void *ctx, const struct phase *p);
 void show_note(void *ctx, const char *text);

@@ -1,41 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack headers: a distribution's header packages as something that repositories and bundles can offer (R-A4).
+// pack headers, pack payload: a distribution's packages as something that repositories and bundles can offer (R-A4).
 #include "cmd/job.h"
 #include "cmd/output.h"
 #include "kmod/distro.h"
-#include "precompiled/kheaders.h"
+#include "precompiled/parcel.h"
+#include "precompiled/payload.h"
 
 #include <stdio.h>
 
 struct values {
 	struct common common;
-	char *kernel, *output, *state_dir;
+	char *kernel, *driver, *arch, *output, *state_dir;
 };
 
-static const struct opt opts[] = {
+#define OUTPUT_OPTS                                                                                                   \
+	{ "output",                                                                                                   \
+	  'o',                                                                                                        \
+	  "NAME",                                                                                                     \
+	  NULL,                                                                                                       \
+	  OPT_STR,                                                                                                    \
+	  offsetof(struct values, output),                                                                            \
+	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a tar of one; default: the node's store" }, \
+	{                                                                                                             \
+		"state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),            \
+			"where the files are unpacked; default as for `install`"                                      \
+	}
+
+static const struct opt headers_opts[] = {
 	{ "kernel", 'k', "RELEASE", NULL, OPT_STR, offsetof(struct values, kernel), "kernel release that they are of" },
-	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
-	  "oci:DIR adds them to this OCI layout, oci-archive:FILE.tar makes a tar of one; default: the node's store" },
-	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
-	  "where they are unpacked; default as for `install`" },
+	OUTPUT_OPTS,
+	{ 0 },
+};
+static const struct opt payload_opts[] = {
+	{ "driver", 'd', "VERSION", NULL, OPT_STR, offsetof(struct values, driver), "driver version that they are of" },
+	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
+	OUTPUT_OPTS,
 	{ 0 },
 };
 
 struct packing {
 	struct machine machine;
 	struct root state, store, dir; // dir: in the header store, the tree
+	struct scratch work;           // a payload's tree
 	struct strv files;
 	struct output output;
 	struct tree tree;
+	struct host host;
+	struct parcel_key key; // borrows from the rest
+	char *distro;
 	struct descriptor manifest;
 };
 
 static void packing_done(struct packing *p)
 {
 	descriptor_done(&p->manifest);
+	free(p->distro);
+	host_done(&p->host);
 	tree_done(&p->tree);
 	output_done(&p->output);
 	strv_done(&p->files);
+	scratch_done(&p->work);
 	root_done(&p->dir);
 	root_done(&p->store);
 	root_done(&p->state);
@@ -45,16 +69,22 @@ static void packing_done(struct packing *p)
 static int open_all(const struct values *v, char **args, size_t count, struct packing *p, struct err *err)
 {
 	struct job_values job = { .state_dir = v->state_dir };
-	if (!v->kernel)
-		return err_set(err, E_USAGE, "pack headers needs --kernel RELEASE");
 	for (size_t i = 0; i < count; i++)
 		strv_split(&p->files, args[i], ",");
-	job.headers = p->files; // borrowed
-	if (job_inputs(&job, err) < 0 || machine_open(&v->common, &p->machine, err) < 0 ||
-	    job_state(&job, &p->machine, &p->state, err) < 0 || root_mkdirs(&p->state, "headers", 0755, err) < 0 ||
-	    root_sub(&p->state, "headers", &p->store, err) < 0)
+	for (size_t i = 0; i < p->files.count; i++)
+		if (job_look("FILE", p->files.items[i], false, err) < 0)
+			return -1;
+	if (machine_open(&v->common, &p->machine, err) < 0 || job_state(&job, &p->machine, &p->state, err) < 0)
 		return -1;
 	return output_init(&p->output, v->output, &p->state, err);
+}
+
+static int put(struct packing *p, const struct root *tree, struct err *err)
+{
+	const struct layout *into = NULL;
+	return output_layout(&p->output, &into, err) < 0 || parcel_create(into, tree, &p->key, &p->manifest, err) < 0 ?
+		       -1 :
+		       output_finish(&p->output, err);
 }
 
 // Which kernels the files are of says more than where nothing was found.
@@ -73,43 +103,58 @@ static int open_tree(const struct values *v, struct packing *p, struct err *err)
 	return err_set(err, E_HEADERS_MISMATCH, "the files are of kernel %s, wanted is %s", text, v->kernel);
 }
 
-static int make(const struct values *v, struct packing *p, struct err *err)
+static int pack_headers(const struct values *v, struct packing *p, struct err *err)
 {
-	const struct layout *into = NULL;
 	char digest[DIGEST_HEX + 1];
-	if (headers_import(&p->files, &p->store, digest, err) < 0 || root_sub(&p->store, digest, &p->dir, err) < 0 ||
-	    open_tree(v, p, err) < 0 || output_layout(&p->output, &into, err) < 0)
-		return -1;
 	const struct tree *t = &p->tree;
-	auto_str char *distro = distro_of(t->release, t->banner);
-	struct kheaders_key key = {
-		.release = t->release, .arch = t->arch, .build_id = *t->build_id ? t->build_id : NULL, .distro = distro
-	};
-	return kheaders_create(into, &p->dir, &key, &p->manifest, err) < 0 ? -1 : output_finish(&p->output, err);
+	if (root_mkdirs(&p->state, "headers", 0755, err) < 0 || root_sub(&p->state, "headers", &p->store, err) < 0 ||
+	    headers_import(&p->files, &p->store, digest, err) < 0 || root_sub(&p->store, digest, &p->dir, err) < 0 ||
+	    open_tree(v, p, err) < 0)
+		return -1;
+	p->distro = distro_of(t->release, t->banner);
+	p->key = (struct parcel_key){ .kind = &PARCEL_HEADERS,
+				      .release = t->release,
+				      .arch = t->arch,
+				      .build_id = *t->build_id ? t->build_id : NULL,
+				      .distro = p->distro };
+	return put(p, &p->dir, err);
+}
+
+static int pack_payload(const struct values *v, struct packing *p, struct err *err)
+{
+	if (host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0 ||
+	    scratch_make(&p->state, "payload", &p->work, err) < 0 ||
+	    payload_unpack(&p->files, v->driver, &p->work.root, err) < 0)
+		return -1;
+	p->key = (struct parcel_key){ .kind = &PARCEL_PAYLOAD,
+				      .driver = v->driver,
+				      .arch = v->arch ? v->arch : p->host.arch };
+	return put(p, &p->work.root, err);
 }
 
 static void show(const struct values *v, const struct packing *p)
 {
-	const struct tree *t = &p->tree;
-	struct kheaders_key key = { .release = t->release, .arch = t->arch };
-	auto_str char *tag = kheaders_tag(&key), *digest = oci_digest_text(p->manifest.digest);
+	const struct parcel_key *key = &p->key;
+	auto_str char *tag = parcel_tag(key), *digest = oci_digest_text(p->manifest.digest);
 	const char *place = p->output.name ? p->output.name : "the store";
-	auto_json json_t *json = json_pack("{s:s, s:s, s:o, s:s, s:s, s:o}", "tag", tag, "digest", digest, "into",
-					   json_text(place), "kernel", t->release, "arch", t->arch, "build_id",
-					   json_text(*t->build_id ? t->build_id : NULL));
+	auto_json json_t *json =
+		json_pack("{s:s, s:s, s:o, s:o, s:o, s:s, s:o}", "tag", tag, "digest", digest, "into", json_text(place),
+			  "driver", json_text(key->driver), "kernel", json_text(key->release), "arch", key->arch,
+			  "build_id", json_text(key->build_id));
 	if (v->common.is_json)
 		show_json(json);
 	else
 		printf("%s %s in %s\n", tag, digest, place);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run(const struct values *v, char **args, size_t count,
+	       int (*make)(const struct values *v, struct packing *p, struct err *err), struct err *err)
 {
-	const struct values *v = values;
 	struct packing p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			     .state = ROOT_NONE,
 			     .store = ROOT_NONE,
 			     .dir = ROOT_NONE,
+			     .work = SCRATCH_NONE,
 			     .output = OUTPUT_NONE,
 			     .tree = { .root = ROOT_NONE } };
 	int r = open_all(v, args, count, &p, err);
@@ -119,6 +164,22 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		show(v, &p);
 	packing_done(&p);
 	return r;
+}
+
+static int run_headers(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	if (!v->kernel)
+		return err_set(err, E_USAGE, "pack headers needs --kernel RELEASE");
+	return run(v, args, count, pack_headers, err);
+}
+
+static int run_payload(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	if (!v->driver || !*v->driver)
+		return err_set(err, E_USAGE, "pack payload needs --driver VERSION");
+	return run(v, args, count, pack_payload, err);
 }
 
 const struct cmd cmd_pack_headers = {
@@ -134,7 +195,25 @@ const struct cmd cmd_pack_headers = {
 		 "packages are.\n\n"
 		 "  kmodsmith pack headers linux-headers-A.deb,linux-headers-B.deb,linux-kbuild.deb \\\n"
 		 "      --kernel 6.1.0-56-cloud-amd64 --output oci:DIR\n",
-	.opts = { opts, common_opts },
+	.opts = { headers_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_headers,
+};
+
+const struct cmd cmd_pack_payload = {
+	.name = "pack payload",
+	.args = "FILE,... [FILE...]",
+	.args_min = 1,
+	.args_max = 64,
+	.help = "a driver version's libraries, firmware and programs",
+	.about = "FILEs are all packages of one driver version: .deb, .rpm or .tar.*. A file whose name carries "
+		 "another\n"
+		 "version is refused. `kmodsmith fetch --payload` and `bundle create --payload-too` bring what was "
+		 "packed, signed as\n"
+		 "packages are; `kmodsmith install` does not use it yet.\n\n"
+		 "  kmodsmith pack payload libcuda1.deb,libnvidia-ml1.deb,firmware-nvidia-gsp.deb \\\n"
+		 "      --driver 535.261.03 --output oci:DIR\n",
+	.opts = { payload_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_payload,
 };

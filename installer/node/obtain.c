@@ -3,7 +3,7 @@
 
 #include "node/flavour.h"
 #include "precompiled/find.h"
-#include "precompiled/kheaders.h"
+#include "precompiled/parcel.h"
 #include "precompiled/stage.h"
 
 void obtain_done(struct obtain *o)
@@ -162,28 +162,30 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 	return take_found(o, ret, err);
 }
 
-static int find_headers(struct obtain *o, const struct kheaders_key *want, char ret[DIGEST_HEX + 1], struct err *err)
+static int find_headers(struct obtain *o, const struct parcel_key *want, char ret[DIGEST_HEX + 1], struct err *err)
 {
 	auto_str char *why = NULL;
 	struct err reason = { .text = "there is none yet" };
 	if (open_store(o, err) < 0)
 		return -1;
-	int r = obtain_has_store(o) ? kheaders_find(&o->store.layout, want, ret, &why, &reason) : -1;
+	int r = obtain_has_store(o) ? parcel_find(&o->store.layout, want, ret, &why, &reason) : -1;
 	if (r > 0)
 		return 0;
 	if (!o->fetch.from || !o->fetch.from->count)
 		return err_set(err, E_HEADERS_NOT_FOUND, "the store: %s; no source was named (--from)",
 			       why ? why : reason.text);
-	return make_store(o, err) < 0 ? -1 : kheaders_fetch(&o->fetch, want, &o->store.layout, ret, err);
+	return make_store(o, err) < 0 ? -1 : parcel_fetch(&o->fetch, want, &o->store.layout, ret, err);
 }
 
 int obtain_headers(void *obtain, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		   struct err *err)
 {
 	struct obtain *o = obtain;
-	struct kheaders_key want = { .release = release, .arch = o->want.arch, .build_id = o->want.build_id };
+	struct parcel_key want = {
+		.kind = &PARCEL_HEADERS, .release = release, .arch = o->want.arch, .build_id = o->want.build_id
+	};
 	return find_headers(o, &want, ret_digest, err) < 0 ||
-			       kheaders_unpack(&o->store.layout, ret_digest, store, err) < 0 ?
+			       parcel_unpack(&o->store.layout, ret_digest, store, err) < 0 ?
 		       -1 :
 		       0;
 }

@@ -334,3 +334,84 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   [[ $stderr == *"packed headers: "*"/headers/"* ]] || fail "$stderr"
   assert_equal "$(calls)" ""
 }
+
+payload_site() { # $site: the source, and a payload of V packed and signed with it
+  site=$BATS_TEST_TMPDIR/site
+  cp -r "$dir/source" "$site"
+  tiny_payload "$BATS_TEST_TMPDIR/payload.tar" "$V"
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver "$V" --arch x86_64 --output "oci:$site" --state-dir "$state" \
+    --json
+  assert_status 0
+  assert_json '.tag + " " + .driver + " " + .arch + " " + (.kernel | tostring)' "payload-$V-x86_64 $V x86_64 null"
+  payload=$(jq -r '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] | tostring |
+    startswith("payload-")).digest' "$site/index.json")
+  run -0 --separate-stderr "$KMODSMITH" sign "$site" --key "$dir/release.key"
+}
+fetch() { # OPTION...: the payload of V
+  kmodsmith fetch --payload --driver "$V" --arch x86_64 --from "oci:$site" --state-dir "$state" \
+    --trust-dir "$dir/release.trust" "$@"
+}
+
+@test "pack payload: the same files are the same artifact, and files of another driver are named" {
+  payload_site
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver "$V" --arch x86_64 --state-dir "$BATS_TEST_TMPDIR/other" \
+    --output "oci:$BATS_TEST_TMPDIR/b" --json
+  assert_json .digest "$payload"
+  assert_equal "$(blob=$(jq -r '.layers[0].digest[7:]' "$BATS_TEST_TMPDIR/b/blobs/sha256/${payload#sha256:}") &&
+    zstd -dcq "$BATS_TEST_TMPDIR/b/blobs/sha256/$blob" | tar -tv | awk '/usr.lib64.libcuda.so.1 /{print $6, $7, $8}')" \
+    "usr/lib64/libcuda.so.1 -> libcuda.so.$V"
+  tiny_payload "$BATS_TEST_TMPDIR/new.tar" 550.54.14
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" "$BATS_TEST_TMPDIR/new.tar" --driver "$V" --state-dir "$state" \
+    --output "oci:$BATS_TEST_TMPDIR/c"
+  assert_error E_USAGE "of driver 550.54.14, wanted is $V"
+  assert_not_exist "$BATS_TEST_TMPDIR/c"
+  assert_equal "$(ls -A "$state/.tmp")" ""
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar"
+  assert_error E_USAGE "needs --driver"
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/none.tar" --driver "$V" --state-dir "$state"
+  assert_error E_NOT_FOUND "FILE: open '$BATS_TEST_TMPDIR/none.tar'"
+  hostile_tar "$BATS_TEST_TMPDIR/evil.tar" ../../evil f
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/evil.tar" --driver "$V" --state-dir "$state"
+  assert_error E_ARCHIVE_UNSAFE
+}
+
+@test "payload: into a bundle for every driver, checked there, and named where it is missing" {
+  payload_site
+  create --from "oci:$site" --payload-too --key "$dir/release.key"
+  assert_status 0
+  assert_line --partial "holds 3,"
+  verify --json
+  assert_status 0
+  assert_json '.promises[2] | .kind + " " + .driver + " " + .arch + " " + .tag + " " + .digest + " " + (.kernel | tostring)' \
+    "payload $V x86_64 payload-$V-x86_64 $payload null"
+  repack eval 'rm "blobs/sha256/$(jq -r ".layers[0].digest[7:]" "blobs/sha256/'"${payload#sha256:}"'")"'
+  verify
+  assert_error E_INCOMPLETE "1 of 3 are missing: payload $V x86_64: its blob sha256:"
+  rm "$file"
+  create --payload-too --key "$dir/release.key"
+  assert_error E_INCOMPLETE "1 missing"
+  [[ $stderr == *"missing     payload $V x86_64: "*"it has no payload-$V-x86_64"* ]] || fail "$stderr"
+  nothing
+}
+
+@test "fetch --payload: from a site or a bundle into the store, which keeps it, signed by whom the machine trusts" {
+  payload_site
+  fetch --trust-dir "$dir/other.trust"
+  assert_error E_UNTRUSTED
+  fetch --driver 550.54.14
+  assert_error E_NO_PACKAGE "it has no payload-550.54.14-x86_64"
+  kmodsmith fetch --payload --from "oci:$site" --state-dir "$state"
+  assert_error E_USAGE "needs --driver"
+  fetch --output "oci:$BATS_TEST_TMPDIR/out" --json
+  assert_json '.tag + " " + .digest + " " + .driver + " " + .arch' "payload-$V-x86_64 $payload $V x86_64"
+  signed --from "oci:$site" --payload-too
+  rm -r "$site"
+  fetch --from "oci-archive:$file"
+  assert_status 0
+  assert_line "into the store"
+  kmodsmith "store gc" --state-dir "$state"
+  assert_status 0
+  kmodsmith "store verify" --state-dir "$state"
+  assert_status 0
+  assert_exist "$state/store/blobs/sha256/${payload#sha256:}"
+}

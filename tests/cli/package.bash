@@ -80,6 +80,15 @@ tiny_headers() { # FILE.tar KERNEL-RELEASE
   tar -cf "$1" -C "$work" lib usr
 }
 
+tiny_payload() { # FILE.tar DRIVER-VERSION
+  local work=$1.d
+  mkdir -p "$work/usr/lib64" "$work/lib/firmware/nvidia/$2"
+  echo cuda >"$work/usr/lib64/libcuda.so.$2"
+  ln -sfn "libcuda.so.$2" "$work/usr/lib64/libcuda.so.1"
+  echo gsp >"$work/lib/firmware/nvidia/$2/gsp_ga10x.bin"
+  tar -cf "$1" -C "$work" lib usr
+}
+
 hostile_tar() { # FILE NAME TYPE [LINK]: a tar with a good file and then an entry of this name: f, l, h, c (device), p
   python3 - "$@" <<'PYTHON'
 import io, sys, tarfile

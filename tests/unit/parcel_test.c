@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/kheaders.h"
+#include "precompiled/parcel.h"
 #include "tests/unit/vouch.h"
 
 #define RELEASE "6.1.0-9-amd64"
@@ -22,7 +22,7 @@ static struct root below(const struct folder *f, const char *dir)
 	return root;
 }
 
-static void site_make(struct site *s, const struct kheaders_key *key)
+static void site_make(struct site *s, const struct parcel_key *key)
 {
 	struct err err = { 0 };
 	vouch_make(&s->v);
@@ -35,7 +35,7 @@ static void site_make(struct site *s, const struct kheaders_key *key)
 	tempdir_link(&s->v.folder, "tree/lib/modules/" RELEASE "/build", "/usr/src/linux");
 	auto_root struct root tree = below(&s->v.folder, "tree"), store = below(&s->v.folder, "store");
 	assert_int_equal(layout_make(&store, &s->store, &err), 0);
-	int r = kheaders_create(&s->v.l, &tree, key, &s->headers, &err);
+	int r = parcel_create(&s->v.l, &tree, key, &s->headers, &err);
 	expect(r == 0, err.text);
 	strv_add(&s->from, str_fmt("oci:%s", s->v.l.root.name));
 }
@@ -51,10 +51,12 @@ static void site_done(struct site *s)
 }
 #define auto_site __attribute__((cleanup(site_done)))
 
-static const struct kheaders_key KEY = { .release = RELEASE, .arch = "x86_64", .build_id = ID, .distro = "debian" };
+static const struct parcel_key KEY = {
+	.kind = &PARCEL_HEADERS, .release = RELEASE, .arch = "x86_64", .build_id = ID, .distro = "debian"
+};
 
 // 0, or the code of the error.
-static int fetch(const struct site *s, const struct trust *trust, const struct kheaders_key *want)
+static int fetch(const struct site *s, const struct trust *trust, const struct parcel_key *want)
 {
 	struct err err = { 0 };
 	struct repository_options options = { 0 };
@@ -62,7 +64,7 @@ static int fetch(const struct site *s, const struct trust *trust, const struct k
 		.from = &s->from, .options = &options, .trust = trust, .state = &s->state, .now = VOUCH_NOW
 	};
 	char hex[DIGEST_HEX + 1];
-	if (kheaders_fetch(&f, want, &s->store, hex, &err) < 0)
+	if (parcel_fetch(&f, want, &s->store, hex, &err) < 0)
 		return err.code;
 	assert_string_equal(hex, s->headers.digest);
 	return 0;
@@ -77,24 +79,24 @@ static void test_fetched_and_unpacked(void **state)
 	char hex[DIGEST_HEX + 1];
 	site_make(&s, &KEY);
 	struct trust alice = { .keys = s.v.keys, .count = 1 };
-	assert_int_equal(kheaders_find(&s.store, &KEY, hex, &why, &err), 0);
+	assert_int_equal(parcel_find(&s.store, &KEY, hex, &why, &err), 0);
 	assert_non_null(strstr(why, "it has no headers-" RELEASE "-x86_64"));
 	assert_int_equal(fetch(&s, &alice, &KEY), E_UNSIGNED);
 	vouch_sign(&s.v, &s.headers, 1);
 	assert_int_equal(fetch(&s, &alice, &KEY), E_UNTRUSTED);
 	vouch_sign(&s.v, &s.headers, 0);
 	assert_int_equal(fetch(&s, &alice, &KEY), 0);
-	assert_int_equal(kheaders_find(&s.store, &KEY, hex, &why, &err), 1);
+	assert_int_equal(parcel_find(&s.store, &KEY, hex, &why, &err), 1);
 	assert_string_equal(hex, s.headers.digest);
-	assert_int_equal(kheaders_unpack(&s.store, hex, &s.trees, &err), 1);
-	assert_int_equal(kheaders_unpack(&s.store, hex, &s.trees, &err), 0);
+	assert_int_equal(parcel_unpack(&s.store, hex, &s.trees, &err), 1);
+	assert_int_equal(parcel_unpack(&s.store, hex, &s.trees, &err), 0);
 	path = str_fmt("%s/lib/modules/" RELEASE "/build", hex);
 	assert_int_equal(root_readlink(&s.trees, path, &target, &err), 1);
 	assert_string_equal(target, "/usr/src/linux");
 	auto_root struct root tree = ROOT_NONE;
 	assert_int_equal(root_sub(&s.v.folder.root, "tree", &tree, &err), 0);
 	auto_descriptor struct descriptor again = { 0 };
-	assert_int_equal(kheaders_create(&s.store, &tree, &KEY, &again, &err), 0);
+	assert_int_equal(parcel_create(&s.store, &tree, &KEY, &again, &err), 0);
 	assert_string_equal(again.digest, hex); // the same tree is the same bytes
 }
 
@@ -117,9 +119,10 @@ static void test_what_is_compared(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_site struct site s;
-		struct kheaders_key has = KEY, want = { .release = rows[i].release,
-							.arch = rows[i].arch,
-							.build_id = rows[i].build_id };
+		struct parcel_key has = KEY, want = { .kind = &PARCEL_HEADERS,
+						      .release = rows[i].release,
+						      .arch = rows[i].arch,
+						      .build_id = rows[i].build_id };
 		has.build_id = rows[i].is_id_unknown ? NULL : ID;
 		site_make(&s, &has);
 		expect(fetch(&s, NULL, &want) == rows[i].code, rows[i].what);
@@ -132,8 +135,8 @@ static void test_a_tag_that_lies(void **state)
 	(void)state;
 	auto_site struct site s;
 	struct err err;
-	struct kheaders_key plus = { .release = "6.1.0+x", .arch = "x86_64" },
-			    low = { .release = "6.1.0_x", .arch = "x86_64" };
+	struct parcel_key plus = { .kind = &PARCEL_HEADERS, .release = "6.1.0+x", .arch = "x86_64" },
+			  low = { .kind = &PARCEL_HEADERS, .release = "6.1.0_x", .arch = "x86_64" };
 	site_make(&s, &plus);
 	assert_int_equal(fetch(&s, NULL, &low), E_NO_PACKAGE);
 	assert_int_equal(fetch(&s, NULL, &plus), 0);
@@ -159,7 +162,7 @@ static void test_damage_is_found_before_it_is_unpacked(void **state)
 		data[len / 2] ^= 1;
 		assert_int_equal(root_write(&s.store.root, path, data, len, 0644, &err), 0);
 	}
-	assert_int_equal(kheaders_unpack(&s.store, s.headers.digest, &s.trees, &err), -1);
+	assert_int_equal(parcel_unpack(&s.store, s.headers.digest, &s.trees, &err), -1);
 	assert_int_equal(err.code, E_STORE_CORRUPT);
 	assert_false(root_exists(&s.trees, s.headers.digest));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/kheaders.h"
+#include "precompiled/parcel.h"
 
 #include "base/archive.h"
 #include "precompiled/layer.h"
@@ -8,30 +8,35 @@
 
 static const char FORMAT[] = "1";
 
+const struct parcel_kind PARCEL_HEADERS = { "headers", "application/vnd.kmodsmith.kernel-headers.v1" };
+const struct parcel_kind PARCEL_PAYLOAD = { "payload", "application/vnd.kmodsmith.payload.v1" };
+
 // One table for what is written and what is compared.
 static const struct {
 	const char *label, *what;
 	size_t offset;
-	bool is_key;
+	enum { EXACT, IF_KNOWN, NOTE } compared;
 } fields[] = {
-	{ "io.kmodsmith.kernel.release", "kernel release", offsetof(struct kheaders_key, release), true },
-	{ "io.kmodsmith.arch", "architecture", offsetof(struct kheaders_key, arch), true },
-	{ "io.kmodsmith.kernel.build-id", "kernel build id", offsetof(struct kheaders_key, build_id), true },
-	{ "io.kmodsmith.distro", "distribution", offsetof(struct kheaders_key, distro), false },
+	{ "io.kmodsmith.driver", "driver version", offsetof(struct parcel_key, driver), EXACT },
+	{ "io.kmodsmith.kernel.release", "kernel release", offsetof(struct parcel_key, release), EXACT },
+	{ "io.kmodsmith.arch", "architecture", offsetof(struct parcel_key, arch), EXACT },
+	{ "io.kmodsmith.kernel.build-id", "kernel build id", offsetof(struct parcel_key, build_id), IF_KNOWN },
+	{ "io.kmodsmith.distro", "distribution", offsetof(struct parcel_key, distro), NOTE },
 };
 
-static const char *member(const struct kheaders_key *key, size_t i)
+static const char *member(const struct parcel_key *key, size_t i)
 {
 	return *(const char *const *)((const char *)key + fields[i].offset);
 }
 
-char *kheaders_tag(const struct kheaders_key *key)
+char *parcel_tag(const struct parcel_key *key)
 {
-	auto_str char *name = str_fmt("headers-%s-%s", key->release, key->arch);
+	const char *of = key->driver ? key->driver : key->release;
+	auto_str char *name = str_fmt("%s-%s-%s", key->kind->name, of, key->arch);
 	return oci_tag(name);
 }
 
-static json_t *labels(const struct kheaders_key *key)
+static json_t *labels(const struct parcel_key *key)
 {
 	json_t *ret = json_object();
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
@@ -40,7 +45,7 @@ static json_t *labels(const struct kheaders_key *key)
 	return ret;
 }
 
-static char *config_text(const struct kheaders_key *key, const char *diff_id)
+static char *config_text(const struct parcel_key *key, const char *diff_id)
 {
 	auto_str char *when = oci_created(), *diff = oci_digest_text(diff_id);
 	json_t *all = labels(key);
@@ -52,10 +57,9 @@ static char *config_text(const struct kheaders_key *key, const char *diff_id)
 	return json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
 }
 
-static char *manifest_of(const struct kheaders_key *key, const struct descriptor *config,
-			 const struct descriptor *layer)
+static char *manifest_of(const struct parcel_key *key, const struct descriptor *config, const struct descriptor *layer)
 {
-	auto_str char *when = oci_created(), *type = str_dup(KHEADERS_TYPE);
+	auto_str char *when = oci_created(), *type = str_dup(key->kind->type);
 	auto_json json_t *notes = labels(key);
 	struct descriptor layers = *layer;
 	struct manifest m = {
@@ -70,16 +74,16 @@ static int fill(void *ctx, struct pack *p, struct err *err)
 	return pack_tree(p, ctx, err);
 }
 
-int kheaders_create(const struct layout *into, const struct root *tree, const struct kheaders_key *key,
-		    struct descriptor *ret, struct err *err)
+int parcel_create(const struct layout *into, const struct root *tree, const struct parcel_key *key,
+		  struct descriptor *ret, struct err *err)
 {
 	auto_layer struct layer layer = { 0 };
 	auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST),
-						.artifact_type = str_dup(KHEADERS_TYPE) };
-	auto_str char *tag = kheaders_tag(key);
+						.artifact_type = str_dup(key->kind->type) };
+	auto_str char *tag = parcel_tag(key), *title = str_fmt("%s.tar.zst", key->kind->name);
 	struct root from = *tree; // what is given along with a callback cannot be const
-	if (layer_make(into, "headers.tar.zst", fill, &from, &layer, err) < 0)
-		return err_wrap(err, "pack the headers of %s", key->release);
+	if (layer_make(into, title, fill, &from, &layer, err) < 0)
+		return err_wrap(err, "pack %s", tag);
 	auto_str char *config = config_text(key, layer.diff_id);
 	auto_descriptor struct descriptor c = { .media_type = str_dup(OCI_CONFIG), .size = strlen(config) };
 	if (layout_blob_put(into, config, c.size, c.digest, err) < 0)
@@ -93,8 +97,8 @@ int kheaders_create(const struct layout *into, const struct root *tree, const st
 	return 0;
 }
 
-// An unknown value on either side fits; the compile compares the tree itself with the kernel.
-static int compare(const struct kheaders_key *want, const json_t *has, char **ret_why)
+// A build id that one side does not know fits; the compile compares the tree itself with the kernel.
+static int compare(const struct parcel_key *want, const json_t *has, char **ret_why)
 {
 	if (!str_eq(json_string_value(json_object_get(has, "io.kmodsmith.format")), FORMAT)) {
 		*ret_why = str_fmt("its configuration is not of format %s", FORMAT);
@@ -102,9 +106,10 @@ static int compare(const struct kheaders_key *want, const json_t *has, char **re
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		const char *value = json_string_value(json_object_get(has, fields[i].label)), *wanted = member(want, i);
-		if (!fields[i].is_key || !wanted || !value || str_eq(value, wanted))
+		if (fields[i].compared == NOTE || !wanted || str_eq(value, wanted) ||
+		    (!value && fields[i].compared == IF_KNOWN))
 			continue;
-		*ret_why = str_fmt("%s is %s, wanted %s", fields[i].what, value, wanted);
+		*ret_why = str_fmt("%s is %s, wanted %s", fields[i].what, value ? value : "not told", wanted);
 		return 0;
 	}
 	return 1;
@@ -115,7 +120,7 @@ static bool has_one_layer(const struct manifest *m)
 	return m->count == 1 && str_eq(m->layers[0].media_type, OCI_LAYER);
 }
 
-static int look(struct repository *r, const char *tag, const struct kheaders_key *want, char ret_hex[DIGEST_HEX + 1],
+static int look(struct repository *r, const char *tag, const struct parcel_key *want, char ret_hex[DIGEST_HEX + 1],
 		char **ret_why, struct err *err)
 {
 	auto_str char *text = NULL, *config = NULL, *name = str_fmt("%s in %s", tag, repository_name(r));
@@ -129,8 +134,8 @@ static int look(struct repository *r, const char *tag, const struct kheaders_key
 		return found;
 	if (manifest_parse(text, len, name, &m, err) < 0)
 		return -1;
-	if (!str_eq(m.artifact_type, KHEADERS_TYPE) || !has_one_layer(&m))
-		return err_set(err, E_MANIFEST, "'%s' is no %s with one layer", name, KHEADERS_TYPE);
+	if (!str_eq(m.artifact_type, want->kind->type) || !has_one_layer(&m))
+		return err_set(err, E_MANIFEST, "'%s' is no %s with one layer", name, want->kind->type);
 	found = repository_document(r, &m.config, &config, &config_len, err);
 	if (found == 0)
 		return err_set(err, E_MANIFEST, "%s: its configuration sha256:%s is not there", name, m.config.digest);
@@ -141,23 +146,23 @@ static int look(struct repository *r, const char *tag, const struct kheaders_key
 
 static int fits(void *ctx, struct repository *r, char ret_hex[DIGEST_HEX + 1], char **ret_why, struct err *err)
 {
-	auto_str char *tag = kheaders_tag(ctx);
+	auto_str char *tag = parcel_tag(ctx);
 	return look(r, tag, ctx, ret_hex, ret_why, err);
 }
 
-int kheaders_find(const struct layout *l, const struct kheaders_key *want, char ret_hex[DIGEST_HEX + 1], char **ret_why,
-		  struct err *err)
+int parcel_find(const struct layout *l, const struct parcel_key *want, char ret_hex[DIGEST_HEX + 1], char **ret_why,
+		struct err *err)
 {
 	auto_repository struct repository *r = NULL;
-	auto_str char *tag = kheaders_tag(want);
+	auto_str char *tag = parcel_tag(want);
 	return repository_open_layout(l->root.name, &r, err) < 0 ? -1 : look(r, tag, want, ret_hex, ret_why, err);
 }
 
-int kheaders_fetch(const struct fetch *f, const struct kheaders_key *want, const struct layout *into,
-		   char ret_hex[DIGEST_HEX + 1], struct err *err)
+int parcel_fetch(const struct fetch *f, const struct parcel_key *want, const struct layout *into,
+		 char ret_hex[DIGEST_HEX + 1], struct err *err)
 {
-	auto_str char *tag = kheaders_tag(want);
-	struct kheaders_key key = *want;
+	auto_str char *tag = parcel_tag(want);
+	struct parcel_key key = *want;
 	struct fetch_item item = { .tag = tag, .fits = fits, .ctx = &key };
 	return fetch_item(f, &item, into, ret_hex, err);
 }
@@ -195,7 +200,7 @@ static int unpack(const struct layout *from, const struct descriptor *layer, con
 }
 
 // Two processes may do the same: one rename wins, the other's copy is dropped.
-int kheaders_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err)
+int parcel_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err)
 {
 	auto_descriptor struct descriptor layer = { 0 };
 	auto_scratch struct scratch into = SCRATCH_NONE;
