@@ -26,9 +26,9 @@ static void on_progress(void *ctx, const char *what, unsigned done, unsigned tot
 
 void show_bytes(void *ctx, uint64_t done, uint64_t total)
 {
-	enum { MIB = 20 };
+	enum { MIB = 20, WORTH_MIB = 16 }; // what is done in a moment needs no bar
 	(void)ctx;
-	if (total >> MIB)
+	if (total >> MIB >= WORTH_MIB)
 		show_progress("fetched MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
 }
 
