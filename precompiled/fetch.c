@@ -85,16 +85,40 @@ struct question {
 	void *ctx;
 };
 
+static bool is_unreachable(int code)
+{
+	return code == E_NETWORK || code == E_TIMEOUT || code == E_TLS;
+}
+
+// Why the source cannot be reached, as far as was seen before; .code 0 = it was not seen to be down.
+static struct err seen_down(const struct fetch *f, size_t source)
+{
+	return f->down ? f->down[source] : (struct err){ 0 };
+}
+
+static bool is_any_down(const struct fetch *f)
+{
+	for (size_t i = 0; i < f->from->count; i++)
+		if (seen_down(f, i).code)
+			return true;
+	return false;
+}
+
 static int ask_from(const struct fetch *f, size_t first, const struct question *q, struct err *err)
 {
 	struct misses m = { 0 };
 	struct err *unreached = mem_alloc((f->from->count + 1) * sizeof(*unreached));
 	int r = 0;
-	probe_reach(f->from, first, f->options, unreached);
+	if (!is_any_down(f))
+		probe_reach(f->from, first, f->options, unreached);
 	for (size_t i = first; i < f->from->count && r == 0; i++) {
 		auto_str char *why = NULL;
-		struct err reason = unreached[i - first];
+		struct err reason = seen_down(f, i);
+		if (!reason.code)
+			reason = unreached[i - first];
 		r = reason.code ? -1 : q->ask(f, i, q->ctx, &why, &reason);
+		if (r < 0 && f->down && is_unreachable(reason.code))
+			f->down[i] = reason;
 		if (r < 0) {
 			miss(f, &m, i, reason.code, reason.text);
 			r = 0;

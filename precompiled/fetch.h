@@ -13,9 +13,10 @@ struct fetch {
 	const struct repository_options *options;
 	const struct trust *trust; // NULL = nothing is demanded: named by hand, or --insecure-skip-verify
 	bool is_unverified;        // the latter: it is counted
-	const struct root *state;  // scratch, and the catalogue numbers seen; must outlive packages
-	time_t now;                // for what expires
-	void (*note)(void *ctx, const char *text);                  // an event worth a line; may be NULL
+	struct err *down; // per source: why it could not be reached, so that it is asked once; NULL = not remembered
+	const struct root *state;                  // scratch, and the catalogue numbers seen; must outlive packages
+	time_t now;                                // for what expires
+	void (*note)(void *ctx, const char *text); // an event worth a line; may be NULL
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); // bytes of the layer; may be NULL
 	void *ctx;
 };

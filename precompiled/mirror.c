@@ -66,12 +66,23 @@ static int bring(struct repository *from, const struct descriptor *const *blobs,
 	return r;
 }
 
+// A blob that a manifest names twice is brought once.
+static bool is_among(const struct descriptor *const *blobs, size_t count, const struct descriptor *d)
+{
+	for (size_t i = 0; i < count; i++)
+		if (str_eq(blobs[i]->digest, d->digest))
+			return true;
+	return false;
+}
+
 static int bring_all(struct repository *from, const struct manifest *m, const struct layout *to, struct err *err)
 {
 	const struct descriptor *blobs[SIDE_BY_SIDE];
 	size_t count = 0;
 	for (size_t i = 0; i <= m->count; i++) {
-		blobs[count++] = i < m->count ? &m->layers[i] : &m->config;
+		const struct descriptor *d = i < m->count ? &m->layers[i] : &m->config;
+		if (!is_among(blobs, count, d))
+			blobs[count++] = d;
 		if (count < SIDE_BY_SIDE && i < m->count)
 			continue;
 		if (bring(from, blobs, count, to, err) < 0)

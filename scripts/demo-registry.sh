@@ -10,4 +10,4 @@ echo "== 1. what is needed on this machine (apt), and kmodsmith itself"
 scripts/deps.sh build vm
 make -s -j"$(nproc)"
 echo "== 2. build, sign and push (tests/vm/beside), boot, install from the registry; then again without the network"
-exec tests/vm/machine tests/vm/20-registry.sh
+exec tests/vm/machine tests/vm/demo-registry.guest.sh

@@ -80,6 +80,7 @@ int origin_open(const struct origin_values *values, const struct root *host, str
 {
 	auto_origin struct origin o = { 0 };
 	list(values, &o.from);
+	o.down = mem_alloc((o.from.count + 1) * sizeof(*o.down));
 	if (open_remote(values, &o, err) < 0 || open_trust(values, host, &o, err) < 0)
 		return -1;
 	*ret = o;
@@ -92,6 +93,7 @@ void origin_done(struct origin *o)
 	trust_done(&o->trust);
 	remote_done(&o->remote);
 	strv_done(&o->from);
+	free(o->down);
 	*o = (struct origin){ 0 };
 }
 
@@ -101,6 +103,7 @@ void origin_fetch(const struct origin *o, const struct root *state, struct fetch
 			       .options = &o->remote.options,
 			       .trust = o->is_believing ? NULL : &o->trust,
 			       .is_unverified = o->is_unverified,
+			       .down = o->down,
 			       .state = state,
 			       .now = time(NULL),
 			       .note = show_note,

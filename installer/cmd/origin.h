@@ -14,6 +14,7 @@ extern const struct opt package_opts[], origin_opts[];
 
 struct origin {
 	struct strv from; // repositories, in order
+	struct err *down; // see struct fetch
 	struct remote remote;
 	struct trust trust;
 	bool is_believing;  // nothing is demanded of packages,

@@ -417,3 +417,27 @@ EOF
   assert_json '.checks[] | select(.name == "packages") | .state + " " + .code' "warn E_UNTRUSTED"
   assert_json '.checks[] | select(.name == "packages") | .evidence | startswith("1 were taken")'
 }
+
+@test "R-A10: a source that cannot be reached is asked once in a start, whatever else is looked for" {
+  loadable
+  cat >"$BATS_TEST_TMPDIR/server.py" <<'PYTHON'
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    server.accept()[0].close()
+    print("asked", flush=True)
+PYTHON
+  python3 "$BATS_TEST_TMPDIR/server.py" >"$BATS_TEST_TMPDIR/asked" &
+  local server=$! port once
+  for _ in {1..100}; do [ -s "$BATS_TEST_TMPDIR/asked" ] && break; sleep 0.1; done
+  port=$(head -n 1 "$BATS_TEST_TMPDIR/asked")
+  kmodsmith install --driver 535.261.03 --flavour open --from "http://127.0.0.1:$port/x"
+  assert_error E_NETWORK
+  once=$(grep -c asked "$BATS_TEST_TMPDIR/asked")
+  kmodsmith install --driver 535.261.03 --from "http://127.0.0.1:$port/x"
+  assert_error E_NETWORK
+  kill "$server"
+  [ "$once" -gt 0 ]
+  assert_equal "$(grep -c asked "$BATS_TEST_TMPDIR/asked")" $((2 * once))
+}
