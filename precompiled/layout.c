@@ -69,8 +69,9 @@ static int check_unused(const struct root *dir, struct err *err)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		const char *name = names.items[i];
-		bool is_ours = str_eq(name, LOCK) || str_eq(name, INDEX) || str_eq(name, "blobs") ||
-			       (name[0] == '.' && str_ends(name, ".tmp"));
+		// The mark, too: another process may have written it since we looked for it.
+		bool is_ours = str_eq(name, MARK) || str_eq(name, LOCK) || str_eq(name, INDEX) ||
+			       str_eq(name, "blobs") || (name[0] == '.' && str_ends(name, ".tmp"));
 		if (!is_ours)
 			return err_set(err, E_USAGE, "'%s' is no OCI layout and not empty: it has '%s'", dir->name,
 				       name);
