@@ -2,6 +2,7 @@
 // holders and unload: who uses the driver, and taking it out when nobody does.
 #include "cmd/job.h"
 #include "node/lock.h"
+#include "node/unload.h"
 
 #include <stdio.h>
 
@@ -108,7 +109,7 @@ static int run_unload(void *values, char **args, size_t count, struct err *err)
 	auto_fd int lock = lock_take(&m.kern, err);
 	if (lock < 0)
 		return -1;
-	int r = apply_unload(&m.host, &m.kern, &m.sys, timeout_ms, &h, &unloaded, err);
+	int r = unload_driver(&m.host, &m.kern, &m.sys, timeout_ms, &h, &unloaded, err);
 	if (r < 0)
 		return err->code == E_IN_USE ? show_in_use(&h, v->common.is_json, err) : -1;
 	show_unloaded(&unloaded, &h, v->common.is_json);

@@ -23,8 +23,3 @@ struct apply {
 // The node's lock must be held. ret is the status measured at the end. A failure before the first unload or load has
 // changed nothing in the kernel; a later one is undone, and the message says so or says what could not be undone.
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
-
-// Everything that is the driver's out of the kernel, in holder order. E_IN_USE names the holders before anything is
-// unloaded. 1 = unloaded, 0 = nothing was loaded.
-int apply_unload(const struct root *host, const struct root *kern, const struct sys *sys, int timeout_ms,
-		 struct holders *ret_holders, struct strv *ret_unloaded, struct err *err);

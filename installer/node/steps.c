@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What comes before anything is touched: the modules are brought or made, and proven to fit.
+#include "node/run.h"
+
+#include "kmod/load.h"
+#include "kmod/prove.h"
+
+int step_adopt(struct run *r, const struct step *step, struct err *err)
+{
+	(void)err;
+	watch_end(r->a->watch, "adopt", "%s is loaded already", step->subject);
+	return 0;
+}
+
+int step_package(struct run *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	const struct apply *a = r->a;
+	if (obtain_take(a->obtain, &r->package, err) < 0)
+		return -1;
+	auto_str char *tag = package_tag(&r->package.key);
+	watch_end(a->watch, "package", "%s from %s", tag, r->package.place);
+	return 0;
+}
+
+int step_compile(struct run *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	const struct apply *a = r->a;
+	auto_compile_report struct compile_report report = { 0 };
+	struct compile_wish wish = *a->compile;
+	struct headers_offer offer = { .bring = obtain_headers, .ctx = a->obtain };
+	wish.offer = &offer;
+	wish.flavour = a->plan->flavour;
+	wish.output = obtain_output;
+	wish.output_ctx = a->obtain;
+	return compile_package(&wish, a->watch, &r->package, &report, err);
+}
+
+// Files of the package for the modules that a step names, in the package's order.
+static void files_of(const struct package *p, const char *subject, struct strv *ret)
+{
+	auto_strv struct strv names = { 0 };
+	strv_split(&names, subject, ", ");
+	for (size_t i = 0; i < p->count; i++)
+		if (strv_has(&names, p->files[i].module))
+			strv_add(ret, str_dup(p->files[i].name));
+}
+
+// Exports of driver modules that stay loaded are those of the package's own files: differs() saw equal srcversions.
+static int exports_of_loaded(const struct run *r, struct symvers *ret, struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	for (size_t i = 0; i < r->package.count; i++)
+		if (loaded_find(&r->a->facts->loaded, r->package.files[i].module))
+			strv_add(&files, str_dup(r->package.files[i].name));
+	if (module_set_read(&r->package.dir, &files, &set, err) < 0)
+		return -1;
+	for (size_t i = 0; i < set.count; i++)
+		for (size_t s = 0; s < symvers_count(set.items[i].exports); s++)
+			symvers_add(ret, symvers_at(set.items[i].exports, s));
+	return 0;
+}
+
+int step_prove(struct run *r, const struct step *step, struct err *err)
+{
+	const struct apply *a = r->a;
+	auto_strv struct strv files = { 0 };
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_symvers struct symvers *loaded = symvers_new();
+	auto_proof struct proof proof = { 0 };
+	files_of(&r->package, step->subject, &files);
+	if (module_set_read(&r->package.dir, &files, &r->set, err) < 0 || exports_of_loaded(r, loaded, err) < 0 ||
+	    kernel_abi_read(&abi, a->host, a->kern, NULL, err) < 0)
+		return -1;
+	prove_modules(r->set.pointers, r->set.count, &abi, loaded, &proof);
+	if (proof_error(&proof, err) < 0)
+		return -1;
+	r->needs = proof.needs;
+	proof.needs = (struct strv){ 0 };
+	r->order = mem_alloc(r->set.count * sizeof(*r->order));
+	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 ||
+	    store_set_target(&a->obtain->store, r->package.manifest.digest, err) < 0)
+		return -1;
+	watch_end(a->watch, "prove", "%s", proof.text);
+	return 0;
+}
