@@ -14,6 +14,7 @@ struct wish {
 	const struct strv *modules; // full names to load; empty = nvidia, nvidia-uvm, nvidia-modeset
 	const struct params *params;
 	bool is_compile_forbidden;
+	enum host_policy host_driver;
 };
 
 // What the modules could come from.
@@ -50,7 +51,7 @@ struct plan {
 	size_t count;
 };
 
-// Refusals are errors: E_BOUND, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due and holders
+// Refusals are errors: E_BOUND, E_HOST_DRIVER, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due and holders
 // stop it), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE
 // (nothing says what to install). holders may be NULL when nothing is loaded.
 int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
