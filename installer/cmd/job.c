@@ -41,6 +41,8 @@ const struct opt job_opts[] = {
 	    "driver version; default: that of --package or --source"),
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
+	OPT("host-driver", 0, "use|replace|fail", "KMODSMITH_HOST_DRIVER", OPT_STR, host_driver,
+	    "what to do with a driver that others put on this host and that is not the wished one; default fail"),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in"),
@@ -118,6 +120,14 @@ void job_modules(const struct strv *wish, struct strv *ret)
 	}
 }
 
+static int host_policy(const struct job_values *values, enum host_policy *ret, struct err *err)
+{
+	*ret = HOST_FAIL;
+	if (values->host_driver && !host_policy_parse(values->host_driver, ret))
+		return err_set(err, E_USAGE, "host-driver: '%s' is none of use, replace, fail", values->host_driver);
+	return 0;
+}
+
 static int open_roots(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
@@ -130,6 +140,19 @@ static int open_roots(struct job *j, struct err *err)
 		      err) < 0)
 		return -1;
 	return v->patches ? root_init(&j->patches, v->patches, err) : 0;
+}
+
+// What stays as it is needs no package.
+static bool is_host_used(const struct job *j)
+{
+	return j->facts.resident.is_foreign && j->wish.host_driver == HOST_USE;
+}
+
+static int look_at_resident(struct job *j, struct err *err)
+{
+	const struct store *store = obtain_has_store(&j->obtain) ? &j->obtain.store : NULL;
+	return resident_read(&j->machine.host, &j->machine.kern, &j->facts.host, &j->facts.loaded,
+			     store ? &store->layout : NULL, &j->params.blacklist, &j->facts.resident, err);
 }
 
 // What is loaded already needs nobody (P1).
@@ -161,7 +184,9 @@ static int find_package(struct job *j, struct err *err)
 	if (origin_open(&v->origin, &j->machine.host, &j->origin, err) < 0)
 		return -1;
 	origin_fetch(&j->origin, &j->state, &o->fetch);
-	int r = obtain_look(o, is_loaded(j), err);
+	if (obtain_open(o, err) < 0 || look_at_resident(j, err) < 0)
+		return -1;
+	int r = is_host_used(j) ? 0 : obtain_look(o, is_loaded(j), err);
 	o->want.source = NULL; // it was of this function
 	return r < 0 ? -1 : 0;
 }
@@ -179,7 +204,8 @@ static int open_source(struct job *j, struct err *err)
 
 static bool is_source_needed(const struct job *j)
 {
-	return j->values->source && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) && !is_loaded(j);
+	return j->values->source && !is_host_used(j) && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) &&
+	       !is_loaded(j);
 }
 
 // What is loaded may have changed until the lock was ours.
@@ -240,7 +266,7 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	ret->watch = show_watch();
 	job_modules(&values->modules, &ret->modules);
 	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
-	    gather(ret, is_change, err) < 0)
+	    host_policy(values, &ret->wish.host_driver, err) < 0 || gather(ret, is_change, err) < 0)
 		return -1;
 	ret->wish.driver = values->driver;
 	ret->wish.modules = &ret->modules;

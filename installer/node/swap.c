@@ -52,6 +52,14 @@ static int load_set(const struct run *r, const struct module_set *set, const siz
 	return 0;
 }
 
+// Whose the driver is shall be known even when the store is emptied. A node that works is not failed for a note.
+static void note_loaded(const struct run *r)
+{
+	struct err why;
+	if (resident_note(r->a->kern, r->a->facts->host.boot_id, &r->loaded, &why) < 0)
+		watch_note(r->a->watch, "it is not noted who loaded the driver: %s", why.text);
+}
+
 int step_load(struct run *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -60,6 +68,7 @@ int step_load(struct run *r, const struct step *step, struct err *err)
 			return -1;
 	if (load_set(r, &r->set, r->order, &r->loaded, err) < 0)
 		return -1;
+	note_loaded(r);
 	watch_end(r->a->watch, "load", "%s", step->subject);
 	return 0;
 }
