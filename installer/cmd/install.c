@@ -72,7 +72,7 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "phases",
-						   phases_json(&job.watch), "status", status_json(&status));
+						   report_phases(&job.watch), "status", report_status(&status));
 		show_json(json);
 	} else {
 		show_status(&status);

@@ -5,6 +5,7 @@
 #include "base/scratch.h"
 #include "cmd/origin.h"
 #include "node/apply.h"
+#include "node/report.h"
 
 struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;
@@ -70,6 +71,4 @@ void show_phase(void *ctx, const struct phase *p);
 void show_note(void *ctx, const char *text);
 void show_bytes(void *ctx, uint64_t done, uint64_t total); // of a download, in MiB
 struct watch show_watch(void);                             // phases, progress and notes as log lines
-json_t *phases_json(const struct watch *w);
-json_t *status_json(const struct status *s);
 void show_status(const struct status *s);
