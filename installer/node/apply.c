@@ -12,6 +12,7 @@ static void run_done(struct run *r)
 	strv_done(&r->needs);
 	strv_done(&r->loaded);
 	strv_done(&r->unloaded);
+	facts_done(&r->now);
 }
 #define auto_run __attribute__((cleanup(run_done)))
 

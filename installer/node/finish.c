@@ -17,9 +17,12 @@ int step_nodes(struct run *r, const struct step *step, struct err *err)
 int step_verify(struct run *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
-	auto_facts struct facts now = { 0 };
-	if (facts_read(a->host, a->kern, &now, err) < 0 ||
-	    status_read(&now, a->kern, a->dev_root, a->sys, r->status, err) < 0 || status_error(r->status, err) < 0)
+	const struct plan *plan = a->plan;
+	if (facts_read(a->host, a->kern, &r->now, err) < 0 ||
+	    status_read(&r->now, a->kern, a->dev_root, a->sys, r->status, err) < 0)
+		return -1;
+	status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &plan->modules);
+	if (status_error(r->status, err) < 0)
 		return -1;
 	if (r->package.count && store_set_last_good(&a->obtain->store, r->package.manifest.digest, err) < 0)
 		return -1;

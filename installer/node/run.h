@@ -16,6 +16,7 @@ struct run {
 	struct strv loaded;      // names that this run loaded
 	struct strv unloaded;    // names that this run unloaded, in that order
 	struct status *status;
+	struct facts now; // as status was measured on
 };
 
 // steps.c
