@@ -35,6 +35,7 @@ int obtain_output(void *obtain, const struct layout **ret, struct err *err)
 	return 0;
 }
 
+// One that is not there yet has nothing, and looking does not make it.
 int obtain_open(struct obtain *o, struct err *err)
 {
 	return root_exists(o->fetch.state, "store/oci-layout") ? make_store(o, err) : 0;

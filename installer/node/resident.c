@@ -130,19 +130,14 @@ static enum flavour flavour_of(const struct module *m)
 	return !m->license ? FLAVOUR_AUTO : module_is_gpl(m) ? FLAVOUR_OPEN : FLAVOUR_PROPRIETARY;
 }
 
-static void look_at_loaded(const struct root *host, const struct loaded *l, const struct loaded_module *m,
-			   struct resident *r)
+static void look_at_loaded(const struct loaded *l, const struct loaded_module *m, struct resident *r)
 {
-	auto_module struct module file = MODULE_NONE;
 	*r = (struct resident){ .is_foreign = true,
 				.is_loaded = true,
 				.is_stale = !m->file && is_idle(l),
 				.version = str_dup(l->version ? l->version : m->version),
 				.flavour = l->flavour,
 				.file = str_dup(m->file) };
-	if (m->file)
-		read_file(host, m->file, &file);
-	r->is_file_loaded = str_eq(file.srcversion, m->srcversion);
 }
 
 static int look_at_installed(const struct root *host, const struct host *facts, const struct layout *store,
@@ -174,6 +169,6 @@ int resident_read(const struct root *host, const struct root *kern, const struct
 		return 0;
 	int ours = is_stored(store, facts, m->srcversion, loaded->version, loaded->flavour, err);
 	if (ours == 0)
-		look_at_loaded(host, loaded, m, ret);
+		look_at_loaded(loaded, m, ret);
 	return ours < 0 ? -1 : 0;
 }

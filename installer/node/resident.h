@@ -23,8 +23,6 @@ struct resident {
 	char *version;   // of what is loaded, else of the file; NULL = not told
 	enum flavour flavour;
 	char *file; // for nvidia, below the host root; NULL = none
-	// The file is of the module that is loaded. What an undo has to load again are then the .file of struct loaded.
-	bool is_file_loaded;
 };
 
 // store: NULL = there is none. blacklist: canonical names, as params_read() finds them.

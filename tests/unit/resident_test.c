@@ -18,7 +18,7 @@ struct row {
 	const char *stored;                    // srcversion of a package of 535.2 in the store
 	const char *noted;                     // srcversion at the time of our note; NULL = none was made
 	bool is_note_of_other_boot, is_listed; // is_listed: in a blacklist
-	bool is_foreign, is_stale, is_file_loaded;
+	bool is_foreign, is_stale;
 	enum flavour flavour;
 };
 
@@ -30,14 +30,12 @@ static const struct row rows[] = {
 	  .file = "H",
 	  .license = "Dual MIT/GPL",
 	  .is_foreign = true,
-	  .is_file_loaded = true,
 	  .flavour = FLAVOUR_OPEN },
 	{ .name = "used by nobody it is still the host's",
 	  .loaded = "H",
 	  .refcount = 1,
 	  .file = "H",
 	  .is_foreign = true,
-	  .is_file_loaded = true,
 	  .flavour = FLAVOUR_OPEN },
 	{ .name = "its package was upgraded meanwhile",
 	  .loaded = "H",
@@ -160,7 +158,6 @@ static void check(const struct row *row, const struct resident *r)
 	expect(r->is_foreign == row->is_foreign, row->name);
 	expect(r->is_loaded == (row->is_foreign && row->loaded), row->name);
 	expect(r->is_stale == row->is_stale, row->name);
-	expect(r->is_file_loaded == row->is_file_loaded, row->name);
 	expect(r->flavour == row->flavour, row->name);
 	expect(str_eq(r->version, "535.2") == row->is_foreign, row->name);
 	expect(str_eq(r->file, FILE_PATH) == (row->is_foreign && row->file), row->name);
