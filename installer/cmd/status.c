@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
+#include "node/publish.h"
+
+#include <stdio.h>
 
 struct values {
 	struct common common;
@@ -12,6 +15,40 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	return text ? text : "";
+}
+
+// Since when it is so, what goes on, and what the last run came to (R-E1).
+static void show_last(const json_t *file)
+{
+	const json_t *run = json_object_get(file, "run"), *last = json_object_get(file, "last_run"),
+		     *error = json_object_get(last, "error");
+	if (json_is_object(run))
+		printf("%s since %s: %s, by process %d\n", text_of(file, "state"), text_of(run, "since"),
+		       text_of(run, "step"), (int)json_integer_value(json_object_get(run, "pid")));
+	if (json_is_object(error))
+		printf("last run: %s failed at %s: %s (%s): %s\nnext: %s\n", text_of(last, "outcome"),
+		       text_of(last, "time"), text_of(error, "code"), text_of(error, "reason"), text_of(error, "text"),
+		       text_of(error, "next"));
+	else if (json_is_object(last))
+		printf("last run: %s, well, at %s\n", text_of(last, "outcome"), text_of(last, "time"));
+}
+
+// What was measured just now, and from the file of the last run what cannot be measured.
+static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file)
+{
+	static const char *const keys[] = { "since", "run", "last_run" };
+	json_t *json = report_json(f, s);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		json_t *value = json_object_get(file, keys[i]);
+		json_object_set_new(json, keys[i], value ? json_incref(value) : json_null());
+	}
+	return json;
+}
+
 static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
@@ -20,19 +57,24 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
 	auto_root struct root dev_root = ROOT_NONE;
+	auto_json json_t *file = NULL;
+	struct err unread;
 	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
 	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.kern, ".", &dev_root, err)) < 0)
 		return -1;
 	if (status_read(&f, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
+	if (publish_read(&m.kern, f.host.boot_id, &file, &unread) < 0)
+		log_warn("what the last run came to is not known: %s", unread.text);
 	if (v->common.is_json) {
 		if (host_load_config(&f.host, &m.host, &m.kern, err) < 0)
 			return -1;
-		auto_json json_t *json = report_json(&f, &s);
+		auto_json json_t *json = whole_json(&f, &s, file);
 		show_json(json);
 	} else {
 		show_status(&s);
+		show_last(file);
 	}
 	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;
 }
@@ -40,7 +82,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_status = {
 	.name = "status",
 	.help = "what is loaded and whether it works, post-condition by post-condition",
-	.about = "Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\n",
+	.about = "Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\n"
+		 "Says besides what the last run on this node came to, from /run/kmodsmith/status.json.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
