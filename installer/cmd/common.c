@@ -94,11 +94,12 @@ void show_progress(const char *what, unsigned done, unsigned total)
 {
 	static unsigned last = ~0U;
 	unsigned percent = total ? 100 * done / total : 100;
+	enum { QUARTER = 25 };
 	if (percent == last)
 		return;
 	if (isatty(STDERR_FILENO)) {
 		fprintf(stderr, "\r%s %3u%% (%u of %u)%s", what, percent, done, total, done >= total ? "\n" : "");
-	} else if (percent / 10 != last / 10 || done >= total) {
+	} else if (percent / QUARTER != last / QUARTER && done < total) {
 		log_info("%s %u%% (%u of %u)", what, percent, done, total);
 	}
 	last = percent;

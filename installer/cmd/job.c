@@ -162,6 +162,31 @@ static bool is_loaded(const struct job *j)
 	return j->values->driver && str_eq(j->values->driver, j->facts.loaded.version);
 }
 
+// A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
+static bool is_far(const struct strv *from)
+{
+	for (size_t i = 0; from && i < from->count; i++)
+		if (!str_starts(from->items[i], "oci:") && !str_starts(from->items[i], "oci-archive:"))
+			return true;
+	return false;
+}
+
+static int look(struct job *j, struct err *err)
+{
+	struct obtain *o = &j->obtain;
+	bool is_local = is_loaded(j), is_told = !is_local && is_far(o->fetch.from);
+	if (is_told)
+		watch_enter(&j->watch, "find");
+	if (obtain_look(o, is_local, err) < 0)
+		return -1;
+	if (!is_told)
+		return 0;
+	const struct package *p = obtain_package(o);
+	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
+	watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
+	return 0;
+}
+
 static int find_package(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
@@ -187,16 +212,16 @@ static int find_package(struct job *j, struct err *err)
 	origin_fetch(&j->origin, &j->state, &o->fetch);
 	if (obtain_open(o, err) < 0 || look_at_resident(j, err) < 0)
 		return -1;
-	int r = is_host_used(j) ? 0 : obtain_look(o, is_loaded(j), err);
+	int r = is_host_used(j) ? 0 : look(j, err);
 	o->want.source = NULL; // it was of this function
-	return r < 0 ? -1 : 0;
+	return r;
 }
 
 static int open_source(struct job *j, struct err *err)
 {
 	if (scratch_make(&j->state, "source", &j->source_work, err) < 0)
 		return -1;
-	watch_begin(&j->watch);
+	watch_enter(&j->watch, "source");
 	if (source_open(j->values->source, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
 		return -1;
 	watch_end(&j->watch, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
@@ -223,7 +248,7 @@ static int lock(struct job *j, struct err *err)
 static int gather(struct job *j, bool is_change, struct err *err)
 {
 	const struct job_values *v = j->values;
-	watch_begin(&j->watch);
+	watch_enter(&j->watch, "detect");
 	if (facts_read(&j->machine.host, &j->machine.kern, &j->facts, err) < 0 ||
 	    (is_change && facts_has_gpu(&j->facts) && lock(j, err) < 0))
 		return -1;
@@ -375,6 +400,7 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 		return -1;
 	if (gather(ret, is_change, err) == 0 && decide(ret, err) == 0)
 		return 0;
+	watch_fail(&ret->watch);
 	if (ret->lock >= 0)
 		fall_back(ret, "refused", err);
 	return -1;

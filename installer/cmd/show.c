@@ -4,12 +4,18 @@
 
 #include <stdio.h>
 
+static void on_enter(void *ctx, const char *name)
+{
+	(void)ctx;
+	log_step(name);
+}
+
 void show_phase(void *ctx, const struct phase *p)
 {
 	(void)ctx;
-	log_step(p->name);
+	const char *within = log_step(p->name);
 	log_info("%-8s %8.3f s  %s", p->name, p->seconds, p->note);
-	log_step(NULL);
+	log_step(within);
 }
 
 void show_note(void *ctx, const char *text)
@@ -34,7 +40,7 @@ void show_bytes(void *ctx, uint64_t done, uint64_t total)
 
 struct watch show_watch(void)
 {
-	return (struct watch){ .phase = show_phase, .progress = on_progress, .note = show_note };
+	return (struct watch){ .enter = on_enter, .phase = show_phase, .progress = on_progress, .note = show_note };
 }
 
 void show_status(const struct status *s)

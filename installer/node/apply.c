@@ -132,7 +132,9 @@ static int run_steps(struct run *r, struct err *err)
 	const struct plan *plan = r->a->plan;
 	for (size_t i = 0; i < plan->count; i++) {
 		enum step_kind kind = plan->steps[i].kind;
+		watch_enter(r->a->watch, step_kind_name(kind));
 		if (before(r, &plan->steps[i], err) < 0 || actions[kind].run(r, &plan->steps[i], err) < 0) {
+			watch_fail(r->a->watch);
 			err_wrap(err, "%s", step_kind_name(kind));
 			return r->is_touched ? undo(r, i, err) : -1;
 		}
