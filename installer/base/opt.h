@@ -25,7 +25,8 @@ struct cmd {
 	const struct opt *opts[8]; // tables; NULL ends them
 	size_t values_size;
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
-	// What is left to do when it failed, a wrong command line included: values hold what was understood. May be NULL.
+	// What is left to do when it failed, a wrong command line included: values hold what was understood. May be
+	// NULL.
 	void (*failed)(const void *values, const struct err *err);
 };
 

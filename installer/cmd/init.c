@@ -77,8 +77,9 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
-// For `kubectl describe pod`: Kubernetes mounts the file and shows at most 4096 bytes of it, which an error never fills.
-// Written in place, because it is a mount point. The error has been logged already, so nothing is said when there is none.
+// For `kubectl describe pod`: Kubernetes mounts the file and shows at most 4096 bytes of it, which an error never
+// fills. Written in place, because it is a mount point. The error has been logged already, so nothing is said when
+// there is none.
 static void failed(const void *values, const struct err *err)
 {
 	static const char DEFAULT[] = "/dev/termination-log";

@@ -176,7 +176,7 @@ pascal|--package $package --flavour open|E_FLAVOUR|proprietary can
 mixed|--driver 575.57|E_MIXED_GPUS|0000:5e:00.0 10de:2901 Blackwell (open only
 nouveau|--package $package|E_BOUND|0000:3b:00.0 10de:1eb8 is bound to nouveau
 h100x2-unloaded|--host-driver keep|E_USAGE|'keep' is none of use, replace, fail
-held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0|E_HOST_DRIVER|the host's own driver 535.261.03 (open, from no file of the host) is loaded; --host-driver use keeps
+held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0|E_HOST_DRIVER|the host's own driver 535.261.03 (open, from no file of the host) is loaded
 held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0 --host-driver replace|E_IN_USE|pid 611 nvidia-persiste (uid 107)
 EOF
 }
