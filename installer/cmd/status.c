@@ -29,6 +29,8 @@ static void show_last(const json_t *file)
 	if (json_is_object(run))
 		printf("%s since %s: %s, by process %d\n", text_of(file, "state"), text_of(run, "since"),
 		       text_of(run, "step"), (int)json_integer_value(json_object_get(run, "pid")));
+	else if (file)
+		printf("%s since %s\n", text_of(file, "state"), text_of(file, "since"));
 	if (json_is_object(error))
 		printf("last run: %s failed at %s: %s (%s): %s\nnext: %s\n", text_of(last, "outcome"),
 		       text_of(last, "time"), text_of(error, "code"), text_of(error, "reason"), text_of(error, "text"),

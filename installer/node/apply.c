@@ -169,17 +169,16 @@ int run_open(struct run *r, struct err *err)
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 {
 	auto_run struct run r = RUN(apply, ret);
+	const char *outcome = plan_outcome_name(apply->plan->outcome);
 	sigset_t before;
-	if (run_open(&r, err) < 0)
-		return -1;
 	sigprocmask(SIG_BLOCK, NULL, &before);
-	int done = run_steps(&r, err);
-	if (done == 0)
+	int done = run_open(&r, err) < 0 ? -1 : run_steps(&r, err);
+	if (done < 0) {
+		apply_failed(apply, outcome, err);
+	} else {
 		finish(&r);
-	if (done == 0)
-		run_publish_end(&r, plan_outcome_name(apply->plan->outcome));
-	else
-		apply_failed(apply, plan_outcome_name(apply->plan->outcome), err);
+		run_publish_end(&r, outcome);
+	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;
 }

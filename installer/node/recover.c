@@ -60,6 +60,8 @@ int apply_back(const struct apply *a, struct status *ret, struct err *err)
 	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open))
 		return 0;
 	int done = begin(&r, err);
+	if (done < 0)
+		apply_failed(a, "back", err);
 	if (done <= 0)
 		return done;
 	sigprocmask(SIG_BLOCK, NULL, &before);

@@ -27,6 +27,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_json .last_run.outcome change
   assert_json .since "$(published .since)"
   kmodsmith status
+  assert_line "READY since $(published .since)"
   assert_line --regexp '^last run: change, well, at 20'
 }
 
