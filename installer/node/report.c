@@ -65,12 +65,12 @@ static json_t *loaded_json(const struct loaded *l)
 	json_t *list = json_array();
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
-		json_array_append_new(list,
-				      json_pack("{s:o, s:s, s:o, s:o, s:i, s:o, s:o}", "name", json_text(m->name),
-						"state", loaded_state_name(m->state), "version", json_text(m->version),
-						"srcversion", json_text(m->srcversion), "refcount", m->refcount,
-						"taint", json_text(m->taint), "holders", json_strv(&m->holders),
-						"params", json_strv(&m->params), "file", json_text(m->file)));
+		json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:o, s:o}", "name",
+						      json_text(m->name), "state", loaded_state_name(m->state),
+						      "version", json_text(m->version), "srcversion",
+						      json_text(m->srcversion), "refcount", m->refcount, "taint",
+						      json_text(m->taint), "holders", json_strv(&m->holders), "params",
+						      json_strv(&m->params), "file", json_text(m->file)));
 	}
 	return list;
 }

@@ -311,6 +311,7 @@ EOF
     assert_json .state NOT_READY
     assert_json '.kernel.build_id | length' 64
     assert_json '.gpus[0].id | startswith("10de:")'
+    assert_json '.modules | all(has("params") and has("file") and (.holders | type) == "array")' true
     assert_unchanged
     kmodsmith status
     assert_line "NOT READY"
