@@ -20,11 +20,12 @@ static const struct {
 	int (*run)(struct run *r, const struct step *step, struct err *err);
 	int (*undo)(struct run *r, struct err *err);
 	bool is_touch; // changes the kernel: from the first of these on there is a journal
+	bool is_long;  // may be: others are told that it began
 } actions[] = {
-	[STEP_ADOPT] = { step_adopt, NULL, false },     [STEP_PACKAGE] = { step_package, NULL, false },
-	[STEP_COMPILE] = { step_compile, NULL, false }, [STEP_PROVE] = { step_prove, NULL, false },
-	[STEP_UNLOAD] = { step_unload, NULL, true },    [STEP_LOAD] = { step_load, undo_load, true },
-	[STEP_NODES] = { step_nodes, NULL, false },     [STEP_VERIFY] = { step_verify, NULL, false },
+	[STEP_ADOPT] = { step_adopt, NULL, false, false },    [STEP_PACKAGE] = { step_package, NULL, false, true },
+	[STEP_COMPILE] = { step_compile, NULL, false, true }, [STEP_PROVE] = { step_prove, NULL, false, false },
+	[STEP_UNLOAD] = { step_unload, NULL, true, true },    [STEP_LOAD] = { step_load, undo_load, true, true },
+	[STEP_NODES] = { step_nodes, NULL, false, false },    [STEP_VERIFY] = { step_verify, NULL, false, false },
 };
 
 void run_remember(const struct run *r, const char *digest,
@@ -83,7 +84,7 @@ static int before(struct run *r, const struct step *step, struct err *err)
 		journal_step(&r->journal, name);
 		run_write(r);
 	}
-	return r->a->plan->outcome == PLAN_CHANGE ? run_publish(r, name, step->subject, r->is_touched, err) : 0;
+	return actions[step->kind].is_long ? run_publish(r, name, step->subject, r->is_touched, err) : 0;
 }
 
 static int undo_steps(struct run *r, size_t failed, struct err *err)
