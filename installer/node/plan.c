@@ -307,6 +307,14 @@ static int add_modules(const struct making *m, struct err *err)
 	return 0;
 }
 
+// Modules that containers need and that the host has not loaded are the host's matter, too, and worth a word.
+static void tell_missing(const struct making *m, char **text)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
+		if (!loaded_find(&m->facts->loaded, default_modules[i]))
+			str_add(text, ", without %s", default_modules[i]);
+}
+
 // What the host has, whatever is wished.
 static int use_host(const struct making *m, struct err *err)
 {
@@ -317,6 +325,7 @@ static int use_host(const struct making *m, struct err *err)
 			       "the host's own driver %s is to be used and is not loaded: load it there (modprobe "
 			       "nvidia), or choose --host-driver replace",
 			       text);
+	tell_missing(m, &text);
 	m->plan->outcome = PLAN_ADOPT;
 	m->plan->driver = str_dup(r->version ? r->version : "(unknown)");
 	m->plan->flavour = r->flavour;

@@ -22,8 +22,9 @@ struct row {
 	enum host_policy host_driver;
 	int code; // of the refusal, 0 = none
 	enum plan_outcome outcome;
-	const char *driver; // of the plan; NULL = not looked at
-	const char *steps;  // "package prove load nodes verify"
+	const char *driver;  // of the plan; NULL = not looked at
+	const char *subject; // of its first step; NULL = not looked at
+	const char *steps;   // "package prove load nodes verify"
 };
 
 #define ALL "nvidia,nvidia_uvm,nvidia_modeset"
@@ -155,6 +156,16 @@ static const struct row rows[] = {
 	  .holder = "/dev/nvidia0",
 	  .host_driver = HOST_USE,
 	  .driver = "530.1",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "R-Q1: and tells what the host has not loaded",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = "nvidia,nvidia_modeset",
+	  .resident = HOST_PACKAGE,
+	  .host_driver = HOST_USE,
+	  .subject = "the host's own driver 530.1 (open, from lib/modules/6/nvidia.ko), without nvidia-uvm",
 	  .outcome = PLAN_ADOPT,
 	  .steps = "adopt nodes verify" },
 	{ .name = "R-Q1: replace is a replacement like any other",
@@ -327,6 +338,7 @@ static void check_plan(const struct row *row, const struct plan *plan)
 	}
 	expect(plan->outcome == row->outcome, row->name);
 	expect(!row->driver || str_eq(plan->driver, row->driver), row->name);
+	expect(!row->subject || str_eq(plan->steps[0].subject, row->subject), row->name);
 	if (!str_eq(steps, row->steps))
 		fail_msg("%s: steps are '%s', not '%s'", row->name, steps, row->steps);
 }
