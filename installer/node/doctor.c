@@ -91,7 +91,7 @@ static void examine_gpus(struct exam *x)
 	else if ((first = first_of_ours(g)))
 		add(x, "gpu", FINDING_PASS, 0, "%zu GPUs, %zu switches, first %s %s", gpus_ours(g, GPU_DISPLAY),
 		    gpus_ours(g, GPU_SWITCH), first->address, flavour_architecture(first->device));
-	if (gpus_check_owner(g, &err) < 0)
+	if (gpus_check_owner(g, true, &err) < 0)
 		add(x, "owner", FINDING_FAIL, err.code, "%s", err.text);
 	else
 		add(x, "owner", FINDING_PASS, 0, "no foreign driver owns a GPU");

@@ -214,8 +214,8 @@ static int make(const struct making *m, struct err *err)
 	}
 	m->plan->outcome = PLAN_CHANGE;
 	want_modules(m);
-	if (gpus_check_owner(&m->facts->gpus, err) < 0 || choose_driver(m, err) < 0 || choose_flavour(m, err) < 0 ||
-	    add_modules(m, err) < 0)
+	if (gpus_check_owner(&m->facts->gpus, true, err) < 0 || choose_driver(m, err) < 0 ||
+	    choose_flavour(m, err) < 0 || add_modules(m, err) < 0)
 		return -1;
 	add(m->plan, STEP_NODES, str_dup("/dev"), str_dup("containers need every node and its /dev/char link"));
 	add(m->plan, STEP_VERIFY,
