@@ -12,6 +12,7 @@ static void run_done(struct run *r)
 	strv_done(&r->needs);
 	strv_done(&r->loaded);
 	strv_done(&r->unloaded);
+	released_done(&r->released);
 }
 #define auto_run __attribute__((cleanup(run_done)))
 
@@ -28,9 +29,10 @@ static const struct {
 	int (*run)(struct run *r, const struct step *step, struct err *err);
 	void (*undo)(struct run *r, char **problem);
 } actions[] = {
-	[STEP_ADOPT] = { step_adopt, NULL },          [STEP_PACKAGE] = { step_package, NULL },
-	[STEP_COMPILE] = { step_compile, NULL },      [STEP_PROVE] = { step_prove, NULL },
-	[STEP_UNLOAD] = { step_unload, undo_unload }, [STEP_LOAD] = { step_load, undo_load },
+	[STEP_ADOPT] = { step_adopt, NULL },          [STEP_PREFLIGHT] = { step_preflight, NULL },
+	[STEP_PACKAGE] = { step_package, NULL },      [STEP_COMPILE] = { step_compile, NULL },
+	[STEP_PROVE] = { step_prove, NULL },          [STEP_UNLOAD] = { step_unload, undo_unload },
+	[STEP_UNBIND] = { step_unbind, undo_unbind }, [STEP_LOAD] = { step_load, undo_load },
 	[STEP_NODES] = { step_nodes, NULL },          [STEP_VERIFY] = { step_verify, NULL },
 };
 
@@ -69,7 +71,7 @@ static int run_steps(struct run *r, struct err *err)
 	const struct plan *plan = r->a->plan;
 	for (size_t i = 0; i < plan->count; i++) {
 		enum step_kind kind = plan->steps[i].kind;
-		if (kind == STEP_UNLOAD || kind == STEP_LOAD)
+		if (kind == STEP_UNLOAD || kind == STEP_UNBIND || kind == STEP_LOAD)
 			hold_signals();
 		if (kind == STEP_LOAD)
 			remember(r, "wished", store_set_target);

@@ -4,6 +4,7 @@
 #include "kmod/jobs.h"
 #include "kmod/toolchain.h"
 #include "node/holders.h"
+#include "node/owner.h"
 #include "node/preflight.h"
 #include "node/target.h"
 #include "precompiled/unverified.h"
@@ -91,8 +92,11 @@ static void examine_gpus(struct exam *x)
 	else if ((first = first_of_ours(g)))
 		add(x, "gpu", FINDING_PASS, 0, "%zu GPUs, %zu switches, first %s %s", gpus_ours(g, GPU_DISPLAY),
 		    gpus_ours(g, GPU_SWITCH), first->address, flavour_architecture(first->device));
+	auto_str char *owned = owner_text(g);
 	if (gpus_check_owner(g, true, &err) < 0)
 		add(x, "owner", FINDING_FAIL, err.code, "%s", err.text);
+	else if (owned)
+		add(x, "owner", FINDING_WARN, E_BOUND, "an install takes %s", owned);
 	else
 		add(x, "owner", FINDING_PASS, 0, "no foreign driver owns a GPU");
 }

@@ -225,11 +225,20 @@ int owner_release(const struct owner_work *w, const struct gpus *gpus, struct re
 	return 0;
 }
 
-int owner_settle(const struct owner_work *w, const struct released *r, struct err *err)
+// A driver that was loaded before does not look at the device by itself.
+static int probe(const struct owner_work *w, struct released_device *d, struct err *err)
 {
-	for (size_t i = 0; i < r->count; i++)
-		if (r->items[i].override && set_override(w, &r->items[i], r->items[i].override, err) < 0)
+	auto_str char *path = str_fmt("sys/bus/%s/drivers_probe", d->bus), *now = driver_of(w->kern, d->bus, d->name);
+	return now ? 0 : set(w, d, path, d->name, err);
+}
+
+int owner_settle(const struct owner_work *w, struct released *r, struct err *err)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		struct released_device *d = &r->items[i];
+		if (d->override && (probe(w, d, err) < 0 || set_override(w, d, d->override, err) < 0))
 			return -1;
+	}
 	return 0;
 }
 

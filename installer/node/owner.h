@@ -43,7 +43,7 @@ char *owner_text(const struct gpus *gpus);
 // then holds what was. A framebuffer that is held is left alone, because the driver can do beside it. A module goes
 // only when nothing uses it and the host could bring it back.
 int owner_release(const struct owner_work *w, const struct gpus *gpus, struct released *r, struct err *err);
-// The driver has them: driver_override is what it was.
-int owner_settle(const struct owner_work *w, const struct released *r, struct err *err);
+// Once the driver is loaded: it has them, and driver_override is what it was.
+int owner_settle(const struct owner_work *w, struct released *r, struct err *err);
 // Back to the drivers that had them; never stops half-way, and adds to *problem what could not be done.
 void owner_restore(const struct owner_work *w, struct released *r, char **problem);

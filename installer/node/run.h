@@ -4,17 +4,19 @@
 #pragma once
 #include "node/apply.h"
 #include "node/modules.h"
+#include "node/owner.h"
 
 // What a run knows beyond its plan.
 struct run {
 	const struct apply *a;
-	struct package package;  // what is installed: in the node's store, and unpacked
-	struct package previous; // what was loaded before, when the store has it: unpacked before it is unloaded
-	struct module_set set;   // files of package
-	size_t *order;           // of set, for loading
-	struct strv needs;       // modules of the kernel's own tree that the set imports from
-	struct strv loaded;      // names that this run loaded
-	struct strv unloaded;    // names that this run unloaded, in that order
+	struct package package;   // what is installed: in the node's store, and unpacked
+	struct package previous;  // what was loaded before, when the store has it: unpacked before it is unloaded
+	struct module_set set;    // files of package
+	size_t *order;            // of set, for loading
+	struct strv needs;        // modules of the kernel's own tree that the set imports from
+	struct strv loaded;       // names that this run loaded
+	struct strv unloaded;     // names that this run unloaded, in that order
+	struct released released; // who had a GPU before
 	struct status *status;
 };
 
@@ -23,6 +25,11 @@ int step_adopt(struct run *r, const struct step *step, struct err *err);
 int step_package(struct run *r, const struct step *step, struct err *err);
 int step_compile(struct run *r, const struct step *step, struct err *err);
 int step_prove(struct run *r, const struct step *step, struct err *err);
+// clear.c
+int step_preflight(struct run *r, const struct step *step, struct err *err);
+int step_unbind(struct run *r, const struct step *step, struct err *err);
+void undo_unbind(struct run *r, char **problem);
+void settle_unbind(struct run *r); // once the driver has the GPUs
 // swap.c
 int step_unload(struct run *r, const struct step *step, struct err *err);
 int step_load(struct run *r, const struct step *step, struct err *err);

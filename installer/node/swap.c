@@ -60,6 +60,7 @@ int step_load(struct run *r, const struct step *step, struct err *err)
 			return -1;
 	if (load_set(r, &r->set, r->order, &r->loaded, err) < 0)
 		return -1;
+	settle_unbind(r);
 	watch_end(r->a->watch, "load", "%s", step->subject);
 	return 0;
 }
