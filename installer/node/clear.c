@@ -72,10 +72,19 @@ int step_unbind(struct run *r, const struct step *step, struct err *err)
 	return 0;
 }
 
-void undo_unbind(struct run *r, char **problem)
+// Where no driver of ours was loaded and one comes back all the same, it keeps the GPUs.
+int undo_unbind(struct run *r, struct err *err)
 {
+	(void)err;
 	struct owner_work w = work_of(r);
-	owner_restore(&w, &r->released, problem);
+	auto_str char *problem = NULL;
+	if (r->back.driver.version && !r->a->facts->loaded.version)
+		return 0;
+	owner_restore(&w, &r->released, &problem);
+	if (problem) // no reason to leave the node without its old driver as well
+		watch_note(r->a->watch, "not everything has its driver back: %s", problem);
+	released_done(&r->released);
+	return 0;
 }
 
 void settle_unbind(struct run *r)
