@@ -62,11 +62,25 @@ static struct owner_work work_of(const struct run *r)
 				    .watch = a->watch };
 }
 
+// What cannot go back is no reason to leave the node without its old NVIDIA driver as well.
+static void give_back(struct run *r)
+{
+	struct owner_work w = work_of(r);
+	auto_str char *problem = NULL;
+	owner_restore(&w, &r->released, &problem);
+	if (problem)
+		watch_note(r->a->watch, "not everything has its driver back: %s", problem);
+	released_done(&r->released);
+}
+
 int step_unbind(struct run *r, const struct step *step, struct err *err)
 {
 	struct owner_work w = work_of(r);
-	if (owner_release(&w, &r->a->facts->gpus, &r->released, err) < 0)
+	if (owner_release(&w, &r->a->facts->gpus, &r->released, err) < 0) {
+		if (err->code == E_WEDGED) // then nothing else is undone, but the other GPUs can go back
+			give_back(r);
 		return -1;
+	}
 	auto_str char *modules = strv_join(&r->released.modules, ", ");
 	watch_end(r->a->watch, "unbind", "%s%s%s", step->subject, *modules ? "; unloaded " : "", modules);
 	return 0;
@@ -76,14 +90,8 @@ int step_unbind(struct run *r, const struct step *step, struct err *err)
 int undo_unbind(struct run *r, struct err *err)
 {
 	(void)err;
-	struct owner_work w = work_of(r);
-	auto_str char *problem = NULL;
-	if (r->back.driver.version && !r->a->facts->loaded.version)
-		return 0;
-	owner_restore(&w, &r->released, &problem);
-	if (problem) // no reason to leave the node without its old driver as well
-		watch_note(r->a->watch, "not everything has its driver back: %s", problem);
-	released_done(&r->released);
+	if (!r->back.driver.version || r->a->facts->loaded.version)
+		give_back(r);
 	return 0;
 }
 

@@ -115,11 +115,11 @@ static int set(const struct owner_work *w, struct released_device *d, const char
 	d->is_stuck = result.end != BOUNDED_DONE;
 	if (result.end == BOUNDED_LATE)
 		return err_set(
-			err, E_BOUND,
+			err, E_WEDGED,
 			"%s of %s: the kernel did not come back within %g s; process %d waits for whoever uses it",
 			d->driver, d->name, w->timeout_ms / 1e3, (int)result.child);
 	if (result.end == BOUNDED_DIED)
-		return err_set(err, E_BOUND, "%s of %s: the kernel killed the caller", d->driver, d->name);
+		return err_set(err, E_WEDGED, "%s of %s: the kernel killed the caller", d->driver, d->name);
 	return result.error ? err_set(err, E_BOUND, "%s of %s: write '%s' to %s: %s", d->driver, d->name, text, path,
 				      strerrorname_np(result.error)) :
 			      0;

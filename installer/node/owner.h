@@ -39,8 +39,9 @@ void released_done(struct released *r);
 
 // What would be released: "0000:40:00.0 from nouveau, efi-framebuffer.0"; NULL = nothing. Pure. Caller frees.
 char *owner_text(const struct gpus *gpus);
-// E_BOUND names the device, the driver and who holds it, before anything is released; or what could not be released. r
-// then holds what was. A framebuffer that is held is left alone, because the driver can do beside it. A module goes
+// E_BOUND names the device, the driver and who holds it, before anything is released; or what could not be released.
+// E_WEDGED: an unbind did not come back, and whatever is asked of that device from here on, a load of its next driver
+// included, waits with it. r then holds what was released. A framebuffer that is held is left alone, because the driver can do beside it. A module goes
 // only when nothing uses it and the host could bring it back.
 int owner_release(const struct owner_work *w, const struct gpus *gpus, struct released *r, struct err *err);
 // Once the driver is loaded: it has them, and driver_override is what it was.

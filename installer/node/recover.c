@@ -56,6 +56,9 @@ int apply_back(const struct apply *a, struct status *ret, struct err *err)
 	sigset_t before;
 	if (run_open(&r, err) < 0)
 		return -1;
+	struct err owned;
+	if (gpus_check_owner(&a->facts->gpus, false, &owned) < 0) // it could not have them
+		return 0;
 	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open))
 		return 0;
 	int done = begin(&r, err);
