@@ -187,7 +187,8 @@ static int record_node_set(const struct sys *sys, int dir, const char *name, mod
 	return node_text(dir, name, mode, st.st_rdev, uid, gid);
 }
 
-// "sys/bus/pci/drivers/nouveau/unbind": the link of the device, as the kernel would leave it. False = another attribute.
+// "sys/bus/pci/drivers/nouveau/unbind": the link of the device, as the kernel would leave it. False = it is another
+// attribute.
 static bool record_bind(const struct root *kern, const char *path, const char *device)
 {
 	struct err err;

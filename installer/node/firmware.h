@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the running kernel would find a firmware file, told from its own rules without asking it (contract 1.9).
 //
-// The rules are drivers/base/firmware_loader/main.c: the path parameter, if it is set, then /lib/firmware/updates/RELEASE,
-// /lib/firmware/updates, /lib/firmware/RELEASE, /lib/firmware; the plain file in all of them first, then FILE.zst, then
-// FILE.xz, where the kernel's configuration has them. Paths are those of the machine's own root, since 5.10 whoever
-// asks.
+// The rules are drivers/base/firmware_loader/main.c: the path parameter, if it is set, then in /lib/firmware
+// updates/RELEASE, updates, RELEASE and the directory itself; the plain file in all of them first, then FILE.zst, then
+// FILE.xz, where the kernel's configuration has them. Paths are those of the machine's own root, whoever asks.
 #pragma once
 #include "base/root.h"
 

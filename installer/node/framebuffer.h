@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The framebuffer that the firmware left behind, when it lies in the memory of one of our GPUs. Its driver claims a part
-// of the GPU's BAR, which proc/iomem shows as a line nested under the GPU's.
+// The framebuffer that the firmware left behind, when it lies in the memory of one of our GPUs. Its driver claims a
+// part of the GPU's BAR, which proc/iomem shows as a line nested under the GPU's.
 #pragma once
 #include "node/gpu.h"
 

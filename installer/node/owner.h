@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUs that the kernel's own drivers have: let go before the driver comes, given back when it does not (R-P8).
 //
-// Released are nouveau, nova_core and nvidiafb, and the firmware's framebuffer in a BAR of a GPU. vfio is never touched,
-// and what somebody else put on a GPU is refused by the plan. A device that a process has open is not unbound: the
-// kernel's remove functions wait for it, without a bound (include/linux/device.h, "remove" must not fail).
+// Released are nouveau, nova_core and nvidiafb, and the firmware's framebuffer in a BAR of a GPU. vfio is never
+// touched, and what somebody else put on a GPU is refused by the plan. A device that a process has open is not unbound:
+// a driver's remove cannot fail, so it may wait for whoever uses the device, without a bound.
 //
 // driver_override (Documentation/ABI/testing/sysfs-bus-pci) keeps the old driver from coming back in between; what it
 // was before is put back when the driver has the device, or when it is given back.
@@ -41,8 +41,8 @@ void released_done(struct released *r);
 char *owner_text(const struct gpus *gpus);
 // E_BOUND names the device, the driver and who holds it, before anything is released; or what could not be released.
 // E_WEDGED: an unbind did not come back, and whatever is asked of that device from here on, a load of its next driver
-// included, waits with it. r then holds what was released. A framebuffer that is held is left alone, because the driver can do beside it. A module goes
-// only when nothing uses it and the host could bring it back.
+// included, waits with it. r then holds what was released. A framebuffer that is held is left alone, because the driver
+// can do beside it. A module goes only when nothing uses it and the host could bring it back.
 int owner_release(const struct owner_work *w, const struct gpus *gpus, struct released *r, struct err *err);
 // Once the driver is loaded: it has them, and driver_override is what it was.
 int owner_settle(const struct owner_work *w, struct released *r, struct err *err);

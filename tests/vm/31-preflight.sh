@@ -8,6 +8,7 @@
 # packages: open proprietary
 # programs: setpriv xz
 # mem: 1536M
+# timeout: 200
 open="kmodsmith install --package /packages/open"
 proprietary="kmodsmith install --package /packages/proprietary"
 parameter=/sys/module/firmware_class/parameters/path
@@ -36,13 +37,14 @@ like "  by its version" "$out" '^pass +firmware +of 535.216.03 in '
 t "R-P6: proprietary modules told to do without" $proprietary --param nvidia:NVreg_EnableGpuFirmware=0
 like "  are ready" "$out" '^ready$'
 t "unload" kmodsmith unload
+rm -r /var/lib/kmodsmith # with a last good driver that would come back
 
 printf /opt/theirs >$parameter
 t_fails 1 "R-P6: a path that somebody else has set" $open
 like "  is named" "$out" "look in /opt/theirs, .*firmware_class.path is '/opt/theirs'"
 nothing
 put /opt/theirs
-t_fails 1 "R-K1: without the right to load modules" setpriv --bounding-set -sys_module $open
+t_fails 1 "R-K1: without the right to load modules" /usr/bin/setpriv --bounding-set -sys_module $open
 like "  the capability is named" "$out" 'E_RIGHTS: preflight: this process lacks CAP_SYS_MODULE \(to load and unload modules\)'
 nothing
 mkdir -p /tmp/full && mount -t tmpfs -o size=32k tmpfs /tmp/full
@@ -80,7 +82,7 @@ put /lib/firmware
 : >/lib/firmware/$file
 is "an empty file is none" "$(said | tail -n 1)" missing
 put /lib/firmware
-xz --check=crc32 /lib/firmware/$file
+/usr/bin/xz --check=crc32 /lib/firmware/$file
 is "xz, which this kernel has" "$(said | tr '\n' ' ')" "found found "
 mv /lib/firmware/$file.xz /lib/firmware/$file.zst
 is "another ending is not taken for it" "$(said | head -n 1)" missing

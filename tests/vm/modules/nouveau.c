@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A driver that has the simulated GPUs before nvidia comes. Its module is called nouveau, as the kernel's own is, and its
- * PCI driver has any name. Each device gets a DRM node, /dev/dri/cardN, that does nothing but can be held open.
+ * A driver that has the simulated GPUs before nvidia comes. Its module is called nouveau, as the kernel's own is, and
+ * its PCI driver has any name. Each device gets a DRM node, /dev/dri/cardN, that does nothing but can be held open.
  */
 #include <linux/cdev.h>
 #include <linux/delay.h>
