@@ -58,7 +58,7 @@ is "  whose path stays as it was" "$(cat $parameter)" /opt/theirs
 said() {
   dmesg_since >/dev/null
   cat /dev/nvidia0 2>/dev/null
-  if dmesg_since | grep -qE "(firmware|load).*$file.*-2"; then echo missing; else echo found; fi
+  if dmesg_since | grep -q "Direct firmware load for $file failed"; then echo missing; else echo found; fi
   kmodsmith doctor >/tmp/doctor
   if grep -q '^warn *firmware *E_FIRMWARE' /tmp/doctor; then echo missing; else echo found; fi
 }
