@@ -19,6 +19,9 @@ struct sys {
 	// lstat, recorded nodes included.
 	int (*node_look)(const struct sys *sys, int dir, const char *name, struct stat *ret);
 	int (*node_set)(const struct sys *sys, int dir, const char *name, mode_t mode, uid_t uid, gid_t gid);
+	// A text into an existing attribute below sys. A driver's unbind and bind change where the device's driver
+	// link points, recorded ones too.
+	int (*attribute_set)(const struct sys *sys, const struct root *kern, const char *path, const char *text);
 	const struct root *record; // recorder only
 };
 

@@ -14,6 +14,7 @@ void run_done(struct run *r)
 	strv_done(&r->needs);
 	strv_done(&r->loaded);
 	facts_done(&r->now);
+	released_done(&r->released);
 }
 
 static const struct {
@@ -22,10 +23,16 @@ static const struct {
 	bool is_touch; // changes the kernel: from the first of these on there is a journal
 	bool is_long;  // may be: others are told that it began
 } actions[] = {
-	[STEP_ADOPT] = { step_adopt, NULL, false, false },    [STEP_PACKAGE] = { step_package, NULL, false, true },
-	[STEP_COMPILE] = { step_compile, NULL, false, true }, [STEP_PROVE] = { step_prove, NULL, false, false },
-	[STEP_UNLOAD] = { step_unload, NULL, true, true },    [STEP_LOAD] = { step_load, undo_load, true, true },
-	[STEP_NODES] = { step_nodes, NULL, false, false },    [STEP_VERIFY] = { step_verify, NULL, false, false },
+	[STEP_ADOPT] = { step_adopt, NULL, false, false },
+	[STEP_PREFLIGHT] = { step_preflight, NULL, false, false },
+	[STEP_PACKAGE] = { step_package, NULL, false, true },
+	[STEP_COMPILE] = { step_compile, NULL, false, true },
+	[STEP_PROVE] = { step_prove, NULL, false, false },
+	[STEP_UNLOAD] = { step_unload, NULL, true, true },
+	[STEP_UNBIND] = { step_unbind, undo_unbind, true, true },
+	[STEP_LOAD] = { step_load, undo_load, true, true },
+	[STEP_NODES] = { step_nodes, NULL, false, false },
+	[STEP_VERIFY] = { step_verify, NULL, false, false },
 };
 
 void run_remember(const struct run *r, const char *digest,
@@ -100,7 +107,7 @@ static int undo_steps(struct run *r, size_t failed, struct err *err)
 // Whether a failure is the target's own, so that trying the same again would only harm again.
 static bool is_blame(const struct err *err)
 {
-	return err->code != E_IN_USE && err->code != E_NO_SPACE && err->code != E_WEDGED;
+	return err->code != E_IN_USE && err->code != E_NO_SPACE && err->code != E_WEDGED && err->code != E_BOUND;
 }
 
 static int undo(struct run *r, size_t failed, struct err *err)
@@ -146,6 +153,8 @@ static int run_steps(struct run *r, struct err *err)
 // Everything holds: what was changed, or what a run that was cut off had changed, is the last good driver.
 static void finish(struct run *r)
 {
+	if (r->was_open)
+		settle_left(r);
 	bool is_meant = r->is_touched || (str_eq(r->journal.target.version, r->a->plan->driver) &&
 					  str_eq(r->journal.target.flavour, flavour_name(r->a->plan->flavour)));
 	if (!r->is_touched && r->journal.state != JOURNAL_CHANGING)

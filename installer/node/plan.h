@@ -31,7 +31,19 @@ struct at_hand {
 	bool has_signing;              // modules made here can be signed with a key that this kernel trusts
 };
 
-enum step_kind { STEP_ADOPT, STEP_PACKAGE, STEP_COMPILE, STEP_PROVE, STEP_UNLOAD, STEP_LOAD, STEP_NODES, STEP_VERIFY };
+// In the order in which they come in a plan.
+enum step_kind {
+	STEP_ADOPT,
+	STEP_PREFLIGHT,
+	STEP_PACKAGE,
+	STEP_COMPILE,
+	STEP_PROVE,
+	STEP_UNLOAD,
+	STEP_UNBIND,
+	STEP_LOAD,
+	STEP_NODES,
+	STEP_VERIFY
+};
 
 struct step {
 	enum step_kind kind;

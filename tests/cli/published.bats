@@ -16,7 +16,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_equal "$(published .boot_id)" "$(cat "$ROOT/proc/sys/kernel/random/boot_id")"
   assert_equal "$(published '.build_id == .kernel.build_id and (.build_id | length) == 64')" true
   assert_equal "$(published '.last_run | [.outcome, .error] | map(tostring) | join(" ")')" "change null"
-  assert_equal "$(published '[.last_run.phases[].phase] | join(",")')" detect,package,prove,load,nodes,verify
+  assert_equal "$(published '[.last_run.phases[].phase] | join(",")')" detect,preflight,package,prove,load,nodes,verify
   assert_equal "$(published '.checks | all(.pass)')" true
   assert_equal "$(published '[.checks[].name] | unique | join(",")')" driver,flavour,gpus,module,nodes,wish
   snapshot
@@ -99,7 +99,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   [[ $stderr =~ package\ +[0-9]+\.[0-9]{3}\ s\ \ failed ]]
   kmodsmith install --package "$package" --json
   assert_json .error.code E_TOO_LARGE
-  assert_json '[.phases[].phase] | join(",")' detect,package
+  assert_json '[.phases[].phase] | join(",")' detect,preflight,package
   assert_json '.phases | all(.seconds >= 0)'
 }
 
@@ -109,7 +109,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_status 0
   output=$(jq -s . <<<"$stderr")
   assert_json 'all(.ts and .level and .msg)'
-  assert_json '[.[].step] | join(",")' detect,package,prove,load,nodes,verify
+  assert_json '[.[].step] | join(",")' detect,preflight,package,prove,load,nodes,verify
   kmodsmith unload
   printf x >>"$(blob "$package" layer)"
   rm -r "$ROOT/var/lib/kmodsmith"
