@@ -42,8 +42,10 @@ static int begin(struct run *r, struct err *err)
 	if (!r->back.driver.version)
 		return 0;
 	auto_str char *why = journal_why_not(&r->journal, boot, &r->back.driver);
-	if (why)
-		return err_set(err, E_TARGET_FAILED, "driver %s: %s", r->back.driver.version, why);
+	if (why) {
+		watch_note(r->a->watch, "the last good driver %s does not come back: %s", r->back.driver.version, why);
+		return 0;
+	}
 	journal_begin(&r->journal, boot, &r->back.driver, &none);
 	journal_step(&r->journal, "back");
 	if (run_publish(r, "back", r->back.driver.version, true, err) < 0)
