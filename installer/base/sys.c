@@ -48,6 +48,18 @@ static int real_node_set(const struct sys *sys, int dir, const char *name, mode_
 	return fchmodat(dir, name, mode, 0);
 }
 
+static int real_process_open(const struct sys *sys, int pid)
+{
+	(void)sys;
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static int real_process_signal(const struct sys *sys, int process, int pid, int signal)
+{
+	(void)sys, (void)pid;
+	return (int)syscall(SYS_pidfd_send_signal, process, signal, NULL, 0);
+}
+
 static const struct sys real = {
 	.name = "kernel",
 	.module_load_file = real_load_file,
@@ -56,6 +68,8 @@ static const struct sys real = {
 	.node_make = real_node_make,
 	.node_look = real_node_look,
 	.node_set = real_node_set,
+	.process_open = real_process_open,
+	.process_signal = real_process_signal,
 };
 
 const struct sys *sys_real(void)
@@ -170,6 +184,26 @@ static int record_node_set(const struct sys *sys, int dir, const char *name, mod
 	return node_text(dir, name, mode, st.st_rdev, uid, gid);
 }
 
+static int record_process_open(const struct sys *sys, int pid)
+{
+	struct err err;
+	auto_str char *path = str_fmt("proc/%d", pid);
+	int fd = root_open(sys->record, path, O_RDONLY | O_DIRECTORY, &err);
+	errno = ESRCH;
+	return fd;
+}
+
+static int record_process_signal(const struct sys *sys, int process, int pid, int signal)
+{
+	(void)process;
+	struct err err;
+	auto_str char *path = str_fmt("proc/%d", pid);
+	record(sys, "signal %d %d", signal, pid);
+	int r = root_rmtree(sys->record, path, &err);
+	errno = r == 0 ? ESRCH : EROFS;
+	return r > 0 ? 0 : -1;
+}
+
 struct sys sys_recorder(const struct root *record)
 {
 	return (struct sys){
@@ -180,6 +214,8 @@ struct sys sys_recorder(const struct root *record)
 		.node_make = record_node_make,
 		.node_look = record_node_look,
 		.node_set = record_node_set,
+		.process_open = record_process_open,
+		.process_signal = record_process_signal,
 		.record = record,
 	};
 }
