@@ -37,17 +37,19 @@ static const struct {
 static int undo(struct run *r, size_t failed, struct err *err)
 {
 	auto_str char *problem = NULL;
+	if (err->code == E_WEDGED) // neither a load nor an unload can be relied on before the next boot (R-D5)
+		return -1;
 	// A driver that loads but is not right yet beats none: it goes only when there is one to come back to.
 	if (r->a->plan->steps[failed].kind > STEP_LOAD && !r->previous.count)
 		return -1;
-	for (size_t i = failed + 1; i-- > 0;)
+	for (size_t i = failed + 1; i-- > 0 && !r->is_wedged;)
 		if (actions[r->a->plan->steps[i].kind].undo)
 			actions[r->a->plan->steps[i].kind].undo(r, &problem);
 	if (!problem)
 		return -1;
 	auto_str char *text = str_dup(err->text);
 	// First what state the node is in: the cause quotes the kernel and may be long.
-	return err_set(err, err->code, "could not be undone, %s; cause: %s", problem, text);
+	return err_set(err, r->is_wedged ? E_WEDGED : err->code, "could not be undone, %s; cause: %s", problem, text);
 }
 
 // From the first change in the kernel on, a request to stop waits until the node is in a state that may be left; and a

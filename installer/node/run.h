@@ -15,6 +15,7 @@ struct run {
 	struct strv needs;       // modules of the kernel's own tree that the set imports from
 	struct strv loaded;      // names that this run loaded
 	struct strv unloaded;    // names that this run unloaded, in that order
+	bool is_wedged;          // an undo met a kernel that does not come back: nothing more may be tried
 	struct status *status;
 };
 

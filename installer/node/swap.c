@@ -30,7 +30,7 @@ int step_unload(struct run *r, const struct step *step, struct err *err)
 	auto_strv struct strv order = { 0 };
 	prepare_previous(r);
 	strv_split(&order, step->subject, ", ");
-	if (unload_modules(&order, r->a->sys, r->a->unload_timeout_ms, &r->unloaded, err) < 0)
+	if (unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &r->unloaded, err) < 0)
 		return -1;
 	watch_end(r->a->watch, "unload", "%s", step->subject);
 	return 0;
@@ -68,10 +68,12 @@ int step_load(struct run *r, const struct step *step, struct err *err)
 void undo_load(struct run *r, char **problem)
 {
 	struct err err;
-	while (r->loaded.count) {
+	while (r->loaded.count && !r->is_wedged) {
 		char *name = r->loaded.items[--r->loaded.count];
-		if (unload_module(r->a->sys, name, r->a->unload_timeout_ms, &err) < 0)
+		if (unload_module(r->a->sys, r->a->kern, name, r->a->unload_timeout_ms, &err) < 0) {
 			str_add(problem, "%s%s", *problem ? "; " : "", err.text);
+			r->is_wedged = err.code == E_WEDGED;
+		}
 		free(name);
 		r->loaded.items[r->loaded.count] = NULL;
 	}

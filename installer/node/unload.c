@@ -4,10 +4,11 @@
 #include "kmod/load.h"
 #include "node/facts.h"
 
-int unload_modules(const struct strv *order, const struct sys *sys, int timeout_ms, struct strv *ret, struct err *err)
+int unload_modules(const struct strv *order, const struct sys *sys, const struct root *kern, int timeout_ms,
+		   struct strv *ret, struct err *err)
 {
 	for (size_t i = 0; i < order->count; i++) {
-		int r = unload_module(sys, order->items[i], timeout_ms, err);
+		int r = unload_module(sys, kern, order->items[i], timeout_ms, err);
 		if (r < 0)
 			return -1;
 		if (r > 0)
@@ -33,5 +34,5 @@ int unload_driver(const struct root *host, const struct root *kern, const struct
 		return err_set(err, E_IN_USE, "%zu holder(s), first: %s",
 			       ret_holders->count + ret_holders->modules.count, first);
 	}
-	return unload_modules(&order, sys, timeout_ms, ret_unloaded, err) < 0 ? -1 : 1;
+	return unload_modules(&order, sys, kern, timeout_ms, ret_unloaded, err) < 0 ? -1 : 1;
 }
