@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "node/kernels.h"
 #include "node/lock.h"
+#include "node/settle.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -45,7 +46,9 @@ const struct opt job_opts[] = {
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
-	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, "deadline of one unload; default 60"),
+	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, UNLOAD_TIMEOUT_HELP),
+	OPT("holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, holders, HOLDERS_HELP),
+	OPT("holders-timeout", 0, "SECONDS", NULL, OPT_UINT, holders_timeout_s, HOLDERS_TIMEOUT_HELP),
 	{ 0 },
 };
 
@@ -107,6 +110,14 @@ int job_flavour(const struct job_values *values, enum flavour *ret, struct err *
 	*ret = FLAVOUR_AUTO;
 	if (values->flavour && !flavour_parse(values->flavour, ret))
 		return err_set(err, E_USAGE, "flavour: '%s' is none of auto, open, proprietary", values->flavour);
+	return 0;
+}
+
+int job_holders(const char *text, enum drain_policy *ret, struct err *err)
+{
+	*ret = DRAIN_REFUSE;
+	if (text && !drain_parse(text, ret))
+		return err_set(err, E_USAGE, "holders: '%s' is none of refuse, wait, stop", text);
 	return 0;
 }
 
@@ -182,7 +193,7 @@ static bool is_source_needed(const struct job *j)
 	return j->values->source && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) && !is_loaded(j);
 }
 
-// What is loaded may have changed until the lock was ours.
+// What is loaded may have changed until the lock was ours, and may be changing now.
 static int lock(struct job *j, struct err *err)
 {
 	const struct machine *m = &j->machine;
@@ -190,7 +201,8 @@ static int lock(struct job *j, struct err *err)
 	if (j->lock < 0)
 		return -1;
 	loaded_done(&j->facts.loaded);
-	return loaded_read(&m->host, &m->kern, j->facts.host.release, &j->facts.loaded, err) < 0 ? -1 : 0;
+	return settle_read(&m->host, &m->kern, j->facts.host.release, unload_deadline_ms(j->values->unload_timeout_s),
+			   &j->watch, &j->facts.loaded, err);
 }
 
 static int gather(struct job *j, bool is_change, struct err *err)
@@ -205,6 +217,10 @@ static int gather(struct job *j, bool is_change, struct err *err)
 		  j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
 	if (!facts_has_gpu(&j->facts))
 		return 0;
+	const struct loaded_module *restless = settle_restless(&j->facts.loaded);
+	if (restless) // otherwise it was waited for
+		watch_note(&j->watch, "module %s is %s: an install would wait for it", restless->name,
+			   loaded_state_name(restless->state));
 	if (job_inputs(v, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
 	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
 	    find_package(j, err) < 0)
@@ -230,7 +246,11 @@ static int make_plan(struct job *j, struct err *err)
 	plan_done(&j->plan);
 	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0)
 		return -1;
-	return plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err);
+	if (plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err) == 0)
+		return 0;
+	if (err->code == E_IN_USE)
+		drain_list(&j->watch, &j->holders);
+	return -1;
 }
 
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err)
@@ -240,7 +260,7 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	ret->watch = show_watch();
 	job_modules(&values->modules, &ret->modules);
 	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
-	    gather(ret, is_change, err) < 0)
+	    job_holders(values->holders, &ret->wish.holders, err) < 0 || gather(ret, is_change, err) < 0)
 		return -1;
 	ret->wish.driver = values->driver;
 	ret->wish.modules = &ret->modules;
@@ -304,6 +324,7 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 		.compile = &compile,
 		.imex_channels = v->imex_channels,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
+		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),
 		.watch = &j->watch,
 	};
 	return apply_plan(&apply, ret, err);

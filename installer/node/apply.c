@@ -28,10 +28,11 @@ static const struct {
 	int (*run)(struct run *r, const struct step *step, struct err *err);
 	void (*undo)(struct run *r, char **problem);
 } actions[] = {
-	[STEP_ADOPT] = { step_adopt, NULL },          [STEP_PACKAGE] = { step_package, NULL },
-	[STEP_COMPILE] = { step_compile, NULL },      [STEP_PROVE] = { step_prove, NULL },
-	[STEP_UNLOAD] = { step_unload, undo_unload }, [STEP_LOAD] = { step_load, undo_load },
-	[STEP_NODES] = { step_nodes, NULL },          [STEP_VERIFY] = { step_verify, NULL },
+	[STEP_ADOPT] = { step_adopt, NULL },     [STEP_PACKAGE] = { step_package, NULL },
+	[STEP_COMPILE] = { step_compile, NULL }, [STEP_PROVE] = { step_prove, NULL },
+	[STEP_HOLDERS] = { step_holders, NULL }, [STEP_UNLOAD] = { step_unload, undo_unload },
+	[STEP_LOAD] = { step_load, undo_load },  [STEP_NODES] = { step_nodes, NULL },
+	[STEP_VERIFY] = { step_verify, NULL },
 };
 
 static int undo(struct run *r, size_t failed, struct err *err)

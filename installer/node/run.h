@@ -25,6 +25,7 @@ int step_package(struct run *r, const struct step *step, struct err *err);
 int step_compile(struct run *r, const struct step *step, struct err *err);
 int step_prove(struct run *r, const struct step *step, struct err *err);
 // swap.c
+int step_holders(struct run *r, const struct step *step, struct err *err);
 int step_unload(struct run *r, const struct step *step, struct err *err);
 int step_load(struct run *r, const struct step *step, struct err *err);
 void undo_unload(struct run *r, char **problem);

@@ -25,14 +25,42 @@ static void prepare_previous(struct run *r)
 	}
 }
 
+static struct drain drain_of(const struct apply *a)
+{
+	return (struct drain){ .host = a->host,
+			       .kern = a->kern,
+			       .sys = a->sys,
+			       .release = a->facts->host.release,
+			       .policy = a->wish->holders,
+			       .timeout_ms = a->holders_timeout_ms,
+			       .watch = a->watch };
+}
+
+int step_holders(struct run *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	struct drain drain = drain_of(r->a);
+	auto_holders struct holders holders = { 0 };
+	if (drain_wait(&drain, &holders, err) < 0) {
+		drain_list(r->a->watch, &holders);
+		return -1;
+	}
+	watch_end(r->a->watch, "holders", "nobody uses the driver");
+	return 0;
+}
+
 int step_unload(struct run *r, const struct step *step, struct err *err)
 {
-	auto_strv struct strv order = { 0 };
+	(void)step;
+	struct drain drain = drain_of(r->a);
+	auto_holders struct holders holders = { 0 };
 	prepare_previous(r);
-	strv_split(&order, step->subject, ", ");
-	if (unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &r->unloaded, err) < 0)
+	if (unload_driver(&drain, r->a->unload_timeout_ms, &holders, &r->unloaded, err) < 0) {
+		drain_list(r->a->watch, &holders);
 		return -1;
-	watch_end(r->a->watch, "unload", "%s", step->subject);
+	}
+	auto_str char *names = r->unloaded.count ? strv_join(&r->unloaded, ", ") : str_dup("nothing was loaded");
+	watch_end(r->a->watch, "unload", "%s", names);
 	return 0;
 }
 
