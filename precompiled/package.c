@@ -240,6 +240,7 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 	const struct {
 		const char *what, *has, *wants;
 	} rows[] = {
+		{ "digest", p->manifest.digest, want->digest },
 		{ "driver", p->key.driver, want->driver },
 		{ "flavour", p->key.flavour, want->flavour },
 		{ "kernel release", p->key.release, want->release },

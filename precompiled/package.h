@@ -66,6 +66,7 @@ char *package_dir(const struct package_key *key); // of the files in the layer: 
 
 // What a node wants from a package; a NULL member is not compared.
 struct package_want {
+	const char *digest; // of its manifest
 	const char *driver, *flavour, *release, *build_id, *arch, *source;
 	const struct strv *modules; // all of these must be inside
 };

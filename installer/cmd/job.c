@@ -43,6 +43,7 @@ const struct opt job_opts[] = {
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
+	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
@@ -222,6 +223,7 @@ static int gather(struct job *j, bool is_change, struct err *err)
 		watch_note(&j->watch, "module %s is %s: an install would wait for it", restless->name,
 			   loaded_state_name(restless->state));
 	if (job_inputs(v, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
+	    journal_read(&j->state, &j->journal, err) < 0 ||
 	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
 	    find_package(j, err) < 0)
 		return -1;
@@ -253,31 +255,11 @@ static int make_plan(struct job *j, struct err *err)
 	return -1;
 }
 
-int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err)
-{
-	*ret = JOB_NONE;
-	ret->values = values;
-	ret->watch = show_watch();
-	job_modules(&values->modules, &ret->modules);
-	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
-	    job_holders(values->holders, &ret->wish.holders, err) < 0 || gather(ret, is_change, err) < 0)
-		return -1;
-	ret->wish.driver = values->driver;
-	ret->wish.modules = &ret->modules;
-	ret->wish.params = &ret->params;
-	ret->wish.is_compile_forbidden = values->is_compile_forbidden;
-	ret->at_hand = (struct at_hand){ .package = obtain_package(&ret->obtain),
-					 .package_why_not = ret->obtain.why_not,
-					 .package_code = ret->obtain.code,
-					 .source_version = ret->source.version,
-					 .source_flavours = ret->source.flavours };
-	return make_plan(ret, err);
-}
-
 void job_done(struct job *j)
 {
 	plan_done(&j->plan);
 	holders_done(&j->holders);
+	journal_done(&j->journal);
 	source_done(&j->source);
 	obtain_done(&j->obtain);
 	origin_done(&j->origin);
@@ -293,10 +275,10 @@ void job_done(struct job *j)
 	close_fdp(&j->lock);
 }
 
-int job_apply(struct job *j, struct status *ret, struct err *err)
+static void describe(struct job *j, struct compile_wish *compile, struct apply *ret)
 {
 	const struct job_values *v = j->values;
-	struct compile_wish compile = {
+	*compile = (struct compile_wish){
 		.release = j->facts.host.release,
 		.banner = j->facts.host.banner,
 		.source = &j->source,
@@ -311,7 +293,7 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 		.timeout_s = v->timeout_s,
 		.is_rt_allowed = v->is_rt_allowed,
 	};
-	struct apply apply = {
+	*ret = (struct apply){
 		.host = &j->machine.host,
 		.kern = &j->machine.kern,
 		.dev_root = &j->dev_root,
@@ -321,11 +303,74 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 		.wish = &j->wish,
 		.plan = &j->plan,
 		.obtain = &j->obtain,
-		.compile = &compile,
+		.compile = compile,
 		.imex_channels = v->imex_channels,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
 		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),
 		.watch = &j->watch,
 	};
-	return apply_plan(&apply, ret, err);
+}
+
+// A node that had a driver does not stay without one because its wish cannot be had. The error stays what it was.
+static void fall_back(struct job *j, struct err *err)
+{
+	auto_status struct status status = { 0 };
+	struct compile_wish compile;
+	struct apply apply;
+	struct err why;
+	j->obtain.fetch.state = &j->state;
+	loaded_done(&j->facts.loaded);
+	if (loaded_read(&j->machine.host, &j->machine.kern, j->facts.host.release, &j->facts.loaded, &why) < 0 ||
+	    obtain_open(&j->obtain, &why) < 0)
+		return;
+	describe(j, &compile, &apply);
+	int r = apply_back(&apply, &status, &why);
+	if (r > 0)
+		watch_note(&j->watch, "the last good driver serves, not the one that was wished");
+	else if (r < 0)
+		err_wrap(err, "and the last good driver could not be brought back (%s)", why.text);
+}
+
+static int decide(struct job *j, struct err *err)
+{
+	const struct job_values *v = j->values;
+	j->wish.driver = v->driver;
+	j->wish.modules = &j->modules;
+	j->wish.params = &j->params;
+	j->wish.is_compile_forbidden = v->is_compile_forbidden;
+	j->wish.is_retry = v->is_retry;
+	j->at_hand = (struct at_hand){ .package = obtain_package(&j->obtain),
+				       .package_why_not = j->obtain.why_not,
+				       .package_code = j->obtain.code,
+				       .journal = &j->journal,
+				       .source_version = j->source.version,
+				       .source_flavours = j->source.flavours };
+	return make_plan(j, err);
+}
+
+int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err)
+{
+	*ret = JOB_NONE;
+	ret->values = values;
+	ret->watch = show_watch();
+	job_modules(&values->modules, &ret->modules);
+	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
+	    job_holders(values->holders, &ret->wish.holders, err) < 0)
+		return -1;
+	if (gather(ret, is_change, err) == 0 && decide(ret, err) == 0)
+		return 0;
+	if (ret->lock >= 0 && ret->state.fd >= 0)
+		fall_back(ret, err);
+	return -1;
+}
+
+int job_apply(struct job *j, struct status *ret, struct err *err)
+{
+	struct compile_wish compile;
+	struct apply apply;
+	describe(j, &compile, &apply);
+	if (apply_plan(&apply, ret, err) == 0)
+		return 0;
+	fall_back(j, err);
+	return -1;
 }

@@ -14,7 +14,7 @@ struct job_values { // first member of the values of each of these commands
 	struct strv from;
 	struct strv headers, modules, params;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
-	bool is_rt_allowed, is_compile_forbidden;
+	bool is_rt_allowed, is_compile_forbidden, is_retry;
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
 extern const struct opt job_opts[];    // what to install; for job_values
@@ -31,6 +31,7 @@ struct job {
 	struct origin origin;
 	struct obtain obtain;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
+	struct journal journal;
 	struct holders holders;
 	struct wish wish;
 	struct at_hand at_hand;
@@ -40,7 +41,7 @@ struct job {
 
 // Up to the plan: reads, and unpacks a source when one is needed; changes nothing of the driver. is_change: the plan
 // will be carried out, so the node's lock is taken before the facts that it rests on are read, and held until
-// job_done().
+// job_done(). A failure on a node without a driver brings back the one that worked last.
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err);
 void job_done(struct job *job);
 #define auto_job __attribute__((cleanup(job_done)))

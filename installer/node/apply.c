@@ -3,59 +3,39 @@
 
 #include <signal.h>
 
-static void run_done(struct run *r)
+void run_done(struct run *r)
 {
 	package_done(&r->package);
-	package_done(&r->previous);
+	driver_done(&r->target);
+	journal_done(&r->journal);
+	back_done(&r->back);
 	module_set_done(&r->set);
 	free(r->order);
 	strv_done(&r->needs);
 	strv_done(&r->loaded);
-	strv_done(&r->unloaded);
-}
-#define auto_run __attribute__((cleanup(run_done)))
-
-// The store keeps what is in use and what last made the node ready. A node that works is not failed for a note.
-static void remember(const struct run *r, const char *what,
-		     int (*set)(const struct store *s, const char *hex, struct err *err))
-{
-	struct err why;
-	if (r->package.count && set(&r->a->obtain->store, r->package.manifest.digest, &why) < 0)
-		watch_note(r->a->watch, "the store does not remember the %s package: %s", what, why.text);
 }
 
 static const struct {
 	int (*run)(struct run *r, const struct step *step, struct err *err);
-	void (*undo)(struct run *r, char **problem);
+	int (*undo)(struct run *r, struct err *err);
+	bool is_touch; // changes the kernel: from the first of these on there is a journal
 } actions[] = {
-	[STEP_ADOPT] = { step_adopt, NULL },     [STEP_PACKAGE] = { step_package, NULL },
-	[STEP_COMPILE] = { step_compile, NULL }, [STEP_PROVE] = { step_prove, NULL },
-	[STEP_HOLDERS] = { step_holders, NULL }, [STEP_UNLOAD] = { step_unload, undo_unload },
-	[STEP_LOAD] = { step_load, undo_load },  [STEP_NODES] = { step_nodes, NULL },
-	[STEP_VERIFY] = { step_verify, NULL },
+	[STEP_ADOPT] = { step_adopt, NULL, false },     [STEP_PACKAGE] = { step_package, NULL, false },
+	[STEP_COMPILE] = { step_compile, NULL, false }, [STEP_PROVE] = { step_prove, NULL, false },
+	[STEP_HOLDERS] = { step_holders, NULL, false }, [STEP_UNLOAD] = { step_unload, NULL, true },
+	[STEP_LOAD] = { step_load, undo_load, true },   [STEP_NODES] = { step_nodes, NULL, false },
+	[STEP_VERIFY] = { step_verify, NULL, false },
 };
 
-static int undo(struct run *r, size_t failed, struct err *err)
+void run_remember(const struct run *r, const char *digest,
+		  int (*set)(const struct store *s, const char *hex, struct err *err))
 {
-	auto_str char *problem = NULL;
-	if (err->code == E_WEDGED) // neither a load nor an unload can be relied on before the next boot (R-D5)
-		return -1;
-	// A driver that loads but is not right yet beats none: it goes only when there is one to come back to.
-	if (r->a->plan->steps[failed].kind > STEP_LOAD && !r->previous.count)
-		return -1;
-	for (size_t i = failed + 1; i-- > 0 && !r->is_wedged;)
-		if (actions[r->a->plan->steps[i].kind].undo)
-			actions[r->a->plan->steps[i].kind].undo(r, &problem);
-	if (!problem)
-		return -1;
-	auto_str char *text = str_dup(err->text);
-	// First what state the node is in: the cause quotes the kernel and may be long.
-	return err_set(err, r->is_wedged ? E_WEDGED : err->code, "could not be undone, %s; cause: %s", problem, text);
+	struct err why;
+	if (digest && obtain_has_store(r->a->obtain) && set(&r->a->obtain->store, digest, &why) < 0)
+		watch_note(r->a->watch, "the store does not remember package %.12s: %s", digest, why.text);
 }
 
-// From the first change in the kernel on, a request to stop waits until the node is in a state that may be left; and a
-// reader of our log that goes away must not end us between an unload and the load after it.
-static void hold_signals(void)
+void run_hold_signals(void)
 {
 	sigset_t set;
 	sigemptyset(&set);
@@ -67,32 +47,128 @@ static void hold_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
+void run_write(const struct run *r)
+{
+	struct err why;
+	if (journal_write(r->a->state, &r->journal, &why) < 0)
+		watch_note(r->a->watch, "the journal is not written: %s", why.text);
+}
+
+// Up to here a full disk, a bad target or a missing way back stops nothing that works.
+static int begin(struct run *r, const char *step, struct err *err)
+{
+	const struct host *host = &r->a->facts->host;
+	plan_target(r->a->plan, r->a->wish, r->package.manifest.digest, host->build_id, &r->target);
+	// What was compiled just now may turn out to be what failed before.
+	auto_str char *why = plan_why_not(&r->target, r->a->wish, r->a->facts, &r->journal);
+	if (why)
+		return err_set(err, E_TARGET_FAILED, "%s", why);
+	back_prepare(r->a, &r->journal, &r->target, &r->back);
+	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
+	journal_step(&r->journal, step);
+	if (journal_write(r->a->state, &r->journal, err) < 0)
+		return -1;
+	r->is_touched = true;
+	run_hold_signals();
+	return 0;
+}
+
+static int before(struct run *r, enum step_kind kind, struct err *err)
+{
+	if (!r->is_touched)
+		return actions[kind].is_touch ? begin(r, step_kind_name(kind), err) : 0;
+	journal_step(&r->journal, step_kind_name(kind));
+	run_write(r);
+	return 0;
+}
+
+static int undo_steps(struct run *r, size_t failed, struct err *err)
+{
+	for (size_t i = failed + 1; i-- > 0;) {
+		int (*undo)(struct run * r, struct err * err) = actions[r->a->plan->steps[i].kind].undo;
+		if (undo && undo(r, err) < 0)
+			return -1;
+	}
+	return undo_unload(r, err);
+}
+
+// Whether a failure is the target's own, so that trying the same again would only harm again.
+static bool is_blame(const struct err *err)
+{
+	return err->code != E_IN_USE && err->code != E_MODULE_BUSY && err->code != E_NO_SPACE && err->code != E_WEDGED;
+}
+
+static int undo(struct run *r, size_t failed, struct err *err)
+{
+	struct err why = { 0 };
+	auto_str char *cause = str_dup(err->text);
+	bool is_blamed = is_blame(err);
+	// A driver that loads but is not right yet beats none: it goes only when there is one to come back to.
+	bool is_kept = r->a->plan->steps[failed].kind > STEP_LOAD && !r->back.driver.version;
+	if (!is_kept && err->code != E_WEDGED) {
+		journal_step(&r->journal, "undo");
+		run_write(r);
+		// First what state the node is in: the cause quotes the kernel and may be long.
+		if (undo_steps(r, failed, &why) < 0)
+			err_set(err, why.code == E_WEDGED ? E_WEDGED : err->code, "could not be undone, %s; cause: %s",
+				why.text, cause);
+	}
+	if (is_blamed && !is_kept)
+		journal_fail(&r->journal, err);
+	journal_back(&r->journal);
+	if (err->code == E_WEDGED)
+		journal_wedge(&r->journal, r->a->facts->host.boot_id, err->text);
+	run_write(r);
+	return -1;
+}
+
 static int run_steps(struct run *r, struct err *err)
 {
 	const struct plan *plan = r->a->plan;
 	for (size_t i = 0; i < plan->count; i++) {
 		enum step_kind kind = plan->steps[i].kind;
-		if (kind == STEP_UNLOAD || kind == STEP_LOAD)
-			hold_signals();
-		if (kind == STEP_LOAD)
-			remember(r, "wished", store_set_target);
-		if (actions[kind].run(r, &plan->steps[i], err) < 0) {
+		if (before(r, kind, err) < 0 || actions[kind].run(r, &plan->steps[i], err) < 0) {
 			err_wrap(err, "%s", step_kind_name(kind));
-			return undo(r, i, err);
+			return r->is_touched ? undo(r, i, err) : -1;
 		}
 	}
 	return 0;
 }
 
+// Everything holds: what was changed, or what a run that was cut off had changed, is the last good driver.
+static void finish(struct run *r)
+{
+	bool is_meant = r->is_touched || (str_eq(r->journal.target.version, r->a->plan->driver) &&
+					  str_eq(r->journal.target.flavour, flavour_name(r->a->plan->flavour)));
+	if (!r->is_touched && r->journal.state != JOURNAL_CHANGING)
+		return;
+	if (is_meant)
+		journal_good(&r->journal);
+	else
+		journal_back(&r->journal);
+	run_write(r);
+	run_remember(r, r->journal.last_good.digest, store_set_last_good);
+}
+
+int run_open(struct run *r, struct err *err)
+{
+	watch_begin(r->a->watch);
+	if (journal_read(r->a->state, &r->journal, err) < 0)
+		return -1;
+	r->was_open = journal_is_open(&r->journal, r->a->facts->host.boot_id);
+	return 0;
+}
+
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 {
-	auto_run struct run r = { .a = apply, .package = PACKAGE_NONE, .previous = PACKAGE_NONE, .status = ret };
+	auto_run struct run r = RUN(apply, ret);
 	sigset_t before;
+	if (run_open(&r, err) < 0)
+		return -1;
 	sigprocmask(SIG_BLOCK, NULL, &before);
-	watch_begin(apply->watch);
 	int done = run_steps(&r, err);
 	if (done == 0)
-		remember(&r, "last good", store_set_last_good);
+		finish(&r);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;
 }

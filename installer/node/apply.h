@@ -23,3 +23,8 @@ struct apply {
 // The node's lock must be held. ret is the status measured at the end. A failure before the first unload or load has
 // changed nothing in the kernel; a later one is undone, and the message says so or says what could not be undone.
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
+
+// When no driver is loaded, or this boot was cut off in the middle of a change: what was loaded before, or worked last,
+// comes back from the node's own store, journaled as any change. plan, wish and compile are not needed; facts must be of
+// now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.
+int apply_back(const struct apply *a, struct status *ret, struct err *err);

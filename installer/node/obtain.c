@@ -36,7 +36,7 @@ int obtain_output(void *obtain, const struct layout **ret, struct err *err)
 }
 
 // One that is not there yet has nothing, and looking does not make it.
-static int open_store(struct obtain *o, struct err *err)
+int obtain_open(struct obtain *o, struct err *err)
 {
 	return root_exists(o->fetch.state, "store/oci-layout") ? make_store(o, err) : 0;
 }
@@ -107,7 +107,7 @@ static int look_in_store(struct obtain *o, struct err *err)
 
 int obtain_look(struct obtain *o, bool is_local, struct err *err)
 {
-	if (open_store(o, err) < 0)
+	if (obtain_open(o, err) < 0)
 		return -1;
 	// Without a driver version the store does not know what is meant: sources offer, the store remembers.
 	if (!o->is_named && (o->want.driver || o->want.source)) {
@@ -166,7 +166,7 @@ static int find_headers(struct obtain *o, const struct parcel_key *want, char re
 {
 	auto_str char *why = NULL;
 	struct err reason = { .text = "there is none yet" };
-	if (open_store(o, err) < 0)
+	if (obtain_open(o, err) < 0)
 		return -1;
 	int r = obtain_has_store(o) ? parcel_find(&o->store.layout, want, ret, &why, &reason) : -1;
 	if (r > 0)

@@ -27,6 +27,7 @@ void obtain_done(struct obtain *o);
 #define OBTAIN_NONE ((struct obtain){ .store = STORE_NONE, .kept = PACKAGE_NONE, .found = FOUND_NONE })
 
 bool obtain_has_store(const struct obtain *o);
+int obtain_open(struct obtain *o, struct err *err);                          // the store, when there is one
 int obtain_output(void *obtain, const struct layout **ret, struct err *err); // the store, for something to put in
 // 1 = obtain_package() says what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an
 // error. is_local: only the store is asked.

@@ -138,12 +138,67 @@ static char *differs(const struct making *m, struct strv *ret_missing)
 	return NULL;
 }
 
+static bool is_fitting(const struct making *m)
+{
+	const struct package *p = m->at_hand->package;
+	return p && str_eq(p->key.driver, m->plan->driver) && str_eq(p->key.flavour, flavour_name(m->plan->flavour));
+}
+
+void plan_target(const struct plan *p, const struct wish *wish, const char *digest, const char *build_id,
+		 struct driver *ret)
+{
+	struct driver d = { .version = str_dup(p->driver),
+			    .flavour = str_dup(flavour_name(p->flavour)),
+			    .digest = str_dup(digest),
+			    .kernel = str_dup(build_id) };
+	for (size_t i = 0; i < p->modules.count; i++) {
+		auto_str char *name = module_canonical(p->modules.items[i]);
+		auto_str char *text = wish->params ? params_text(wish->params, name) : str_dup("");
+		strv_add(&d.modules, str_dup(p->modules.items[i]));
+		driver_set_params(&d, name, text);
+	}
+	driver_done(ret);
+	*ret = d;
+}
+
+// The last good driver could come instead, as far as the journal tells.
+static bool is_better_known(const struct journal *j, const struct driver *target)
+{
+	return j->last_good.version && str_eq(j->last_good.kernel, target->kernel) &&
+	       !driver_same(&j->last_good, target);
+}
+
+char *plan_why_not(const struct driver *target, const struct wish *wish, const struct facts *facts,
+		   const struct journal *journal)
+{
+	if (!journal || wish->is_retry || (!facts->loaded.version && !is_better_known(journal, target)))
+		return NULL;
+	auto_str char *why = journal_why_not(journal, facts->host.boot_id, target);
+	return why ? str_fmt("driver %s (%s) is not tried again: %s", target->version, target->flavour, why) : NULL;
+}
+
+// What this node remembers of the change that is planned.
+static int ask_journal(const struct making *m, struct err *err)
+{
+	const struct journal *j = m->at_hand->journal;
+	const struct host *host = &m->facts->host;
+	const struct package *p = m->at_hand->package;
+	auto_driver struct driver target = { 0 };
+	if (j && journal_is_wedged(j, host->boot_id))
+		return err_set(err, E_WEDGED, "since %s: %s", j->since, j->text);
+	if (!is_fitting(m))
+		return 0; // what is compiled first is known later
+	plan_target(m->plan, m->wish, p->manifest.digest, host->build_id, &target);
+	auto_str char *why = plan_why_not(&target, m->wish, m->facts, j);
+	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
+}
+
 static int add_obtain(const struct making *m, const struct strv *modules, struct err *err)
 {
 	const struct at_hand *a = m->at_hand;
-	bool fits = a->package && str_eq(a->package->key.driver, m->plan->driver) &&
-		    str_eq(a->package->key.flavour, flavour_name(m->plan->flavour));
-	if (fits) {
+	if (ask_journal(m, err) < 0)
+		return -1;
+	if (is_fitting(m)) {
 		add(m->plan, STEP_PACKAGE, str_dup(a->package->place),
 		    str_fmt("made for kernel %s", a->package->key.release));
 	} else if (m->wish->is_compile_forbidden || !a->source_version) {

@@ -4,6 +4,7 @@
 #pragma once
 #include "node/drain.h"
 #include "node/facts.h"
+#include "node/journal.h"
 #include "node/params.h"
 #include "precompiled/package.h"
 
@@ -15,6 +16,7 @@ struct wish {
 	const struct params *params;
 	bool is_compile_forbidden;
 	enum drain_policy holders; // what to do with those who use a driver that has to go
+	bool is_retry;             // also what failed here before
 };
 
 // What the modules could come from.
@@ -24,6 +26,7 @@ struct at_hand {
 	int package_code;              // of the first source that failed otherwise; 0 = none did
 	const char *source_version;    // of a driver source; NULL = none given
 	unsigned source_flavours;      // set of enum flavour
+	const struct journal *journal; // what happened here before; NULL = nothing is known
 	bool has_signing;              // modules made here can be signed with a key that this kernel trusts
 };
 
@@ -61,13 +64,22 @@ struct plan {
 	size_t count;
 };
 
-// Refusals are errors: E_BOUND, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, holders
-// stop it, and that is not to be changed), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE
+// Refusals are errors: E_WEDGED (this boot's kernel is stuck), E_TARGET_FAILED (see plan_why_not), E_BOUND, E_FLAVOUR,
+// E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, holders stop it, and that is not to be changed),
+// E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE
 // (nothing says what to install). holders may be NULL when nothing is loaded.
 int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
 	      const struct holders *holders, struct plan *ret, struct err *err);
 void plan_done(struct plan *p);
 #define auto_plan __attribute__((cleanup(plan_done)))
+
+// The driver that a plan ends in, with this package (NULL = not known yet).
+void plan_target(const struct plan *p, const struct wish *wish, const char *digest, const char *build_id,
+		 struct driver *ret);
+// Why it must not be put in: it was tried and failed. NULL = it may be: nothing is known against it, or there is neither
+// a driver to lose nor a better one to fall back to. Caller frees.
+char *plan_why_not(const struct driver *target, const struct wish *wish, const struct facts *facts,
+		   const struct journal *journal);
 
 const char *step_kind_name(enum step_kind kind);    // "adopt", "package", ...
 const char *plan_outcome_name(enum plan_outcome o); // "no-gpu", "adopt", "change"

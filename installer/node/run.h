@@ -2,22 +2,40 @@
 // One run of a plan, as its steps see it: what each leaves for the later ones and for the undo. Only apply.c and the
 // files of steps include this.
 #pragma once
-#include "node/apply.h"
+#include "node/back.h"
 #include "node/modules.h"
 
 // What a run knows beyond its plan.
 struct run {
 	const struct apply *a;
-	struct package package;  // what is installed: in the node's store, and unpacked
-	struct package previous; // what was loaded before, when the store has it: unpacked before it is unloaded
-	struct module_set set;   // files of package
-	size_t *order;           // of set, for loading
-	struct strv needs;       // modules of the kernel's own tree that the set imports from
-	struct strv loaded;      // names that this run loaded
-	struct strv unloaded;    // names that this run unloaded, in that order
-	bool is_wedged;          // an undo met a kernel that does not come back: nothing more may be tried
+	struct package package; // what is installed: in the node's store, and unpacked
+	struct driver target;   // the same with its parameters, as the journal tells it
+	struct journal journal;
+	struct back back;      // prepared before anything is touched
+	bool was_open;         // this boot was in the middle of a change already
+	bool is_touched;       // the kernel may not be as it was
+	struct module_set set; // files of package
+	size_t *order;         // of set, for loading
+	struct strv needs;     // modules of the kernel's own tree that the set imports from
+	struct strv loaded;    // names that this run loaded
 	struct status *status;
 };
+
+#define RUN(apply, ret) ((struct run){ .a = (apply), .package = PACKAGE_NONE, .back = BACK_NONE, .status = (ret) })
+void run_done(struct run *r);
+#define auto_run __attribute__((cleanup(run_done)))
+
+// apply.c
+int run_open(struct run *r, struct err *err); // reads the journal
+// The store keeps what is in use and what last made the node ready. A node that works is not failed for a note.
+void run_remember(const struct run *r, const char *digest,
+		  int (*set)(const struct store *s, const char *hex, struct err *err));
+// Once the kernel is touched, a journal that cannot be written is no reason to stop half-way: a later start looks at
+// the kernel before it looks there.
+void run_write(const struct run *r);
+// From the first change in the kernel on, a request to stop waits until the node is in a state that may be left; and a
+// reader of our log that goes away must not end us between an unload and the load after it.
+void run_hold_signals(void);
 
 // steps.c
 int step_adopt(struct run *r, const struct step *step, struct err *err);
@@ -28,8 +46,9 @@ int step_prove(struct run *r, const struct step *step, struct err *err);
 int step_holders(struct run *r, const struct step *step, struct err *err);
 int step_unload(struct run *r, const struct step *step, struct err *err);
 int step_load(struct run *r, const struct step *step, struct err *err);
-void undo_unload(struct run *r, char **problem);
-void undo_load(struct run *r, char **problem);
+// Take out what this run, or one that was cut off, has put in; and bring in again what the kernel had, with its nodes.
+int undo_load(struct run *r, struct err *err);
+int undo_unload(struct run *r, struct err *err);
 // finish.c
 int step_nodes(struct run *r, const struct step *step, struct err *err);
 int step_verify(struct run *r, const struct step *step, struct err *err);

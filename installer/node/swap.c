@@ -5,25 +5,6 @@
 #include "kmod/load.h"
 #include "kmod/provider.h"
 #include "node/unload.h"
-#include "precompiled/find.h"
-#include "precompiled/stage.h"
-
-// What would have to come back is unpacked and whole before anything goes.
-static void prepare_previous(struct run *r)
-{
-	const struct facts *f = r->a->facts;
-	struct package_want want = { .driver = f->loaded.version,
-				     .flavour = flavour_name(f->loaded.flavour),
-				     .release = f->host.release,
-				     .build_id = f->host.build_id };
-	struct err why = { 0 };
-	if (!f->loaded.version || find_package(&r->a->obtain->store.layout, &want, &r->previous, NULL, &why) <= 0)
-		return;
-	if (stage_package(&r->a->obtain->store.layout, r->a->state, &r->previous, &why) < 0) {
-		watch_note(r->a->watch, "the driver that is loaded now could not be brought back: %s", why.text);
-		package_done(&r->previous);
-	}
-}
 
 static struct drain drain_of(const struct apply *a)
 {
@@ -51,32 +32,16 @@ int step_holders(struct run *r, const struct step *step, struct err *err)
 
 int step_unload(struct run *r, const struct step *step, struct err *err)
 {
-	(void)step;
+	(void)step; // the graph may be another one by now
 	struct drain drain = drain_of(r->a);
 	auto_holders struct holders holders = { 0 };
-	prepare_previous(r);
-	if (unload_driver(&drain, r->a->unload_timeout_ms, &holders, &r->unloaded, err) < 0) {
+	auto_strv struct strv gone = { 0 };
+	if (unload_driver(&drain, r->a->unload_timeout_ms, &holders, &gone, err) < 0) {
 		drain_list(r->a->watch, &holders);
 		return -1;
 	}
-	auto_str char *names = r->unloaded.count ? strv_join(&r->unloaded, ", ") : str_dup("nothing was loaded");
+	auto_str char *names = gone.count ? strv_join(&gone, ", ") : str_dup("nothing was loaded");
 	watch_end(r->a->watch, "unload", "%s", names);
-	return 0;
-}
-
-static int load_set(const struct run *r, const struct module_set *set, const size_t *order, struct strv *ret,
-		    struct err *err)
-{
-	const struct apply *a = r->a;
-	for (size_t i = 0; i < set->count; i++) {
-		const struct module *m = &set->items[order[i]];
-		auto_str char *params = a->wish->params ? params_text(a->wish->params, m->name) : NULL;
-		int done = load_module(a->sys, m, params, a->kern, err);
-		if (done < 0)
-			return -1;
-		if (done > 0)
-			strv_add(ret, str_dup(m->name));
-	}
 	return 0;
 }
 
@@ -86,56 +51,50 @@ int step_load(struct run *r, const struct step *step, struct err *err)
 	for (size_t i = 0; i < r->needs.count; i++)
 		if (provider_load(a->host, a->kern, a->sys, a->facts->host.release, r->needs.items[i], err) < 0)
 			return -1;
-	if (load_set(r, &r->set, r->order, &r->loaded, err) < 0)
-		return -1;
-	watch_end(r->a->watch, "load", "%s", step->subject);
+	for (size_t i = 0; i < r->set.count; i++) {
+		const struct module *m = &r->set.items[r->order[i]];
+		int done = load_module(a->sys, m, driver_params(&r->target, m->name), a->kern, err);
+		if (done < 0)
+			return -1;
+		if (done > 0)
+			strv_add(&r->loaded, str_dup(m->name));
+	}
+	watch_end(a->watch, "load", "%s", step->subject);
 	return 0;
 }
 
-// Undo never stops half-way: it does what it can and tells what it could not.
-void undo_load(struct run *r, char **problem)
+// Of a change that was cut off, nobody knows which of the modules it loaded: all go.
+static int what_to_unload(const struct run *r, struct strv *ret, struct err *err)
 {
-	struct err err;
-	while (r->loaded.count && !r->is_wedged) {
-		char *name = r->loaded.items[--r->loaded.count];
-		if (unload_module(r->a->sys, r->a->kern, name, r->a->unload_timeout_ms, &err) < 0) {
-			str_add(problem, "%s%s", *problem ? "; " : "", err.text);
-			r->is_wedged = err.code == E_WEDGED;
-		}
-		free(name);
-		r->loaded.items[r->loaded.count] = NULL;
-	}
+	auto_loaded struct loaded now = { 0 };
+	if (r->was_open)
+		return loaded_read(r->a->host, r->a->kern, r->a->facts->host.release, &now, err) < 0 ?
+			       -1 :
+			       loaded_unload_order(&now, ret, err);
+	for (size_t i = r->loaded.count; i-- > 0;)
+		strv_add(ret, str_dup(r->loaded.items[i]));
+	return 0;
 }
 
-static int reload_previous(struct run *r, struct err *err)
+int undo_load(struct run *r, struct err *err)
 {
-	auto_strv struct strv files = { 0 }, loaded = { 0 };
-	auto_module_set struct module_set set = { 0 };
-	for (size_t i = 0; i < r->previous.count; i++) {
-		auto_str char *name = module_canonical(r->previous.files[i].module);
-		if (strv_has(&r->unloaded, name))
-			strv_add(&files, str_dup(r->previous.files[i].name));
-	}
-	if (module_set_read(&r->previous.dir, &files, &set, err) < 0)
+	auto_strv struct strv order = { 0 }, gone = { 0 };
+	if (what_to_unload(r, &order, err) < 0)
 		return -1;
-	size_t *order = mem_alloc(set.count * sizeof(*order));
-	int done = load_order(set.pointers, set.count, order, err);
-	if (done == 0)
-		done = load_set(r, &set, order, &loaded, err);
-	free(order);
-	return done;
+	return unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err);
 }
 
-void undo_unload(struct run *r, char **problem)
+int undo_unload(struct run *r, struct err *err)
 {
-	struct err err;
-	if (!r->unloaded.count)
-		return;
-	if (!r->previous.count)
-		str_add(problem, "%sthe modules that were loaded before are in no package of this node",
-			*problem ? "; " : "");
-	else if (reload_previous(r, &err) < 0)
-		str_add(problem, "%s%s", *problem ? "; " : "", err.text);
-	else
-		watch_note(r->a->watch, "the previous driver %s is loaded again", r->previous.key.driver);
+	static const struct step nodes = { .kind = STEP_NODES };
+	const struct driver *d = &r->back.driver;
+	if (!d->version)
+		return 0;
+	int done = back_load(r->a, &r->back, err);
+	if (done < 0)
+		return -1;
+	if (done > 0)
+		watch_end(r->a->watch, "back", "driver %s %s is loaded again", d->version, d->flavour);
+	run_remember(r, d->digest, store_set_target);
+	return step_nodes(r, &nodes, err);
 }

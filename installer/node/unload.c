@@ -4,22 +4,31 @@
 #include "kmod/load.h"
 #include "node/settle.h"
 
-static int unload_one(const struct drain *d, const struct loaded_module *m, int timeout_ms, struct strv *ret,
-		      struct err *err)
+int unload_modules(const struct strv *order, const struct sys *sys, const struct root *kern, int timeout_ms,
+		   struct strv *ret, struct err *err)
 {
-	int r = unload_module(d->sys, d->kern, m->name, timeout_ms, err);
-	if (r <= 0)
-		return r;
-	strv_add(ret, str_dup(m->name));
-	if (!m->is_driver)
-		watch_note(d->watch, "module %s, which used the driver, is unloaded and is not loaded again", m->name);
+	for (size_t i = 0; i < order->count; i++) {
+		int r = unload_module(sys, kern, order->items[i], timeout_ms, err);
+		if (r < 0)
+			return -1;
+		if (r > 0)
+			strv_add(ret, str_dup(order->items[i]));
+	}
 	return 0;
 }
 
-static int tell_half(const struct strv *unloaded, struct err *err)
+static void tell_foreign(struct watch *watch, const struct loaded *l, const struct strv *gone)
+{
+	for (size_t i = 0; i < gone->count; i++)
+		if (!loaded_find(l, gone->items[i])->is_driver)
+			watch_note(watch, "module %s, which used the driver, is unloaded and is not loaded again",
+				   gone->items[i]);
+}
+
+static void tell_half(const struct strv *unloaded, struct err *err)
 {
 	auto_str char *names = strv_join(unloaded, ", ");
-	return err_wrap(err, "after %s went", names);
+	err_wrap(err, "after %s went", names);
 }
 
 int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
@@ -32,8 +41,9 @@ int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_hol
 		return r;
 	if (drain_check(d, &loaded, ret_holders, err) < 0 || loaded_unload_order(&loaded, &order, err) < 0)
 		return -1;
-	for (size_t i = 0; i < order.count; i++)
-		if (unload_one(d, loaded_find(&loaded, order.items[i]), timeout_ms, ret_unloaded, err) < 0)
-			return ret_unloaded->count ? tell_half(ret_unloaded, err) : -1;
-	return 1;
+	r = unload_modules(&order, d->sys, d->kern, timeout_ms, ret_unloaded, err);
+	tell_foreign(d->watch, &loaded, ret_unloaded);
+	if (r < 0 && ret_unloaded->count)
+		tell_half(ret_unloaded, err);
+	return r < 0 ? -1 : 1;
 }

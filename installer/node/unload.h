@@ -3,6 +3,10 @@
 #pragma once
 #include "node/drain.h"
 
+// Modules in this order, each with a deadline; ret gets the names of those that went. E_IN_USE, E_WEDGED.
+int unload_modules(const struct strv *order, const struct sys *sys, const struct root *kern, int timeout_ms,
+		   struct strv *ret, struct err *err);
+
 // Everything that is the driver's, and under DRAIN_STOP the idle modules that use it, in the order of the graph as it is
 // now. Modules that are coming or going are waited for; the holders are looked for once, and E_IN_USE says that
 // somebody is in the way and nothing was unloaded. timeout_ms: for each module. E_WEDGED: the kernel did not come back

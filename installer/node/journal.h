@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is being done to this node, and what came of it: STATE/journal. Written whole and fsynced before each step that
+// changes the kernel, with the boot and the kernel build it belongs to, so that a start after a kill or a power cut
+// knows what was meant and what worked last. What the kernel has now is always asked of the kernel: the journal tells
+// intentions, and what another boot wrote is history (R-F3).
+#pragma once
+#include "node/driver.h"
+
+struct failure {
+	struct driver driver;
+	char *code, *text; // "E_LOAD"
+	char *time;
+};
+
+enum journal_state {
+	JOURNAL_IDLE,
+	JOURNAL_CHANGING, // a change was begun and not ended
+	JOURNAL_WEDGED,   // an unload did not come back: nothing is tried until the next boot (R-D5)
+};
+
+struct journal {
+	enum journal_state state;
+	char *boot;                     // boot id of who wrote it
+	char *step;                     // of a change: which is about to happen, or was under way
+	char *since;                    // of state
+	char *text;                     // of a wedge: what is stuck
+	struct driver target, previous; // of a change; previous: what the kernel had before it
+	struct strv boots;              // of a change: boots in which it was tried, this one last
+	struct driver last_good;        // measured right, last
+	char *last_good_boot;           // boot in which it was loaded
+	struct failure *failures;       // targets that failed and have not changed since, oldest first
+	size_t failure_count;
+};
+void journal_done(struct journal *j);
+#define auto_journal __attribute__((cleanup(journal_done)))
+
+// 1 = read, 0 = there is none, or nothing that can be understood: a journal that says nothing stops nobody.
+int journal_read(const struct root *state, struct journal *ret, struct err *err);
+json_t *journal_json(const struct journal *j);
+int journal_write(const struct root *state, const struct journal *j, struct err *err);
+
+// Changes of the document; nothing is written.
+void journal_begin(struct journal *j, const char *boot, const struct driver *target, const struct driver *previous);
+void journal_step(struct journal *j, const char *step);
+void journal_good(struct journal *j); // the target works: it is the last good one, and its failures are forgotten
+void journal_back(struct journal *j); // the previous driver is back, or nothing could be done
+void journal_fail(struct journal *j, const struct err *why); // the target is bad until it changes
+void journal_wedge(struct journal *j, const char *boot, const char *text);
+
+// A change that this boot began and did not end.
+bool journal_is_open(const struct journal *j, const char *boot);
+// Nothing may be loaded or unloaded in this boot any more.
+bool journal_is_wedged(const struct journal *j, const char *boot);
+// Why a driver is not to be tried: it failed and is the same still, or two boots ended while it was being put in
+// (which may be its doing). NULL = it may be tried. Caller frees.
+char *journal_why_not(const struct journal *j, const char *boot, const struct driver *target);

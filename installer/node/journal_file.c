@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal as a document.
+#include "node/journal.h"
+
+static const char FILE_NAME[] = "journal";
+static const char *const states[] = { "idle", "changing", "wedged" };
+
+static json_t *failures_json(const struct journal *j)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < j->failure_count; i++) {
+		const struct failure *f = &j->failures[i];
+		json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o}", "driver", driver_json(&f->driver), "code",
+						      json_text(f->code), "text", json_text(f->text), "time",
+						      json_text(f->time)));
+	}
+	return list;
+}
+
+json_t *journal_json(const struct journal *j)
+{
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", states[j->state], "boot",
+			 json_text(j->boot), "step", json_text(j->step), "since", json_text(j->since), "text",
+			 json_text(j->text), "target", driver_json(&j->target), "previous", driver_json(&j->previous),
+			 "boots", json_strv(&j->boots), "last-good", driver_json(&j->last_good), "last-good-boot",
+			 json_text(j->last_good_boot), "failures", failures_json(j));
+}
+
+int journal_write(const struct root *state, const struct journal *j, struct err *err)
+{
+	auto_json json_t *json = journal_json(j);
+	return json_write(state, FILE_NAME, json, err);
+}
+
+static char *text_of(const json_t *json, const char *key)
+{
+	return str_dup(json_string_value(json_object_get(json, key)));
+}
+
+static bool parse_state(const json_t *json, enum journal_state *ret)
+{
+	const char *name = json_string_value(json_object_get(json, "state"));
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
+		if (str_eq(name, states[i])) {
+			*ret = (enum journal_state)i;
+			return true;
+		}
+	return false;
+}
+
+static void parse_failures(const json_t *list, struct journal *j)
+{
+	size_t i;
+	json_t *item;
+	json_array_foreach(list, i, item)
+	{
+		struct failure f = { .code = text_of(item, "code"),
+				     .text = text_of(item, "text"),
+				     .time = text_of(item, "time") };
+		driver_parse(json_object_get(item, "driver"), &f.driver);
+		j->failures = mem_grow(j->failures, j->failure_count + 1, sizeof(f));
+		j->failures[j->failure_count++] = f;
+	}
+}
+
+static bool parse(const json_t *json, struct journal *j)
+{
+	size_t i;
+	json_t *boot;
+	if (!parse_state(json, &j->state))
+		return false;
+	j->boot = text_of(json, "boot");
+	j->step = text_of(json, "step");
+	j->since = text_of(json, "since");
+	j->text = text_of(json, "text");
+	j->last_good_boot = text_of(json, "last-good-boot");
+	driver_parse(json_object_get(json, "target"), &j->target);
+	driver_parse(json_object_get(json, "previous"), &j->previous);
+	driver_parse(json_object_get(json, "last-good"), &j->last_good);
+	parse_failures(json_object_get(json, "failures"), j);
+	json_array_foreach(json_object_get(json, "boots"), i, boot) if (json_is_string(boot))
+		strv_add(&j->boots, str_dup(json_string_value(boot)));
+	return true;
+}
+
+int journal_read(const struct root *state, struct journal *ret, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	auto_journal struct journal j = { 0 };
+	int r = json_read(state, FILE_NAME, &json, err);
+	if (r < 0 && err->code != E_CONFIG)
+		return -1;
+	if (r <= 0 || !parse(json, &j))
+		return 0;
+	*ret = j;
+	j = (struct journal){ 0 };
+	return 1;
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node without a driver that had one: when what is wished cannot be had, what worked last comes back.
+#include "node/run.h"
+
+#include "node/unload.h"
+
+#include <signal.h>
+
+// A change that took two boots with it is not begun a third time by anybody.
+static void blame_loop(struct run *r)
+{
+	auto_str char *why = journal_why_not(&r->journal, r->a->facts->host.boot_id, &r->journal.target);
+	struct err err;
+	if (r->journal.state != JOURNAL_CHANGING || r->was_open || !why)
+		return;
+	err_set(&err, E_TARGET_FAILED, "%s", why);
+	journal_fail(&r->journal, &err);
+}
+
+static int unload_rest(const struct run *r, struct err *err)
+{
+	auto_strv struct strv order = { 0 }, gone = { 0 };
+	if (loaded_unload_order(&r->a->facts->loaded, &order, err) < 0)
+		return -1;
+	return unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err);
+}
+
+static int bring(struct run *r, struct err *err)
+{
+	char subject[] = "what worked last";
+	const struct step verify = { .kind = STEP_VERIFY, .subject = subject };
+	if (unload_rest(r, err) < 0 || undo_unload(r, err) < 0)
+		return -1;
+	return step_verify(r, &verify, err);
+}
+
+static int begin(struct run *r, struct err *err)
+{
+	static const struct driver none;
+	const char *boot = r->a->facts->host.boot_id;
+	blame_loop(r);
+	back_prepare(r->a, &r->journal, &none, &r->back);
+	if (!r->back.driver.version)
+		return 0;
+	auto_str char *why = journal_why_not(&r->journal, boot, &r->back.driver);
+	if (why)
+		return err_set(err, E_TARGET_FAILED, "driver %s: %s", r->back.driver.version, why);
+	journal_begin(&r->journal, boot, &r->back.driver, &none);
+	journal_step(&r->journal, "back");
+	return journal_write(r->a->state, &r->journal, err) < 0 ? -1 : 1;
+}
+
+int apply_back(const struct apply *a, struct status *ret, struct err *err)
+{
+	auto_run struct run r = RUN(a, ret);
+	sigset_t before;
+	if (run_open(&r, err) < 0)
+		return -1;
+	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open))
+		return 0;
+	int done = begin(&r, err);
+	if (done <= 0)
+		return done;
+	sigprocmask(SIG_BLOCK, NULL, &before);
+	run_hold_signals();
+	done = bring(&r, err);
+	if (done < 0 && err->code == E_WEDGED)
+		journal_wedge(&r.journal, a->facts->host.boot_id, err->text);
+	else if (done < 0)
+		journal_back(&r.journal);
+	else
+		journal_good(&r.journal);
+	run_write(&r);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return done < 0 ? -1 : 1;
+}
