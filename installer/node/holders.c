@@ -185,8 +185,12 @@ uint64_t holder_start(const struct root *kern, int pid)
 size_t holders_blocking(const struct holders *h)
 {
 	size_t count = h->modules.count;
+	int last = 0;
 	for (size_t i = 0; i < h->count; i++)
-		count += h->items[i].kind != HOLDER_MOUNT;
+		if (h->items[i].kind != HOLDER_MOUNT && h->items[i].pid != last) {
+			last = h->items[i].pid;
+			count++;
+		}
 	return count;
 }
 

@@ -44,7 +44,7 @@ void holders_done(struct holders *h);
 // When a process was started, in clock ticks after boot (proc(5)); 0 = there is no such process, or it is a thread of the
 // kernel.
 uint64_t holder_start(const struct root *kern, int pid);
-// How many in the list stop an unload: every FD and MAP, and every foreign module. The first of them in words.
+// How many stop an unload: processes with an FD or a MAP, and foreign modules. The first of them in words.
 size_t holders_blocking(const struct holders *h);
 char *holders_first(const struct holders *h);
 bool holders_block(const struct holders *h);
