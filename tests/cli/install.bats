@@ -270,7 +270,7 @@ stats() {
 @test "unload: --holders wait has an end, and asks nobody (R-E3)" {
   host held
   stats
-  KMODSMITH_HOLDERS=wait kmodsmith unload --holders-timeout 1
+  KMODSMITH_HOLDERS="wait" kmodsmith unload --holders-timeout 1
   assert_status 1
   assert_error E_IN_USE "5 holder(s), first: pid 611 "
   assert_line "module nvidia_fs"
