@@ -68,9 +68,9 @@ static const struct reason reasons[] = {
 	{ EINVAL, "does not import it", E_SYMBOL, "it uses a namespace that it does not import" },
 	{ EINVAL, "Unknown symbol", E_SYMBOL, "it needs a symbol that nothing loaded provides" },
 	{ EINVAL, "BTF", E_ABI, "its type information is of another kernel" },
-	{ EINVAL, "invalid for parameter", E_CONFIG, "a module parameter has a bad value" },
-	{ ERANGE, "invalid for parameter", E_CONFIG, "a module parameter has a bad value" },
-	{ ENOSPC, "too large for parameter", E_CONFIG, "a module parameter has too large a value" },
+	{ EINVAL, "invalid for parameter", E_PARAM, "a module parameter has a bad value" },
+	{ ERANGE, "invalid for parameter", E_PARAM, "a module parameter has a bad value" },
+	{ ENOSPC, "too large for parameter", E_PARAM, "a module parameter has too large a value" },
 	{ ENOENT, "Unknown symbol", E_SYMBOL, "it needs a symbol that nothing loaded provides" },
 
 	{ EEXIST, "cannot create duplicate filename", E_LOAD, "something of the same name exists in the kernel" },

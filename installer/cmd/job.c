@@ -340,6 +340,7 @@ static int decide(struct job *j, struct err *err)
 	j->wish.is_compile_forbidden = v->is_compile_forbidden;
 	j->wish.is_retry = v->is_retry;
 	j->at_hand = (struct at_hand){ .package = obtain_package(&j->obtain),
+				       .is_named = j->obtain.is_named,
 				       .package_why_not = j->obtain.why_not,
 				       .package_code = j->obtain.code,
 				       .journal = &j->journal,

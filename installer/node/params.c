@@ -236,6 +236,24 @@ char *params_text(const struct params *p, const char *module)
 	return text;
 }
 
+void params_names(const char *text, struct strv *ret)
+{
+	for (const char *p = text + strspn(text, " "); *p; p += strspn(p, " ")) {
+		strv_add(ret, str_ndup(p, strcspn(p, "= ")));
+		for (bool is_quoted = false; *p && (is_quoted || *p != ' '); p++)
+			is_quoted ^= *p == '"';
+	}
+}
+
+bool params_has(const struct params *p, const char *module, const char *name)
+{
+	auto_str char *canonical = module_canonical(module);
+	for (size_t i = 0; i < p->count; i++)
+		if (str_eq(p->items[i].module, canonical) && str_eq(p->items[i].name, name))
+			return true;
+	return false;
+}
+
 // Numbers in any base of C, and the kernel's booleans, where a bare name means yes.
 static bool number(const char *s, uint64_t *ret)
 {

@@ -34,6 +34,8 @@ int params_add_option(struct params *p, const char *text, struct err *err); // "
 int params_read(const struct root *host, const struct root *kern, const struct root *self, const struct strv *options,
 		struct params *ret, struct err *err);
 
+void params_names(const char *text, struct strv *ret); // of an argument as params_text() makes it
+bool params_has(const struct params *p, const char *module, const char *name);
 // Argument of the module load: "NVreg_A=1 NVreg_B=\"a b\""; "" = none. Module under any of its names. Caller frees.
 char *params_text(const struct params *p, const char *module);
 

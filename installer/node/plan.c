@@ -70,7 +70,8 @@ static int choose_driver(const struct making *m, struct err *err)
 		version = m->at_hand->package->key.driver;
 	if (!version)
 		version = m->at_hand->source_version;
-	if (!version)
+	// What was named by hand and cannot be used is a mistake to tell, not a reason to be content with what is there.
+	if (!version && !m->at_hand->is_named)
 		version = m->facts->loaded.version;
 	if (!version)
 		return m->at_hand->package_why_not ?
@@ -113,6 +114,26 @@ static const char *srcversion_in(const struct package *p, const char *module)
 	return NULL;
 }
 
+// A parameter that the loaded modules got from here, and that nobody wishes any more. The kernel does not tell which
+// values are defaults; the journal of this boot tells what was given.
+static char *lost_parameter(const struct making *m)
+{
+	const struct journal *j = m->at_hand->journal;
+	const struct driver *had = j ? &j->last_good : NULL;
+	if (!j || !str_eq(j->last_good_boot, m->facts->host.boot_id) || !str_eq(had->version, m->plan->driver) ||
+	    !str_eq(had->flavour, flavour_name(m->plan->flavour)))
+		return NULL;
+	for (size_t i = 0; i < m->plan->modules.count; i++) {
+		auto_str char *module = module_canonical(m->plan->modules.items[i]);
+		auto_strv struct strv names = { 0 };
+		params_names(driver_params(had, module), &names);
+		for (size_t n = 0; n < names.count; n++)
+			if (!m->wish->params || !params_has(m->wish->params, module, names.items[n]))
+				return str_fmt("%s %s", module, names.items[n]);
+	}
+	return NULL;
+}
+
 // Why the modules in the kernel are not the wished ones; NULL = they are (missing ones are reported through
 // ret_missing).
 static char *differs(const struct making *m, struct strv *ret_missing)
@@ -125,8 +146,6 @@ static char *differs(const struct making *m, struct strv *ret_missing)
 	if (l->flavour != m->plan->flavour)
 		return str_fmt("the %s modules are loaded, %s is wished", flavour_name(l->flavour),
 			       flavour_name(m->plan->flavour));
-	if (m->wish->params && params_differ(m->wish->params, l, &params) > 0)
-		return str_fmt("a parameter differs: %s", params.items[0]);
 	for (size_t i = 0; i < m->plan->modules.count; i++) {
 		const char *name = m->plan->modules.items[i], *wished = srcversion_in(m->at_hand->package, name);
 		const struct loaded_module *now = loaded_find(l, name);
@@ -135,7 +154,10 @@ static char *differs(const struct making *m, struct strv *ret_missing)
 		else if (wished && now->srcversion && !str_eq(wished, now->srcversion))
 			return str_fmt("%s has srcversion %s, the package's has %s", name, now->srcversion, wished);
 	}
-	return NULL;
+	if (m->wish->params && params_differ(m->wish->params, l, &params) > 0)
+		return str_fmt("only parameters differ: %s", params.items[0]);
+	auto_str char *lost = lost_parameter(m);
+	return lost ? str_fmt("only parameters differ: %s is no longer wished", lost) : NULL;
 }
 
 static bool is_fitting(const struct making *m)

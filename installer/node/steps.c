@@ -63,20 +63,37 @@ static int exports_of_loaded(const struct run *r, struct symvers *ret, struct er
 	return 0;
 }
 
-int step_prove(struct run *r, const struct step *step, struct err *err)
+// A package that is not what it says must not be found again.
+static void quarantine(const struct run *r, const struct err *why)
+{
+	struct err err;
+	bool is_bad = why->code == E_ABI || why->code == E_ELF || why->code == E_ARCH;
+	if (is_bad && store_quarantine(&r->a->obtain->store, r->package.layer.digest, NULL, &err) < 0)
+		watch_note(r->a->watch, "the package stays in the store: %s", err.text);
+}
+
+static int prove(struct run *r, const struct step *step, struct proof *proof, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_strv struct strv files = { 0 };
 	auto_kernel_abi struct kernel_abi abi = { 0 };
 	auto_symvers struct symvers *loaded = symvers_new();
-	auto_proof struct proof proof = { 0 };
 	files_of(&r->package, step->subject, &files);
 	if (module_set_read(&r->package.dir, &files, &r->set, err) < 0 || exports_of_loaded(r, loaded, err) < 0 ||
 	    kernel_abi_read(&abi, a->host, a->kern, NULL, err) < 0)
 		return -1;
-	prove_modules(r->set.pointers, r->set.count, &abi, loaded, &proof);
-	if (proof_error(&proof, err) < 0)
+	prove_modules(r->set.pointers, r->set.count, &abi, loaded, proof);
+	return proof_error(proof, err);
+}
+
+int step_prove(struct run *r, const struct step *step, struct err *err)
+{
+	const struct apply *a = r->a;
+	auto_proof struct proof proof = { 0 };
+	if (prove(r, step, &proof, err) < 0) {
+		quarantine(r, err);
 		return -1;
+	}
 	r->needs = proof.needs;
 	proof.needs = (struct strv){ 0 };
 	r->order = mem_alloc(r->set.count * sizeof(*r->order));
