@@ -194,13 +194,29 @@ static bool is_source_needed(const struct job *j)
 	return j->values->source && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) && !is_loaded(j);
 }
 
-// What is loaded may have changed until the lock was ours, and may be changing now.
+// What is loaded may have changed until the lock was ours.
 static int lock(struct job *j, struct err *err)
 {
 	const struct machine *m = &j->machine;
 	j->lock = lock_take(&m->kern, err);
 	if (j->lock < 0)
 		return -1;
+	loaded_done(&j->facts.loaded);
+	return loaded_read(&m->host, &m->kern, j->facts.host.release, &j->facts.loaded, err) < 0 ? -1 : 0;
+}
+
+// What is loaded may be changing now. In a boot whose kernel is stuck it will not stop to, and the plan says so.
+static int settle(struct job *j, bool is_change, struct err *err)
+{
+	const struct machine *m = &j->machine;
+	const struct loaded_module *restless = settle_restless(&j->facts.loaded);
+	if (!restless || journal_is_wedged(&j->journal, j->facts.host.boot_id))
+		return 0;
+	if (!is_change) {
+		watch_note(&j->watch, "module %s is %s: an install would wait for it", restless->name,
+			   loaded_state_name(restless->state));
+		return 0;
+	}
 	loaded_done(&j->facts.loaded);
 	return settle_read(&m->host, &m->kern, j->facts.host.release, unload_deadline_ms(j->values->unload_timeout_s),
 			   &j->watch, &j->facts.loaded, err);
@@ -218,12 +234,8 @@ static int gather(struct job *j, bool is_change, struct err *err)
 		  j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
 	if (!facts_has_gpu(&j->facts))
 		return 0;
-	const struct loaded_module *restless = settle_restless(&j->facts.loaded);
-	if (restless) // otherwise it was waited for
-		watch_note(&j->watch, "module %s is %s: an install would wait for it", restless->name,
-			   loaded_state_name(restless->state));
 	if (job_inputs(v, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
-	    journal_read(&j->state, &j->journal, err) < 0 ||
+	    journal_read(&j->state, &j->journal, err) < 0 || settle(j, is_change, err) < 0 ||
 	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
 	    find_package(j, err) < 0)
 		return -1;
@@ -318,6 +330,8 @@ static void fall_back(struct job *j, struct err *err)
 	struct compile_wish compile;
 	struct apply apply;
 	struct err why;
+	if (err->code == E_MODULE_BUSY) // somebody else's load or unload is under way
+		return;
 	j->obtain.fetch.state = &j->state;
 	loaded_done(&j->facts.loaded);
 	if (loaded_read(&j->machine.host, &j->machine.kern, j->facts.host.release, &j->facts.loaded, &why) < 0 ||

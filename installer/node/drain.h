@@ -2,8 +2,8 @@
 // Until nobody uses the driver, by the caller's choice (R-D3, R-E3).
 //
 // Who holds it is told by what processes have open and mapped and by the graph of modules, never by a module's count of
-// references (one open of /dev/nvidia0 is three). The counts only tell that somebody is left who cannot be seen from here:
-// a process of another pid namespace, or a part of the kernel.
+// references (one open of /dev/nvidia0 is three). The counts only tell that somebody is left who cannot be seen from
+// here: a process of another pid namespace, or a part of the kernel.
 #pragma once
 #include "base/sys.h"
 #include "node/holders.h"
@@ -12,7 +12,7 @@
 enum drain_policy {
 	DRAIN_REFUSE, // whoever holds the driver keeps it
 	DRAIN_WAIT,   // for the holders to go by themselves
-	DRAIN_STOP, // ask each process once to end (SIGTERM, never SIGKILL); modules that nobody uses go with the driver
+	DRAIN_STOP, // ask each process once to end (SIGTERM, never SIGKILL); idle modules of others go with the driver
 };
 
 struct drain {

@@ -41,8 +41,8 @@ int holders_find(const struct root *kern, const struct loaded *loaded, struct ho
 void holders_done(struct holders *h);
 #define auto_holders __attribute__((cleanup(holders_done)))
 
-// When a process was started, in clock ticks after boot (proc(5)); 0 = there is no such process, or it is a thread of the
-// kernel.
+// When a process was started, in clock ticks after boot (proc(5)); 0 = there is no such process, or it is a thread of
+// the kernel.
 uint64_t holder_start(const struct root *kern, int pid);
 // How many stop an unload: processes with an FD or a MAP, and foreign modules. The first of them in words.
 size_t holders_blocking(const struct holders *h);

@@ -16,10 +16,10 @@ verdict() { # COMMAND...: as run by somebody who reads to the end of its output
 
 t "install" kmodsmith install --package /packages/open
 before=$(modules)
+# shellcheck disable=SC2086 # $command is words
 for command in "unload" "install --package /packages/proprietary"; do
   word=${command%% *}
   insmod /vm/modules/nvidia_peermem.ko
-  # shellcheck disable=SC2086 # words
   t_fails 1 "R-D5: $word ends although the kernel does not come back" verdict kmodsmith $command --unload-timeout 3
   like "  with the verdict" "$out" "E_WEDGED: .*unload 'nvidia_peermem': the kernel did not come back within 3 s"
   like "  where it is stuck" "$out" 'it is in .*fakewedge_exit \[nvidia_peermem\]'
@@ -34,6 +34,11 @@ for command in "unload" "install --package /packages/proprietary"; do
   like "  and named" "$out" 'E_MODULE_BUSY: .*module nvidia_peermem is still going after 1 s'
   t "status tells" sh -c 'kmodsmith status; [ $? -eq 1 ]'
   like "  that it is going" "$out" 'FAIL .*nvidia_peermem .*going'
+  if [ "$word" = install ]; then
+    t_fails 1 "R-D5: nothing more is tried in this boot" kmodsmith $command
+    like "  but told" "$out" 'E_WEDGED: .*nvidia_peermem'
+    unlike "  and nothing is waited for" "$out" 'waiting for it'
+  fi
   echo N >/sys/module/nvidia_peermem/parameters/hang
   until [ ! -e /sys/module/nvidia_peermem ]; do sleep 0.1; done
 done

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A GPU that takes its time: while this module is loaded, the load of a driver waits for the first NVIDIA function, whose
- * device lock is held here, and goes on when this module is removed.
+ * A GPU that takes its time: while this module is loaded, the load of a driver waits for the first NVIDIA function,
+ * whose device lock is held here, and goes on when this module is removed.
  */
 #include <linux/completion.h>
 #include <linux/delay.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Somebody else's module that depends on the driver, under the name of one that does (gdrdrv): it imports a symbol of
- * nvidia, and its device can be opened and mapped. Nothing is known of nvidia's exports when this is linked: the import is
- * weak, which where nvidia is loaded is resolved like any other, and cache.sh takes the table of CRCs away.
+ * nvidia, and its device can be opened and mapped. Nothing is known of nvidia's exports when this is linked: the import
+ * is weak, which where nvidia is loaded is resolved like any other, and cache.sh takes the table of CRCs away.
  */
 #include <linux/fs.h>
 #include <linux/mm.h>
