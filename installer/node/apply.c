@@ -54,15 +54,20 @@ void run_write(const struct run *r)
 		watch_note(r->a->watch, "the journal is not written: %s", why.text);
 }
 
+// What was compiled just now may turn out to be what failed before: nobody has to end for that.
+static int check_target(struct run *r, struct err *err)
+{
+	plan_target(r->a->plan, r->a->wish, r->package.manifest.digest, r->a->facts->host.build_id, &r->target);
+	auto_str char *why = plan_why_not(&r->target, r->a->wish, r->a->facts, &r->journal);
+	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
+}
+
 // Up to here a full disk, a bad target or a missing way back stops nothing that works.
 static int begin(struct run *r, const char *step, struct err *err)
 {
 	const struct host *host = &r->a->facts->host;
-	plan_target(r->a->plan, r->a->wish, r->package.manifest.digest, host->build_id, &r->target);
-	// What was compiled just now may turn out to be what failed before.
-	auto_str char *why = plan_why_not(&r->target, r->a->wish, r->a->facts, &r->journal);
-	if (why)
-		return err_set(err, E_TARGET_FAILED, "%s", why);
+	if (check_target(r, err) < 0)
+		return -1;
 	back_prepare(r->a, &r->journal, &r->target, &r->back);
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
 	journal_step(&r->journal, step);
@@ -75,6 +80,8 @@ static int begin(struct run *r, const char *step, struct err *err)
 
 static int before(struct run *r, enum step_kind kind, struct err *err)
 {
+	if (kind == STEP_HOLDERS)
+		return check_target(r, err);
 	if (!r->is_touched)
 		return actions[kind].is_touch ? begin(r, step_kind_name(kind), err) : 0;
 	journal_step(&r->journal, step_kind_name(kind));
