@@ -32,6 +32,12 @@ like "  is told" "$out" "E_USAGE: .*none of refuse, wait, stop"
 
 in_background kmodsmith install --package /packages/proprietary --holders wait
 until_log 'waiting for whoever'
+kill "$job"
+wait "$job"
+is "wait: a signal ends it at once" "$?" 143
+unchanged open
+in_background kmodsmith install --package /packages/proprietary --holders wait
+until_log 'waiting for whoever'
 like "wait: the proof comes first" "$(tr '\n' ' ' </tmp/log)" 'prove .*waiting for whoever uses the driver: .*pid'
 unchanged open
 release
