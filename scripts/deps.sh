@@ -12,7 +12,7 @@ declare -A tiers=(
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
     python3 curl zstd binutils strace time procps"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
-  [vm]="docker-registry openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
+  [vm]="docker-registry e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
   [man]="scdoc man-db"
   [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
 )

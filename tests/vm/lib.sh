@@ -9,6 +9,7 @@
 #   skip NAME WHY                 this cannot be tested here
 #   hold FILE, release            keep a file open in another process ($holder), and let go of it again
 #   node NAME MAJOR-NAME MINOR    make the device node /dev/NAME; the major number is looked up in /proc/devices
+#   power_cut                     the machine ends at once; what was not synced is lost, what was printed is not
 #   dmesg_since                   kernel log lines since the last call, without time stamps
 set -u
 count=0
@@ -80,6 +81,12 @@ release() {
 }
 node() {
   mknod "/dev/$1" c "$(awk -v name="$2" '$2 == name { print $1 }' /proc/devices)" "$3"
+}
+power_cut() {
+  echo "1..$count"
+  exec >/dev/console 2>&1 # waits until the serial line has it all
+  echo "<0>guest: exit 0" >/dev/kmsg
+  echo b >/proc/sysrq-trigger
 }
 dmesg_since() {
   dmesg >/tmp/dmesg

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// R-E1, R-F3: what a node remembers of its changes, across writing, reading and boots.
+#include "node/plan.h"
+#include "tests/unit/test.h"
+
+static struct driver make(const char *version, const char *params)
+{
+	struct driver d = { .version = str_dup(version),
+			    .flavour = str_dup("open"),
+			    .digest = str_dup("d1"),
+			    .kernel = str_dup("k1") };
+	strv_add(&d.modules, str_dup("nvidia"));
+	strv_add(&d.modules, str_dup("nvidia-uvm"));
+	driver_set_params(&d, "nvidia", params);
+	return d;
+}
+
+static void drivers_are_told_apart(void **state)
+{
+	(void)state;
+	auto_driver struct driver a = make("535.1", "NVreg_X=1"), b = make("535.1", "NVreg_X=1"), copy = { 0 };
+	assert_true(driver_same(&a, &b));
+	driver_copy(&a, &copy);
+	assert_true(driver_same(&a, &copy));
+	strv_add(&b.modules, str_dup("nvidia-drm"));
+	assert_false(driver_same(&a, &b));
+	auto_driver struct driver other = make("535.1", "NVreg_X=2"), none = make("535.1", "");
+	assert_false(driver_same(&a, &other));
+	assert_false(driver_same(&a, &none));
+	free(copy.digest);
+	copy.digest = NULL;
+	assert_false(driver_same(&a, &copy));
+	assert_string_equal(driver_params(&a, "nvidia"), "NVreg_X=1");
+	assert_string_equal(driver_params(&a, "nvidia_uvm"), "");
+	assert_string_equal(driver_params(&a, "nvid"), "");
+}
+
+static void everything_is_read_back(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	auto_journal struct journal j = { 0 }, back = { 0 };
+	auto_driver struct driver target = make("560.2", "NVreg_X=\"a b\""), previous = make("535.1", "");
+	struct err err;
+	assert_int_equal(journal_read(&folder.root, &back, &err), 0);
+	journal_begin(&j, "boot-1", &target, &previous);
+	journal_step(&j, "load");
+	err_set(&err, E_LOAD, "the kernel says 'no'");
+	journal_fail(&j, &err);
+	assert_int_equal(journal_write(&folder.root, &j, &err), 0);
+	assert_int_equal(journal_read(&folder.root, &back, &err), 1);
+	assert_int_equal(back.state, JOURNAL_CHANGING);
+	assert_string_equal(back.step, "load");
+	assert_string_equal(back.boot, "boot-1");
+	assert_true(driver_same(&back.target, &target));
+	assert_true(driver_same(&back.previous, &previous));
+	assert_null(back.last_good.version);
+	assert_int_equal(back.boots.count, 1);
+	assert_int_equal(back.failure_count, 1);
+	assert_string_equal(back.failures[0].code, "E_LOAD");
+	assert_string_equal(back.failures[0].text, "the kernel says 'no'");
+	assert_true(journal_is_open(&back, "boot-1"));
+	assert_false(journal_is_open(&back, "boot-2"));
+}
+
+static void what_cannot_be_understood_says_nothing(void **state)
+{
+	static const char *const texts[] = { "",
+					     "{",
+					     "[]",
+					     "{\"state\": \"flying\"}",
+					     "{\"state\": 3}",
+					     "null\n",
+					     "\x7f"
+					     "ELF",
+					     "{\"state\": \"idle\", \"state\": \"wedged\"}" };
+	(void)state;
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	struct err err;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		auto_journal struct journal j = { 0 };
+		assert_int_equal(root_write(&folder.root, "journal", texts[i], strlen(texts[i]), 0644, &err), 0);
+		assert_int_equal(journal_read(&folder.root, &j, &err), 0);
+	}
+	auto_journal struct journal odd = { 0 }; // a document of another shape is read as far as it goes
+	static const char text[] = "{\"state\":\"changing\",\"boots\":[1,\"b\"],\"target\":7,\"failures\":[null,{}]}";
+	assert_int_equal(root_write(&folder.root, "journal", text, strlen(text), 0644, &err), 0);
+	assert_int_equal(journal_read(&folder.root, &odd, &err), 1);
+	assert_int_equal(odd.boots.count, 1);
+	assert_null(odd.target.version);
+}
+
+static void a_target_that_failed_is_remembered_until_it_changes(void **state)
+{
+	(void)state;
+	auto_journal struct journal j = { 0 };
+	auto_driver struct driver bad = make("560.2", "NVreg_X=1"), other = make("560.2", "NVreg_X=2"), none = { 0 };
+	struct err err;
+	err_set(&err, E_PARAM, "bad value");
+	journal_begin(&j, "boot-1", &bad, &none);
+	journal_fail(&j, &err);
+	journal_fail(&j, &err);
+	journal_back(&j);
+	assert_int_equal(j.failure_count, 1); // once
+	assert_int_equal(j.state, JOURNAL_IDLE);
+	auto_str char *why = journal_why_not(&j, "boot-9", &bad), *free_to_go = journal_why_not(&j, "boot-1", &other);
+	assert_non_null(strstr(why, "E_PARAM: bad value"));
+	assert_null(free_to_go);
+	journal_begin(&j, "boot-9", &bad, &none);
+	journal_good(&j);
+	assert_null(journal_why_not(&j, "boot-9", &bad)); // it works now
+	assert_true(driver_same(&j.last_good, &bad));
+	assert_string_equal(j.last_good_boot, "boot-9");
+}
+
+static void the_oldest_failures_are_forgotten(void **state)
+{
+	(void)state;
+	auto_journal struct journal j = { 0 };
+	struct err err;
+	err_set(&err, E_LOAD, "no");
+	for (int i = 0; i < 20; i++) {
+		auto_str char *version = str_fmt("535.%d", i);
+		auto_driver struct driver d = make(version, ""), none = { 0 };
+		journal_begin(&j, "boot", &d, &none);
+		journal_fail(&j, &err);
+		journal_back(&j);
+	}
+	assert_int_equal(j.failure_count, 8);
+	assert_string_equal(j.failures[7].driver.version, "535.19");
+}
+
+static void two_boots_in_the_middle_are_a_loop(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *boots; // in which the change was tried
+		const char *now;
+		bool is_loop;
+	} rows[] = {
+		{ "a", "a", false },                              // killed and started again
+		{ "a", "b", false },                              // one boot is an accident
+		{ "a a a a", "b", false }, { "a b", "b", false }, // the second one is under way
+		{ "a b", "c", true },      { "a b c", "c", true },
+	};
+	auto_driver struct driver target = make("560.2", ""), other = make("560.3", ""), none = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_journal struct journal j = { 0 };
+		auto_strv struct strv boots = { 0 };
+		strv_split(&boots, rows[i].boots, " ");
+		for (size_t b = 0; b < boots.count; b++)
+			journal_begin(&j, boots.items[b], &target, &none);
+		auto_str char *why = journal_why_not(&j, rows[i].now, &target);
+		auto_str char *of_other = journal_why_not(&j, rows[i].now, &other);
+		if (!!why != rows[i].is_loop)
+			fail_msg("boots '%s', now '%s': %s", rows[i].boots, rows[i].now, why ? why : "no loop");
+		assert_null(of_other);
+		journal_begin(&j, "x", &other, &none); // another change counts from the beginning
+		assert_int_equal(j.boots.count, 1);
+		journal_back(&j);
+		assert_null(journal_why_not(&j, "y", &target));
+	}
+}
+
+static void a_wedge_ends_with_the_boot(void **state)
+{
+	(void)state;
+	auto_journal struct journal j = { 0 };
+	journal_wedge(&j, "boot-1", "nvidia_uvm hangs");
+	assert_true(journal_is_wedged(&j, "boot-1"));
+	assert_false(journal_is_wedged(&j, "boot-2"));
+	assert_string_equal(j.text, "nvidia_uvm hangs");
+}
+
+// A bad target is left alone while there is something better: a driver that would have to go, or one that worked.
+static void a_bad_target_is_tried_when_there_is_nothing_to_lose(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *loaded, *last_good;
+		bool is_retry, is_refused;
+	} rows[] = {
+		{ "a driver is loaded", "535.1", NULL, false, true },
+		{ "nothing is loaded, and nothing ever worked", NULL, NULL, false, false },
+		{ "nothing is loaded, another one worked", NULL, "535.1", false, true },
+		{ "nothing is loaded, this one worked once", NULL, "560.2", false, false },
+		{ "somebody insists", "535.1", "535.1", true, false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_journal struct journal j = { 0 };
+		auto_driver struct driver bad = make("560.2", ""), none = { 0 };
+		struct facts facts = { .host = { .boot_id = (char *)(uintptr_t) "b" },
+				       .loaded = { .version = (char *)(uintptr_t)rows[i].loaded } };
+		struct wish wish = { .is_retry = rows[i].is_retry };
+		struct err err;
+		err_set(&err, E_LOAD, "no");
+		journal_begin(&j, "b", &bad, &none);
+		journal_fail(&j, &err);
+		journal_back(&j);
+		if (rows[i].last_good)
+			j.last_good = make(rows[i].last_good, "");
+		auto_str char *why = plan_why_not(&bad, &wish, &facts, &j);
+		if (!!why != rows[i].is_refused)
+			fail_msg("%s: %s", rows[i].name, why ? why : "not refused");
+	}
+}
+
+static void parameters_are_named(void **state)
+{
+	(void)state;
+	auto_strv struct strv names = { 0 };
+	params_names("NVreg_A=1 NVreg_B=\"x y=z\" bare NVreg_C=", &names);
+	auto_str char *text = strv_join(&names, ",");
+	assert_string_equal(text, "NVreg_A,NVreg_B,bare,NVreg_C");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(drivers_are_told_apart),
+		cmocka_unit_test(everything_is_read_back),
+		cmocka_unit_test(what_cannot_be_understood_says_nothing),
+		cmocka_unit_test(a_target_that_failed_is_remembered_until_it_changes),
+		cmocka_unit_test(the_oldest_failures_are_forgotten),
+		cmocka_unit_test(two_boots_in_the_middle_are_a_loop),
+		cmocka_unit_test(a_wedge_ends_with_the_boot),
+		cmocka_unit_test(a_bad_target_is_tried_when_there_is_nothing_to_lose),
+		cmocka_unit_test(parameters_are_named),
+	};
+	return cmocka_run_group_tests_name("journal", tests, NULL, NULL);
+}

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
+# R-D1, T57: kill -9 before and after every write of the journal and every change in the kernel, at each occurrence.
+# Whatever the moment, the next start ends in its target; and when its target cannot be had, the driver is what it was or
+# what was wished, never nothing and never a mixture. The table of all cases is at the end.
+# kernel: K61
+# gpus: 1
+# stub: yes
+# packages: open proprietary
+# programs: strace
+# mem: 2G
+# timeout: 1200
+wish() { # MODE COMMAND...: another parameter is a replacement, and shows in the kernel
+  mode=$1 && shift
+  "$@" kmodsmith install --driver 535.261.03 --flavour open --param nvidia:NVreg_DeviceFileMode="$mode"
+}
+settled() { # a call in the kernel outlives the process that made it, and keeps the lock
+  until "$@" >/tmp/out 2>&1 || ! grep -q 'E_LOCKED' /tmp/out; do sleep 0.1; done
+  ! grep -q '^kmodsmith: error' /tmp/out
+}
+now() { # what the kernel has: the mode and the modules
+  echo "$(sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params 2>/dev/null)$(awk '/^nvidia/ { printf " %s", $1 }' /proc/modules)"
+}
+has_both() { [ "$(now)" = "$1 nvidia_modeset nvidia_uvm nvidia" ]; }
+journal() { sed -n "s/.*\"$1\": \"\\(.*\\)\",*/\\1/p" /var/lib/kmodsmith/journal | tail -n 1; }
+
+t "a driver to begin with" kmodsmith install --package /packages/open --param nvidia:NVreg_DeviceFileMode=432
+old=432 new=438 points=0
+printf '%-18s %-44s %s\n' "killed at" "what was left (journal step: modules)" "after the next start" >/tmp/table
+for call in fsync renameat finit_module pidfd_open fchmodat; do
+  number=1
+  while :; do
+    wish $new strace -f -qq -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=$number >/tmp/log 2>&1
+    if [ $? -ne 137 ]; then # there are no more; that one went through
+      last=$old old=$new new=$last
+      break
+    fi
+    points=$((points + 1))
+    left="$(journal step): $(now)"
+    if [ $((points % 2)) -eq 0 ]; then # a wish that cannot be had
+      settled kmodsmith install --driver 999.1 --no-compile
+      is "$call $number, then a start that cannot have its wish: fails" $? 1
+      has_both $old || has_both $new
+      report $? "  with the driver as it was, or as it was wished" "$(now)
+$(cat /tmp/out)"
+      t "  and everything about it is right" kmodsmith status
+    fi
+    settled wish $new
+    report $? "$call $number, then the same again" "$(cat /tmp/out)"
+    t "  ends in the target" has_both $new
+    is "  the journal is at rest" "$(journal state)" idle
+    printf '%-18s %-44s %s\n' "$call $number" "$left" "$(now)" >>/tmp/table
+    last=$old old=$new new=$last number=$((number + 1))
+  done
+done
+report $((points < 20)) "there were at least 20 moments" "$points"
+t "the store is sound" kmodsmith store verify
+t "nothing but the last good driver is remembered" sh -c '! grep -q E_ /var/lib/kmodsmith/journal'
+
+# The same for another flavour, at the moments in which the kernel has neither.
+for call in finit_module pidfd_open; do
+  kmodsmith install --driver 535.261.03 --flavour open >/dev/null 2>&1
+  strace -f -qq -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=2 \
+    kmodsmith install --package /packages/proprietary >/dev/null 2>&1
+  left=$(now)
+  settled kmodsmith install --driver 999.1 --no-compile
+  like "$call 2 of another flavour ($left): the old one comes back" "$(cat /proc/driver/nvidia/version)" 'Open Kernel Module'
+  t "  and is right" kmodsmith status
+  t "  then the other one goes through" settled kmodsmith install --package /packages/proprietary
+done
+sed 's/^/# /' /tmp/table
