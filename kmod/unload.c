@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -81,9 +82,13 @@ static int wedged(const struct root *kern, const char *name, const char *what, i
 }
 
 // What the caller has open must not stay open with a child that cannot end: the node's lock, and the pipe whose reader
-// waits for its end. The recorder works on files of its own.
-static void call(const struct sys *sys, const char *name)
+// waits for its end. The recorder works on files of its own. A caller that is killed takes the child with it, so that
+// no call begins after the lock is gone; one that has begun shows as a module that is going.
+static void call(const struct sys *sys, const char *name, pid_t caller)
 {
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != caller)
+		_exit(ECANCELED);
 	if (!sys->record)
 		closefrom(0);
 	_exit(sys->module_unload(sys, name) < 0 ? errno : 0);
@@ -95,11 +100,11 @@ static int unload_in_child(const struct sys *sys, const struct root *kern, const
 {
 	int status;
 	auto_fd int log = load_log_start(kern);
-	pid_t child = fork();
+	pid_t caller = getpid(), child = fork();
 	if (child < 0)
 		return err_set(err, errno, "unload '%s': start a process", name);
 	if (child == 0)
-		call(sys, name);
+		call(sys, name, caller);
 	auto_str char *late = str_fmt("the kernel did not come back within %g s; process %d is stuck in it",
 				      timeout_ms / 1e3, (int)child);
 	if (!wait_child(child, timeout_ms)) {
