@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kmod/bounded.h"
 #include "kmod/load.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 
 static int unload_result(const char *name, int error, struct err *err)
 {
@@ -24,29 +19,6 @@ static int unload_result(const char *name, int error, struct err *err)
 	default:
 		return err_set(err, error, "unload '%s'", name);
 	}
-}
-
-// 1 = the child ended, 0 = it did not in time.
-static int wait_child(pid_t child, int timeout_ms)
-{
-	auto_fd int fd = (int)syscall(SYS_pidfd_open, child, 0);
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	struct timespec nap = { .tv_nsec = 10 * 1000 * 1000 };
-	siginfo_t info;
-	if (fd >= 0) {
-		int r;
-		do {
-			r = poll(&p, 1, timeout_ms);
-		} while (r < 0 && errno == EINTR);
-		return r > 0;
-	}
-	for (int waited = 0; waited < timeout_ms; waited += 10) { // before Linux 5.3
-		info.si_pid = 0;
-		if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child)
-			return 1;
-		nanosleep(&nap, NULL);
-	}
-	return 0;
 }
 
 // Lines "[<0>] function+0x1c/0x40 [module]" of proc/PID/stack as "function [module], caller": the innermost few.
@@ -81,43 +53,37 @@ static int wedged(const struct root *kern, const char *name, const char *what, i
 	return unload_explain(name, what, stack, &lines, err);
 }
 
+struct call {
+	const struct sys *sys;
+	const char *name;
+};
+
 // What the caller has open must not stay open with a child that cannot end: the node's lock, and the pipe whose reader
-// waits for its end. The recorder works on files of its own. A caller that is killed takes the child with it, so that
-// no call begins after the lock is gone; one that has begun shows as a module that is going.
-static void call(const struct sys *sys, const char *name, pid_t caller)
+// waits for its end. The recorder works on files of its own.
+static int call(const void *ctx)
 {
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != caller)
-		_exit(ECANCELED);
-	if (!sys->record)
+	const struct call *c = ctx;
+	if (!c->sys->record)
 		closefrom(0);
-	_exit(sys->module_unload(sys, name) < 0 ? errno : 0);
+	return c->sys->module_unload(c->sys, c->name) < 0 ? errno : 0;
 }
 
-// A module whose exit function hangs takes its caller with it, so the caller is a child that makes this one call.
+// A module whose exit function hangs takes its caller with it.
 static int unload_in_child(const struct sys *sys, const struct root *kern, const char *name, int timeout_ms,
 			   struct err *err)
 {
-	int status;
+	struct call c = { sys, name };
+	struct bounded_result result;
 	auto_fd int log = load_log_start(kern);
-	pid_t caller = getpid(), child = fork();
-	if (child < 0)
-		return err_set(err, errno, "unload '%s': start a process", name);
-	if (child == 0)
-		call(sys, name, caller);
+	if (bounded_call(call, &c, timeout_ms, &result, err) < 0)
+		return err_wrap(err, "unload '%s'", name);
+	if (result.end == BOUNDED_DONE)
+		return unload_result(name, result.error, err);
+	if (result.end == BOUNDED_DIED)
+		return wedged(kern, name, "the kernel killed the caller", result.child, log, err);
 	auto_str char *late = str_fmt("the kernel did not come back within %g s; process %d is stuck in it",
-				      timeout_ms / 1e3, (int)child);
-	if (!wait_child(child, timeout_ms)) {
-		wedged(kern, name, late, child, log, err);
-		kill(child, SIGKILL);
-		return -1;
-	}
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	if (WIFEXITED(status))
-		return unload_result(name, WEXITSTATUS(status), err);
-	auto_str char *killed = str_fmt("the kernel killed the caller with signal %d", WTERMSIG(status));
-	return wedged(kern, name, killed, child, log, err);
+				      timeout_ms / 1e3, (int)result.child);
+	return wedged(kern, name, late, result.child, log, err);
 }
 
 int unload_module(const struct sys *sys, const struct root *kern, const char *name, int timeout_ms, struct err *err)

@@ -22,6 +22,9 @@ struct sys {
 	// A descriptor that stays with the process although its number may be given to another one, and a signal by it.
 	int (*process_open)(const struct sys *sys, int pid);
 	int (*process_signal)(const struct sys *sys, int process, int pid, int signal);
+	// A text into an existing attribute below sys. A driver's unbind and bind change where the device's driver
+	// link points, recorded ones too.
+	int (*attribute_set)(const struct sys *sys, const struct root *kern, const char *path, const char *text);
 	const struct root *record; // recorder only
 };
 

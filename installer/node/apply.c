@@ -13,6 +13,7 @@ void run_done(struct run *r)
 	free(r->order);
 	strv_done(&r->needs);
 	strv_done(&r->loaded);
+	released_done(&r->released);
 }
 
 static const struct {
@@ -20,9 +21,10 @@ static const struct {
 	int (*undo)(struct run *r, struct err *err);
 	bool is_touch; // changes the kernel: from the first of these on there is a journal
 } actions[] = {
-	[STEP_ADOPT] = { step_adopt, NULL, false },     [STEP_PACKAGE] = { step_package, NULL, false },
-	[STEP_COMPILE] = { step_compile, NULL, false }, [STEP_PROVE] = { step_prove, NULL, false },
-	[STEP_HOLDERS] = { step_holders, NULL, false }, [STEP_UNLOAD] = { step_unload, NULL, true },
+	[STEP_ADOPT] = { step_adopt, NULL, false },     [STEP_PREFLIGHT] = { step_preflight, NULL, false },
+	[STEP_PACKAGE] = { step_package, NULL, false }, [STEP_COMPILE] = { step_compile, NULL, false },
+	[STEP_PROVE] = { step_prove, NULL, false },     [STEP_HOLDERS] = { step_holders, NULL, false },
+	[STEP_UNLOAD] = { step_unload, NULL, true },    [STEP_UNBIND] = { step_unbind, undo_unbind, true },
 	[STEP_LOAD] = { step_load, undo_load, true },   [STEP_NODES] = { step_nodes, NULL, false },
 	[STEP_VERIFY] = { step_verify, NULL, false },
 };
@@ -102,7 +104,11 @@ static int undo_steps(struct run *r, size_t failed, struct err *err)
 // Whether a failure is the target's own, so that trying the same again would only harm again.
 static bool is_blame(const struct err *err)
 {
-	return err->code != E_IN_USE && err->code != E_MODULE_BUSY && err->code != E_NO_SPACE && err->code != E_WEDGED;
+	static const int others[] = { E_IN_USE, E_MODULE_BUSY, E_NO_SPACE, E_WEDGED, E_BOUND };
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (err->code == others[i])
+			return false;
+	return true;
 }
 
 static int undo(struct run *r, size_t failed, struct err *err)
@@ -145,6 +151,8 @@ static int run_steps(struct run *r, struct err *err)
 // Everything holds: what was changed, or what a run that was cut off had changed, is the last good driver.
 static void finish(struct run *r)
 {
+	if (r->was_open)
+		settle_left(r);
 	bool is_meant = r->is_touched || (str_eq(r->journal.target.version, r->a->plan->driver) &&
 					  str_eq(r->journal.target.flavour, flavour_name(r->a->plan->flavour)));
 	if (!r->is_touched && r->journal.state != JOURNAL_CHANGING)

@@ -31,13 +31,16 @@ struct at_hand {
 	bool has_signing;              // modules made here can be signed with a key that this kernel trusts
 };
 
+// In the order in which they come in a plan.
 enum step_kind {
 	STEP_ADOPT,
+	STEP_PREFLIGHT,
 	STEP_PACKAGE,
 	STEP_COMPILE,
 	STEP_PROVE,
 	STEP_HOLDERS,
 	STEP_UNLOAD,
+	STEP_UNBIND,
 	STEP_LOAD,
 	STEP_NODES,
 	STEP_VERIFY

@@ -4,6 +4,7 @@
 #pragma once
 #include "node/back.h"
 #include "node/modules.h"
+#include "node/owner.h"
 
 // What a run knows beyond its plan.
 struct run {
@@ -11,13 +12,14 @@ struct run {
 	struct package package; // what is installed: in the node's store, and unpacked
 	struct driver target;   // the same with its parameters, as the journal tells it
 	struct journal journal;
-	struct back back;      // prepared before anything is touched
-	bool was_open;         // this boot was in the middle of a change already
-	bool is_touched;       // the kernel may not be as it was
-	struct module_set set; // files of package
-	size_t *order;         // of set, for loading
-	struct strv needs;     // modules of the kernel's own tree that the set imports from
-	struct strv loaded;    // names that this run loaded
+	struct back back;         // prepared before anything is touched
+	bool was_open;            // this boot was in the middle of a change already
+	bool is_touched;          // the kernel may not be as it was
+	struct module_set set;    // files of package
+	size_t *order;            // of set, for loading
+	struct strv needs;        // modules of the kernel's own tree that the set imports from
+	struct strv loaded;       // names that this run loaded
+	struct released released; // who had a GPU before
 	struct status *status;
 };
 
@@ -42,6 +44,12 @@ int step_adopt(struct run *r, const struct step *step, struct err *err);
 int step_package(struct run *r, const struct step *step, struct err *err);
 int step_compile(struct run *r, const struct step *step, struct err *err);
 int step_prove(struct run *r, const struct step *step, struct err *err);
+// clear.c
+int step_preflight(struct run *r, const struct step *step, struct err *err);
+int step_unbind(struct run *r, const struct step *step, struct err *err);
+int undo_unbind(struct run *r, struct err *err);
+void settle_unbind(struct run *r);     // once a driver of ours has the GPUs
+void settle_left(const struct run *r); // and when a run that was cut off may have had no time to
 // swap.c
 int step_holders(struct run *r, const struct step *step, struct err *err);
 int step_unload(struct run *r, const struct step *step, struct err *err);

@@ -59,6 +59,7 @@ int step_load(struct run *r, const struct step *step, struct err *err)
 		if (done > 0)
 			strv_add(&r->loaded, str_dup(m->name));
 	}
+	settle_unbind(r);
 	watch_end(a->watch, "load", "%s", step->subject);
 	return 0;
 }
@@ -93,6 +94,7 @@ int undo_unload(struct run *r, struct err *err)
 	int done = back_load(r->a, &r->back, err);
 	if (done < 0)
 		return -1;
+	settle_unbind(r);
 	if (done > 0)
 		watch_end(r->a->watch, "back", "driver %s %s is loaded again", d->version, d->flavour);
 	run_remember(r, d->digest, store_set_target);
