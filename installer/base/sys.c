@@ -48,6 +48,18 @@ static int real_node_set(const struct sys *sys, int dir, const char *name, mode_
 	return fchmodat(dir, name, mode, 0);
 }
 
+static int real_process_open(const struct sys *sys, int pid)
+{
+	(void)sys;
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static int real_process_signal(const struct sys *sys, int process, int pid, int signal)
+{
+	(void)sys, (void)pid;
+	return (int)syscall(SYS_pidfd_send_signal, process, signal, NULL, 0);
+}
+
 static int real_attribute_set(const struct sys *sys, const struct root *kern, const char *path, const char *text)
 {
 	(void)sys;
@@ -72,6 +84,8 @@ static const struct sys real = {
 	.node_make = real_node_make,
 	.node_look = real_node_look,
 	.node_set = real_node_set,
+	.process_open = real_process_open,
+	.process_signal = real_process_signal,
 	.attribute_set = real_attribute_set,
 };
 
@@ -187,6 +201,26 @@ static int record_node_set(const struct sys *sys, int dir, const char *name, mod
 	return node_text(dir, name, mode, st.st_rdev, uid, gid);
 }
 
+static int record_process_open(const struct sys *sys, int pid)
+{
+	struct err err;
+	auto_str char *path = str_fmt("proc/%d", pid);
+	int fd = root_open(sys->record, path, O_RDONLY | O_DIRECTORY, &err);
+	errno = ESRCH;
+	return fd;
+}
+
+static int record_process_signal(const struct sys *sys, int process, int pid, int signal)
+{
+	(void)process;
+	struct err err;
+	auto_str char *path = str_fmt("proc/%d", pid);
+	record(sys, "signal %d %d", signal, pid);
+	int r = root_rmtree(sys->record, path, &err);
+	errno = r == 0 ? ESRCH : EROFS;
+	return r > 0 ? 0 : -1;
+}
+
 // "sys/bus/pci/drivers/nouveau/unbind": the link of the device, as the kernel would leave it. False = it is another
 // attribute.
 static bool record_bind(const struct root *kern, const char *path, const char *device)
@@ -226,6 +260,8 @@ struct sys sys_recorder(const struct root *record)
 		.node_make = record_node_make,
 		.node_look = record_node_look,
 		.node_set = record_node_set,
+		.process_open = record_process_open,
+		.process_signal = record_process_signal,
 		.attribute_set = record_attribute_set,
 		.record = record,
 	};

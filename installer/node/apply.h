@@ -16,7 +16,7 @@ struct apply {
 	struct obtain *obtain;              // store, and of STEP_PACKAGE what was found
 	const struct compile_wish *compile; // of STEP_COMPILE; output and flavour are filled in here
 	unsigned imex_channels;
-	int unload_timeout_ms;
+	int unload_timeout_ms, holders_timeout_ms;
 	struct watch *watch;
 	const struct err *failure; // of apply_back(): why what worked last is brought back
 };

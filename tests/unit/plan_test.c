@@ -20,6 +20,7 @@ struct row {
 	const char *holder;                                     // path held by a process
 	enum { OURS, HOST_PACKAGE, STALE, INSTALLED } resident; // whose what is loaded is; INSTALLED: version 530.1
 	enum host_policy host_driver;
+	enum drain_policy holders;
 	int code; // of the refusal, 0 = none
 	enum plan_outcome outcome;
 	const char *driver;  // of the plan; NULL = not looked at
@@ -106,6 +107,25 @@ static const struct row rows[] = {
 	  .package = "535.1",
 	  .holder = "/dev/nvidia0",
 	  .code = E_IN_USE },
+	{ .name = "R-D3: holders are waited for, after the proof and before anything goes",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .holder = "/dev/nvidia0",
+	  .holders = DRAIN_WAIT,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove holders unload load nodes verify" },
+	{ .name = "R-D3: whoever comes later is asked to end, too",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .holders = DRAIN_STOP,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove holders unload load nodes verify" },
 	{ .name = "a held driver that is the wished one is adopted",
 	  .gpus = 2,
 	  .loaded = "535.1",
@@ -387,7 +407,8 @@ static void check_row(const struct row *row)
 	struct wish wish = { .driver = row->wish_driver,
 			     .flavour = row->wish_flavour,
 			     .is_compile_forbidden = row->is_compile_forbidden,
-			     .host_driver = row->host_driver };
+			     .host_driver = row->host_driver,
+			     .holders = row->holders };
 	struct at_hand at_hand = { .package = row->package ? &package : NULL,
 				   .source_version = row->source,
 				   .source_flavours = row->source ? FLAVOUR_OPEN | FLAVOUR_PROPRIETARY : 0 };
