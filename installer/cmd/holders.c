@@ -109,10 +109,10 @@ static int unload(const struct values *v, const struct machine *m, struct watch 
 	auto_root struct root state = ROOT_NONE;
 	const struct job_values job = { .state_dir = v->state_dir };
 	struct drain drain = { .host = &m->host, .kern = &m->kern, .sys = &m->sys, .watch = watch };
-	if (job_holders(v->holders, &drain.policy, err) < 0 || job_state(&job, m, &state, err) < 0)
+	if (job_holders(v->holders, &drain.policy, err) < 0)
 		return -1;
 	auto_fd int lock = lock_take(&m->kern, err);
-	if (lock < 0 || facts_read(&m->host, &m->kern, &f, err) < 0)
+	if (lock < 0 || job_state(&job, m, &state, err) < 0 || facts_read(&m->host, &m->kern, &f, err) < 0)
 		return -1;
 	drain.release = f.host.release;
 	drain.timeout_ms = drain_deadline_ms(drain.policy, v->holders_timeout_s);

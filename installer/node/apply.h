@@ -26,8 +26,8 @@ struct apply {
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
 
 // When no driver is loaded, or this boot was cut off in the middle of a change: what was loaded before, or worked last,
-// comes back from the node's own store, journaled as any change. plan, wish and compile are not needed; facts must be of
-// now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.
+// comes back from the node's own store, journaled as any change. plan, wish and compile are not needed; facts must be
+// of now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.
 int apply_back(const struct apply *a, struct status *ret, struct err *err);
 
 // A run that ended before it came to either: what there is, and why, for others to read (publish.h).

@@ -29,7 +29,7 @@ static char *full_name(const char *canonical)
 // not fit is a default.
 static void add_param(char **text, const char *prefix, const char *shown)
 {
-	const char *value = strchr(shown, '=') + 1;
+	const char *sign = strchr(shown, '='), *value = sign ? sign + 1 : "";
 	uint64_t number;
 	if (!*value || str_eq(value, "(null)") || (str_u64(value, 10, &number) && number > INT_MAX))
 		return;

@@ -74,7 +74,7 @@ static int choose_driver(const struct making *m, struct err *err)
 		version = m->at_hand->package->key.driver;
 	if (!version)
 		version = m->at_hand->source_version;
-	// What was named by hand and cannot be used is a mistake to tell, not a reason to be content with what is there.
+	// What was named by hand and cannot be used is a mistake to tell, no reason to be content with what is there.
 	if (!version && !m->at_hand->is_named)
 		version = m->facts->loaded.version;
 	if (!version)

@@ -81,8 +81,8 @@ void plan_done(struct plan *p);
 // The driver that a plan ends in, with this package (NULL = not known yet).
 void plan_target(const struct plan *p, const struct wish *wish, const char *digest, const char *build_id,
 		 struct driver *ret);
-// Why it must not be put in: it was tried and failed. NULL = it may be: nothing is known against it, or there is neither
-// a driver to lose nor a better one to fall back to. Caller frees.
+// Why it must not be put in: it was tried and failed. NULL = it may be: nothing is known against it, or there is
+// neither a driver to lose nor a better one to fall back to. Caller frees.
 char *plan_why_not(const struct driver *target, const struct wish *wish, const struct facts *facts,
 		   const struct journal *journal);
 

@@ -15,7 +15,7 @@ int unload_modules(const struct strv *order, const struct sys *sys, const struct
 // What is published of the node (publish.h) is withdrawn before and told after.
 int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
 		  struct err *err);
-// As a change of its own: a wedge is remembered in the journal of state, and every later one in this boot is refused for
-// it (R-D5).
+// As a change of its own: a wedge is remembered in the journal of state, and every later one in this boot is refused
+// for it (R-D5).
 int unload_node(const struct drain *d, const struct root *state, int timeout_ms, struct holders *ret_holders,
 		struct strv *ret_unloaded, struct err *err);

@@ -72,8 +72,7 @@ static void what_cannot_be_understood_says_nothing(void **state)
 					     "{\"state\": \"flying\"}",
 					     "{\"state\": 3}",
 					     "null\n",
-					     "\x7f"
-					     "ELF",
+					     "ELF",
 					     "{\"state\": \"idle\", \"state\": \"wedged\"}" };
 	(void)state;
 	auto_folder struct folder folder;

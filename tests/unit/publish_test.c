@@ -61,7 +61,7 @@ static void expect_state(const struct folder *t, const char *state, const char *
 
 static int end(const struct folder *t, bool is_ready, const char *outcome, int code)
 {
-	struct err err, failure;
+	struct err err, failure = { 0 };
 	struct facts f = facts_of("535.1");
 	struct status s = status_of(is_ready);
 	struct publish_end e = { .outcome = outcome, .failure = code ? &failure : NULL };
