@@ -20,10 +20,11 @@ static const struct {
 	int (*undo)(struct run *r, struct err *err);
 	bool is_touch; // changes the kernel: from the first of these on there is a journal
 } actions[] = {
-	[STEP_ADOPT] = { step_adopt, NULL, false },     [STEP_PACKAGE] = { step_package, NULL, false },
-	[STEP_COMPILE] = { step_compile, NULL, false }, [STEP_PROVE] = { step_prove, NULL, false },
-	[STEP_UNLOAD] = { step_unload, NULL, true },    [STEP_LOAD] = { step_load, undo_load, true },
-	[STEP_NODES] = { step_nodes, NULL, false },     [STEP_VERIFY] = { step_verify, NULL, false },
+	[STEP_PAYLOAD] = { step_payload, NULL, false }, [STEP_ADOPT] = { step_adopt, NULL, false },
+	[STEP_PACKAGE] = { step_package, NULL, false }, [STEP_COMPILE] = { step_compile, NULL, false },
+	[STEP_PROVE] = { step_prove, NULL, false },     [STEP_UNLOAD] = { step_unload, NULL, true },
+	[STEP_LOAD] = { step_load, undo_load, true },   [STEP_NODES] = { step_nodes, NULL, false },
+	[STEP_EXPORT] = { step_export, NULL, false },   [STEP_VERIFY] = { step_verify, NULL, false },
 };
 
 void run_remember(const struct run *r, const char *digest,
@@ -62,6 +63,8 @@ static int begin(struct run *r, const char *step, struct err *err)
 	auto_str char *why = plan_why_not(&r->target, r->a->wish, r->a->facts, &r->journal);
 	if (why)
 		return err_set(err, E_TARGET_FAILED, "%s", why);
+	if (run_prepare_export(r, err) < 0)
+		return -1;
 	back_prepare(r->a, &r->journal, &r->target, &r->back);
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
 	journal_step(&r->journal, step);
@@ -104,6 +107,8 @@ static int undo(struct run *r, size_t failed, struct err *err)
 	bool is_blamed = is_blame(err);
 	// A driver that loads but is not right yet beats none: it goes only when there is one to come back to.
 	bool is_kept = r->a->plan->steps[failed].kind > STEP_LOAD && !r->back.driver.version;
+	if (!is_kept || !r->a->export || !r->a->export->is_switched)
+		run_unexport(r);
 	if (!is_kept && err->code != E_WEDGED) {
 		journal_step(&r->journal, "undo");
 		run_write(r);
@@ -128,7 +133,10 @@ static int run_steps(struct run *r, struct err *err)
 		enum step_kind kind = plan->steps[i].kind;
 		if (before(r, kind, err) < 0 || actions[kind].run(r, &plan->steps[i], err) < 0) {
 			err_wrap(err, "%s", step_kind_name(kind));
-			return r->is_touched ? undo(r, i, err) : -1;
+			if (r->is_touched)
+				return undo(r, i, err);
+			run_unexport(r);
+			return -1;
 		}
 	}
 	return 0;
@@ -166,8 +174,10 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 		return -1;
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	int done = run_steps(&r, err);
-	if (done == 0)
+	if (done == 0) {
 		finish(&r);
+		run_collect(&r);
+	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;
 }

@@ -19,7 +19,8 @@ int step_verify(struct run *r, const struct step *step, struct err *err)
 	const struct apply *a = r->a;
 	auto_facts struct facts now = { 0 };
 	if (facts_read(a->host, a->kern, &now, err) < 0 ||
-	    status_read(&now, a->kern, a->dev_root, a->sys, r->status, err) < 0 || status_error(r->status, err) < 0)
+	    status_read(&now, a->host, a->kern, a->dev_root, a->sys, r->status, err) < 0 ||
+	    status_error(r->status, err) < 0)
 		return -1;
 	watch_end(a->watch, "verify", "%s, every post-condition holds", step->subject);
 	return 0;

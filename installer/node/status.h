@@ -18,8 +18,8 @@ struct status {
 };
 
 // Compares and changes nothing. dev_root holds dev/.
-int status_read(const struct facts *facts, const struct root *kern, const struct root *dev_root, const struct sys *sys,
-		struct status *ret, struct err *err);
+int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
+		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err);
 void status_done(struct status *s);
 #define auto_status __attribute__((cleanup(status_done)))
 // 0 when ready or without a GPU, else E_NOT_READY with the first failed check.
