@@ -19,7 +19,8 @@ static bool is_need(const char *path, const char *need)
 	return !strchr(need, '/') && module_name_eq(slash ? slash + 1 : stem, need);
 }
 
-// Paths of the module and of all it depends on, the module first: a line of modules.dep without the colon.
+// Paths of the module and of all it depends on, the module first: a line of modules.dep without the colon. 1 = found,
+// 0 = not listed.
 static int find_line(const struct root *host, const char *release, const char *need, struct strv *ret, struct err *err)
 {
 	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release);
@@ -34,11 +35,16 @@ static int find_line(const struct root *host, const char *release, const char *n
 		if (words.count && is_need(words.items[0], need)) {
 			*ret = words;
 			words = (struct strv){ 0 };
-			return 0;
+			return 1;
 		}
 	}
-	auto_str char *full = root_path(host, path);
-	return err_set(err, E_SYMBOL, "module '%s' is needed and '%s' does not list it", need, full);
+	return 0;
+}
+
+int provider_has(const struct root *host, const char *release, const char *need, struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	return find_line(host, release, need, &files, err);
 }
 
 static int load_one(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
@@ -57,10 +63,15 @@ int provider_load(const struct root *host, const struct root *kern, const struct
 {
 	auto_strv struct strv files = { 0 };
 	int changed = 0;
-	if (find_line(host, release, need, &files, err) < 0)
+	int r = find_line(host, release, need, &files, err);
+	if (r < 0)
 		return -1;
+	if (r == 0)
+		return err_set(err, E_SYMBOL,
+			       "module '%s' is needed and '%s/lib/modules/%s/modules.dep' does not list it", need,
+			       host->name, release);
 	for (size_t i = files.count; i-- > 0;) {
-		int r = load_one(host, kern, sys, release, files.items[i], err);
+		r = load_one(host, kern, sys, release, files.items[i], err);
 		if (r < 0)
 			return err_wrap(err, "load what the driver needs");
 		changed |= r;

@@ -9,3 +9,5 @@
 // ("drm"). 1 = something was loaded, 0 = all of it was there. E_SYMBOL when the host has no such module.
 int provider_load(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
 		  const char *need, struct err *err);
+// Does the host have such a module? 1 = yes, 0 = no.
+int provider_has(const struct root *host, const char *release, const char *need, struct err *err);

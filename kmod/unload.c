@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kmod/bounded.h"
 #include "kmod/load.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 
 static int unload_result(const char *name, int error, struct err *err)
 {
@@ -25,29 +23,6 @@ static int unload_result(const char *name, int error, struct err *err)
 	}
 }
 
-// 1 = the child ended, 0 = it did not in time.
-static int wait_child(pid_t child, int timeout_ms)
-{
-	auto_fd int fd = (int)syscall(SYS_pidfd_open, child, 0);
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	struct timespec nap = { .tv_nsec = 10 * 1000 * 1000 };
-	siginfo_t info;
-	if (fd >= 0) {
-		int r;
-		do {
-			r = poll(&p, 1, timeout_ms);
-		} while (r < 0 && errno == EINTR);
-		return r > 0;
-	}
-	for (int waited = 0; waited < timeout_ms; waited += 10) { // before Linux 5.3
-		info.si_pid = 0;
-		if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child)
-			return 1;
-		nanosleep(&nap, NULL);
-	}
-	return 0;
-}
-
 // A module whose exit function hangs takes its caller with it, so the caller is a child that makes this one call.
 static int unload_in_child(const struct sys *sys, const char *name, int timeout_ms, struct err *err)
 {
@@ -57,7 +32,7 @@ static int unload_in_child(const struct sys *sys, const char *name, int timeout_
 		return err_set(err, errno, "unload '%s': start a process", name);
 	if (child == 0)
 		_exit(sys->module_unload(sys, name) < 0 ? errno : 0);
-	if (!wait_child(child, timeout_ms)) {
+	if (!bounded_wait(child, timeout_ms)) {
 		kill(child, SIGKILL);
 		return err_set(err, E_WEDGED, "unload '%s': the kernel did not come back within %d ms (process %d)",
 			       name, timeout_ms, (int)child);

@@ -96,6 +96,22 @@ static int real_exchange(const struct sys *sys, int dir, const char *a, const ch
 	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
 }
 
+static int real_attribute_set(const struct sys *sys, const struct root *kern, const char *path, const char *text)
+{
+	(void)sys;
+	struct err err;
+	size_t len = strlen(text);
+	auto_fd int fd = root_open(kern, path, O_WRONLY, &err);
+	if (fd < 0) {
+		errno = err.code;
+		return -1;
+	}
+	ssize_t done = write(fd, text, len); // an attribute takes one write, whole
+	if (done >= 0 && (size_t)done != len)
+		errno = EIO;
+	return done == (ssize_t)len ? 0 : -1;
+}
+
 static const struct sys real = {
 	.name = "kernel",
 	.module_load_file = real_load_file,
@@ -110,6 +126,7 @@ static const struct sys real = {
 	.mount_read_only = real_mount_read_only,
 	.mount_detach = real_mount_detach,
 	.exchange = real_exchange,
+	.attribute_set = real_attribute_set,
 };
 
 const struct sys *sys_real(void)
@@ -267,6 +284,35 @@ static int record_exchange(const struct sys *sys, int dir, const char *a, const 
 	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
 }
 
+// "sys/bus/pci/drivers/nouveau/unbind": the link of the device, as the kernel would leave it. False = it is another
+// attribute.
+static bool record_bind(const struct root *kern, const char *path, const char *device)
+{
+	struct err err;
+	char bus[32], driver[64], verb[8];
+	if (sscanf(path, "sys/bus/%31[^/]/drivers/%63[^/]/%7s", bus, driver, verb) != 3 || strchr(verb, '/'))
+		return false;
+	auto_str char *link = str_fmt("sys/bus/%s/devices/%s/driver", bus, device);
+	auto_str char *target = str_fmt("../../../bus/%s/drivers/%s", bus, driver);
+	if (str_eq(verb, "unbind"))
+		return root_unlink(kern, link, &err) >= 0;
+	return str_eq(verb, "bind") && root_symlink(kern, target, link, &err) == 0;
+}
+
+static int record_attribute_set(const struct sys *sys, const struct root *kern, const char *path, const char *text)
+{
+	struct err err;
+	record(sys, "write %s %.*s", path, (int)strcspn(text, "\n"), text);
+	if (record_bind(kern, path, text))
+		return 0;
+	auto_fd int fd = root_create(kern, path, &err);
+	if (fd < 0 || file_write(fd, path, text, strlen(text), &err) < 0) {
+		errno = err.code;
+		return -1;
+	}
+	return 0;
+}
+
 struct sys sys_recorder(const struct root *record)
 {
 	return (struct sys){
@@ -283,6 +329,7 @@ struct sys sys_recorder(const struct root *record)
 		.mount_read_only = record_mount_read_only,
 		.mount_detach = record_mount_detach,
 		.exchange = record_exchange,
+		.attribute_set = record_attribute_set,
 		.record = record,
 	};
 }

@@ -27,7 +27,10 @@ struct sys {
 	int (*mount_read_only)(const struct sys *sys, int at);
 	int (*mount_detach)(const struct sys *sys, int dir, const char *name); // the topmost there, with all below
 	int (*exchange)(const struct sys *sys, int dir, const char *a, const char *b); // two names, in one instant
-	const struct root *record;                                                     // recorder only
+	// A text into an existing attribute below sys. A driver's unbind and bind change where the device's driver
+	// link points, recorded ones too.
+	int (*attribute_set)(const struct sys *sys, const struct root *kern, const char *path, const char *text);
+	const struct root *record; // recorder only
 };
 
 const struct sys *sys_real(void);

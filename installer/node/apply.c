@@ -13,6 +13,7 @@ void run_done(struct run *r)
 	free(r->order);
 	strv_done(&r->needs);
 	strv_done(&r->loaded);
+	released_done(&r->released);
 }
 
 static const struct {
@@ -20,11 +21,12 @@ static const struct {
 	int (*undo)(struct run *r, struct err *err);
 	bool is_touch; // changes the kernel: from the first of these on there is a journal
 } actions[] = {
-	[STEP_PAYLOAD] = { step_payload, NULL, false }, [STEP_ADOPT] = { step_adopt, NULL, false },
-	[STEP_PACKAGE] = { step_package, NULL, false }, [STEP_COMPILE] = { step_compile, NULL, false },
-	[STEP_PROVE] = { step_prove, NULL, false },     [STEP_UNLOAD] = { step_unload, NULL, true },
-	[STEP_LOAD] = { step_load, undo_load, true },   [STEP_NODES] = { step_nodes, NULL, false },
-	[STEP_EXPORT] = { step_export, NULL, false },   [STEP_VERIFY] = { step_verify, NULL, false },
+	[STEP_PAYLOAD] = { step_payload, NULL, false },     [STEP_ADOPT] = { step_adopt, NULL, false },
+	[STEP_PREFLIGHT] = { step_preflight, NULL, false }, [STEP_PACKAGE] = { step_package, NULL, false },
+	[STEP_COMPILE] = { step_compile, NULL, false },     [STEP_PROVE] = { step_prove, NULL, false },
+	[STEP_UNLOAD] = { step_unload, NULL, true },        [STEP_UNBIND] = { step_unbind, undo_unbind, true },
+	[STEP_LOAD] = { step_load, undo_load, true },       [STEP_NODES] = { step_nodes, NULL, false },
+	[STEP_EXPORT] = { step_export, NULL, false },       [STEP_VERIFY] = { step_verify, NULL, false },
 };
 
 void run_remember(const struct run *r, const char *digest,
@@ -97,7 +99,7 @@ static int undo_steps(struct run *r, size_t failed, struct err *err)
 // Whether a failure is the target's own, so that trying the same again would only harm again.
 static bool is_blame(const struct err *err)
 {
-	return err->code != E_IN_USE && err->code != E_NO_SPACE && err->code != E_WEDGED;
+	return err->code != E_IN_USE && err->code != E_NO_SPACE && err->code != E_WEDGED && err->code != E_BOUND;
 }
 
 static int undo(struct run *r, size_t failed, struct err *err)

@@ -4,10 +4,11 @@
 #include "kmod/jobs.h"
 #include "kmod/toolchain.h"
 #include "node/holders.h"
+#include "node/owner.h"
+#include "node/preflight.h"
 #include "node/target.h"
 #include "precompiled/unverified.h"
 
-#include <linux/capability.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/statvfs.h>
@@ -59,21 +60,17 @@ static void add(struct exam *x, const char *name, enum finding_state state, int 
 		(struct finding){ .name = name, .state = state, .code = code, .evidence = str_dup(text) };
 }
 
-// CapEff of this process; a machine whose status cannot be read says nothing.
 static int examine_rights(struct exam *x, struct err *err)
 {
-	auto_str char *status = NULL;
-	int r = root_read(x->kern, "proc/self/status", &status, NULL, err);
-	if (r <= 0)
-		return r;
-	const char *line = strstr(status, "CapEff:");
-	uint64_t caps = line ? strtoull(line + strlen("CapEff:"), NULL, 16) : 0;
-	bool is_able = (caps >> CAP_SYS_MODULE & 1) && (caps >> CAP_MKNOD & 1);
-	if (is_able)
-		add(x, "rights", FINDING_PASS, 0, "CAP_SYS_MODULE and CAP_MKNOD");
-	else
-		add(x, "rights", FINDING_FAIL, E_RIGHTS, "%s%s missing",
-		    caps >> CAP_SYS_MODULE & 1 ? "" : "CAP_SYS_MODULE ", caps >> CAP_MKNOD & 1 ? "" : "CAP_MKNOD");
+	auto_strv struct strv missing = { 0 };
+	int r = rights_missing(x->kern, RIGHTS_HOLDERS, &missing, err);
+	if (r < 0)
+		return -1;
+	auto_str char *names = strv_join(&missing, ", ");
+	if (r > 0)
+		add(x, "rights", FINDING_FAIL, E_RIGHTS, "this process lacks %s", names);
+	else if (root_exists(x->kern, "proc/self/status"))
+		add(x, "rights", FINDING_PASS, 0, "modules, device nodes and the processes of others are allowed");
 	return 0;
 }
 
@@ -95,8 +92,11 @@ static void examine_gpus(struct exam *x)
 	else if ((first = first_of_ours(g)))
 		add(x, "gpu", FINDING_PASS, 0, "%zu GPUs, %zu switches, first %s %s", gpus_ours(g, GPU_DISPLAY),
 		    gpus_ours(g, GPU_SWITCH), first->address, flavour_architecture(first->device));
-	if (gpus_check_owner(g, &err) < 0)
+	auto_str char *owned = owner_text(g);
+	if (gpus_check_owner(g, true, &err) < 0)
 		add(x, "owner", FINDING_FAIL, err.code, "%s", err.text);
+	else if (owned)
+		add(x, "owner", FINDING_WARN, E_BOUND, "an install takes %s", owned);
 	else
 		add(x, "owner", FINDING_PASS, 0, "no foreign driver owns a GPU");
 }
@@ -139,13 +139,55 @@ static void examine_build(struct exam *x)
 
 static void examine_space(struct exam *x)
 {
+	struct err err;
 	struct statvfs fs;
+	if (preflight_space(x->state, 0, &err) < 0) {
+		add(x, "space", FINDING_FAIL, err.code, "%s", err.text);
+		return;
+	}
 	if (fstatvfs(x->state->fd, &fs) < 0)
 		return;
 	unsigned long long mib = (unsigned long long)fs.f_bavail * fs.f_frsize >> 20;
 	bool is_enough = mib >= SPACE_WANTED_MIB;
 	add(x, "space", is_enough ? FINDING_PASS : FINDING_WARN, is_enough ? 0 : E_NO_SPACE,
 	    "%llu MiB free in '%s', a compile takes up to %d", mib, x->state->name, SPACE_WANTED_MIB);
+}
+
+static bool has_gsp(const struct gpus *g)
+{
+	for (size_t i = 0; i < g->count; i++)
+		if (g->items[i].kind == GPU_DISPLAY && gpu_is_ours(&g->items[i]) &&
+		    flavour_firmware(g->items[i].device, 0))
+			return true;
+	return false;
+}
+
+// Which version will be wished is not known here: what there is, and of the driver that is loaded whether it fits.
+static int examine_firmware(struct exam *x, struct err *err)
+{
+	struct err why;
+	const struct loaded *l = &x->facts.loaded;
+	auto_firmware_search struct firmware_search search = { 0 };
+	auto_firmware_need struct firmware_need need = { 0 };
+	auto_strv struct strv versions = { 0 }, options = { 0 };
+	auto_params struct params params = { 0 };
+	auto_str char *where = NULL;
+	if (!has_gsp(&x->facts.gpus))
+		return 0;
+	if (firmware_search(x->host, x->kern, x->facts.host.release, &search, err) < 0 ||
+	    params_read(x->host, x->kern, x->kern, &options, &params, err) < 0)
+		return -1;
+	if (l->version)
+		firmware_need_make(&x->facts.gpus, l->version, l->flavour, &params, &need);
+	firmware_versions(x->host, &search, &versions);
+	auto_str char *places = firmware_search_text(&search), *names = strv_join(&versions, ", ");
+	if (preflight_firmware(x->host, &search, &need, &where, &why) < 0)
+		add(x, "firmware", FINDING_WARN, why.code, "%s", why.text);
+	else if (!versions.count)
+		add(x, "firmware", FINDING_WARN, E_FIRMWARE, "of no driver version in %s", places);
+	else
+		add(x, "firmware", FINDING_PASS, 0, "of %s in %s", names, places);
+	return 0;
 }
 
 static int examine_driver(struct exam *x, struct err *err)
@@ -206,7 +248,7 @@ int doctor_read(const struct root *host, const struct root *kern, const struct r
 	examine_kernel(&x);
 	examine_build(&x);
 	examine_space(&x);
-	if (examine_trust(&x, err) < 0 || examine_driver(&x, err) < 0)
+	if (examine_firmware(&x, err) < 0 || examine_trust(&x, err) < 0 || examine_driver(&x, err) < 0)
 		return -1;
 	*ret = x.findings;
 	x.findings = (struct findings){ 0 };

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/export.h"
 
+#include "base/file.h"
+
 #include "node/exported.h"
-#include "node/fwpath.h"
 #include "node/generation.h"
 #include "node/reference.h"
 
 #include <errno.h>
 #include <fcntl.h>
 
-static const char FIRMWARE[] = "lib/firmware";
+static const char FIRMWARE[] = "lib/firmware", SETTING[] = "sys/module/firmware_class/parameters/path";
 
 int export_open(struct export *e, const char *dir, struct err *err)
 {
@@ -136,45 +137,77 @@ int export_prepare(struct export *e, const struct export_wish *wish, struct err 
 }
 
 // Ours is what leads into the place of the exports, or beside it.
-static bool is_our_fwpath(const struct export *e, const char *path)
+static bool is_our_path(const struct export *e, const char *path)
 {
 	auto_str char *now = str_fmt("/%s/%s", e->dir, FIRMWARE), *next = str_fmt("/%s/.%s.", e->parent, e->base);
-	return !*path || str_eq(path, now) || (str_starts(path, next) && str_ends(path, FIRMWARE));
+	return str_eq(path, now) || (str_starts(path, next) && str_ends(path, FIRMWARE));
 }
 
-static int set_fwpath(struct export *e, const char *path, struct err *err)
+// The kernel shows a setting, and nobody else has set it.
+static bool is_free(const struct export *e, const struct firmware_search *search)
 {
-	auto_str char *now = NULL;
-	int r = fwpath_read(e->kern, &now, err);
-	if (r <= 0 || str_eq(now, path))
-		return r < 0 ? -1 : 0;
-	if (!is_our_fwpath(e, now)) {
-		watch_note(e->watch, "the kernel's firmware path is '%s', set by somebody else: it stays", now);
-		return 0;
+	return search->path && (!*search->path || is_our_path(e, search->path));
+}
+
+static char *firmware_of(const char *payload, const char *name)
+{
+	return str_fmt(EXPORT_PAYLOADS "/%s/%s/%s", payload, FIRMWARE, name);
+}
+
+bool export_brings(const struct export *e, const char *payload, const struct firmware_search *search,
+		   const struct strv *names)
+{
+	for (size_t i = 0; i < names->count; i++) {
+		auto_str char *path = firmware_of(payload, names->items[i]);
+		if (!*payload || !root_exists(e->state, path))
+			return false;
 	}
-	if (fwpath_write(e->kern, path, err) < 0)
-		return -1;
-	if (!e->fwpath_before)
-		e->fwpath_before = TAKE(now);
-	return 1;
+	return is_free(e, search);
 }
 
-// 1 = the payload has firmware that the kernel finds nowhere else.
-static int needs_fwpath(const struct export *e, const struct export_wish *wish, struct err *err)
+static int set_path(struct export *e, const struct firmware_search *search, const char *path, struct err *err)
 {
-	auto_str char *dir = str_fmt("%s/nvidia/%s", FIRMWARE, wish->driver);
-	auto_str char *own = str_fmt("%s/%s/%s", EXPORT_PAYLOADS, wish->payload, dir);
-	(void)err;
-	return root_exists(e->state, own) && !root_exists(e->host, dir);
+	if (str_eq(search->path, path))
+		return 0;
+	if (e->sys->attribute_set(e->sys, e->kern, SETTING, path) < 0)
+		return file_fail("set", SETTING, err);
+	if (!e->fwpath_before)
+		e->fwpath_before = str_dup(search->path);
+	return 0;
+}
+
+// 1 = the payload has firmware that the kernel finds nowhere else, or only by a path of ours that may be an old one.
+static int needs_path(const struct export *e, const struct export_wish *wish, const struct firmware_search *search,
+		      struct err *err)
+{
+	auto_str char *version = str_fmt("nvidia/%s", wish->driver), *dir = firmware_of(wish->payload, version);
+	auto_strv struct strv names = { 0 };
+	bool is_missing = false;
+	if (root_list(e->state, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *name = str_fmt("%s/%s", version, names.items[i]);
+		auto_str char *found = firmware_find(e->host, search, name);
+		is_missing = is_missing || !found;
+	}
+	return names.count && (is_missing || (search->path && is_our_path(e, search->path)));
 }
 
 int export_firmware(struct export *e, const struct export_wish *wish, struct err *err)
 {
-	int r = needs_fwpath(e, wish, err);
+	auto_firmware_search struct firmware_search search = { 0 };
+	if (firmware_search(e->host, e->kern, wish->release, &search, err) < 0)
+		return -1;
+	int r = needs_path(e, wish, &search, err);
 	if (r <= 0)
 		return r;
+	if (!is_free(e, &search)) {
+		watch_note(e->watch, "the kernel's firmware path is '%s', set by somebody else: it stays",
+			   search.path ? search.path : "not to be seen");
+		return 0;
+	}
 	auto_str char *path = str_fmt("/%s/%s/%s", e->parent, e->is_switched ? e->base : e->made, FIRMWARE);
-	return set_fwpath(e, path, err);
+	return set_path(e, &search, path, err);
 }
 
 static int exchange(const struct export *e, const struct work *w, struct err *err)
@@ -208,7 +241,9 @@ int export_back(struct export *e, struct err *err)
 	if (e->is_switched && exported_restore(e->kern, e->record_before, err) < 0)
 		return -1;
 	e->is_switched = false;
-	if (e->fwpath_before && fwpath_write(e->kern, e->fwpath_before, err) < 0)
-		return -1;
+	// The kernel takes the value as it is; nothing cannot be written, and is what a line without text is to it.
+	if (e->fwpath_before &&
+	    e->sys->attribute_set(e->sys, e->kern, SETTING, *e->fwpath_before ? e->fwpath_before : "\n") < 0)
+		return file_fail("set", SETTING, err);
 	return generation_remove(&w.space, &w.parent, e->made, err) < 0 ? -1 : 0;
 }

@@ -12,6 +12,7 @@
 #pragma once
 #include "base/digest.h"
 #include "base/sys.h"
+#include "node/firmware.h"
 #include "node/watch.h"
 
 struct export_wish {
@@ -48,6 +49,10 @@ void export_done(struct export *e);
 int export_look(const struct export *e, const struct export_wish *wish, char **ret_why, struct err *err);
 // The next generation, ready to be put in place. Nothing that is in use is touched.
 int export_prepare(struct export *e, const struct export_wish *wish, struct err *err);
+// The payload, when it is unpacked, has all of these files ("nvidia/535.261.03/gsp_ga10x.bin"), and the kernel can be
+// told so.
+bool export_brings(const struct export *e, const char *payload, const struct firmware_search *search,
+		   const struct strv *names);
 int export_firmware(struct export *e, const struct export_wish *wish, struct err *err); // found by the load
 int export_switch(struct export *e, const struct export_wish *wish, struct err *err);
 int export_back(struct export *e, struct err *err); // as it was before export_prepare()

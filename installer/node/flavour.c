@@ -5,6 +5,9 @@
 //   superchips           detect-self-hosted.h in the same place: 2340-237f, 2940-297f, 31c0-31ff; open only
 //   GSP from Turing on   NVIDIA driver installation guide, "Kernel Modules": open modules start with branch 515, serve
 //                        Turing and newer only, are the default from 560 on, and are required by Blackwell
+//   GSP firmware files   nv-firmware.h of the open modules: the chips TU10X, TU11X and GA100 have gsp_tu10x.bin, all
+//                        later ones gsp_ga10x.bin; their changelog: 525 has gsp_tu10x.bin and gsp_ad10x.bin instead,
+//                        older branches one gsp.bin. A file is named after the oldest chip that it serves
 //   first, last branch   "CUDA Toolkit, Driver, and Architecture Matrix": last drivers R470 for Kepler and R580 for
 //                        Maxwell to Volta; the first one is that of the first CUDA toolkit: 10.0 has R410, 11.0 R450,
 //                        11.8 R520 (Hopper and Ada), 12.8 R570 (Blackwell)
@@ -17,38 +20,39 @@ struct generation {
 	const char *name;
 	unsigned first_branch, last_branch; // last 0 = still served
 	unsigned flavours;
+	enum gsp { NO_GSP, TU10X, GA10X, AD10X } gsp; // the oldest chip of those that share a file with it
 };
 
 static const struct generation generations[] = {
-	{ 0x0000, 0x0fbf, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY },
-	{ 0x0fc0, 0x103f, "Kepler", 0, 470, FLAVOUR_PROPRIETARY },
-	{ 0x1040, 0x117f, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY },
-	{ 0x1180, 0x11ff, "Kepler", 0, 470, FLAVOUR_PROPRIETARY },
-	{ 0x1200, 0x127f, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY },
-	{ 0x1280, 0x133f, "Kepler", 0, 470, FLAVOUR_PROPRIETARY },
-	{ 0x1340, 0x15ef, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY },
-	{ 0x15f0, 0x15ff, "Pascal", 0, 580, FLAVOUR_PROPRIETARY },
-	{ 0x1600, 0x171f, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY },
-	{ 0x1720, 0x172f, "Pascal", 0, 580, FLAVOUR_PROPRIETARY },
-	{ 0x1730, 0x17ff, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY },
-	{ 0x1b00, 0x1d7f, "Pascal", 0, 580, FLAVOUR_PROPRIETARY },
-	{ 0x1d80, 0x1dff, "Volta", 384, 580, FLAVOUR_PROPRIETARY },
-	{ 0x1e00, 0x1fff, "Turing", 410, 0, BOTH },
-	{ 0x2080, 0x20ff, "Ampere", 450, 0, BOTH },
-	{ 0x2180, 0x21ff, "Turing", 410, 0, BOTH },
-	{ 0x2200, 0x22ff, "Ampere", 450, 0, BOTH },
-	{ 0x2300, 0x233f, "Hopper", 520, 0, BOTH },
-	{ 0x2340, 0x237f, "Grace Hopper", 520, 0, FLAVOUR_OPEN },
-	{ 0x2380, 0x23ff, "Hopper", 520, 0, BOTH },
-	{ 0x2400, 0x25ff, "Ampere", 450, 0, BOTH },
-	{ 0x2600, 0x28ff, "Ada", 520, 0, BOTH },
-	{ 0x2900, 0x29ff, "Blackwell", 570, 0, FLAVOUR_OPEN },
-	{ 0x2b00, 0x2fff, "Blackwell", 570, 0, FLAVOUR_OPEN },
-	{ 0x3100, 0x31ff, "Blackwell", 570, 0, FLAVOUR_OPEN },
+	{ 0x0000, 0x0fbf, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x0fc0, 0x103f, "Kepler", 0, 470, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1040, 0x117f, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1180, 0x11ff, "Kepler", 0, 470, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1200, 0x127f, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1280, 0x133f, "Kepler", 0, 470, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1340, 0x15ef, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x15f0, 0x15ff, "Pascal", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1600, 0x171f, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1720, 0x172f, "Pascal", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1730, 0x17ff, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1b00, 0x1d7f, "Pascal", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1d80, 0x1dff, "Volta", 384, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1e00, 0x1fff, "Turing", 410, 0, BOTH, TU10X },
+	{ 0x2080, 0x20ff, "Ampere", 450, 0, BOTH, TU10X },
+	{ 0x2180, 0x21ff, "Turing", 410, 0, BOTH, TU10X },
+	{ 0x2200, 0x22ff, "Ampere", 450, 0, BOTH, GA10X },
+	{ 0x2300, 0x233f, "Hopper", 520, 0, BOTH, AD10X },
+	{ 0x2340, 0x237f, "Grace Hopper", 520, 0, FLAVOUR_OPEN, AD10X },
+	{ 0x2380, 0x23ff, "Hopper", 520, 0, BOTH, AD10X },
+	{ 0x2400, 0x25ff, "Ampere", 450, 0, BOTH, GA10X },
+	{ 0x2600, 0x28ff, "Ada", 520, 0, BOTH, AD10X },
+	{ 0x2900, 0x29ff, "Blackwell", 570, 0, FLAVOUR_OPEN, AD10X },
+	{ 0x2b00, 0x2fff, "Blackwell", 570, 0, FLAVOUR_OPEN, AD10X },
+	{ 0x3100, 0x31ff, "Blackwell", 570, 0, FLAVOUR_OPEN, AD10X },
 };
 
 // An id that the table does not know belongs to a GPU newer than it: the driver itself has the last word at load.
-static const struct generation unknown = { 0, 0xffff, "unknown", 0, 0, BOTH };
+static const struct generation unknown = { 0, 0xffff, "unknown", 0, 0, BOTH, AD10X };
 
 static const struct generation *generation_of(uint16_t device)
 {
@@ -65,6 +69,24 @@ static unsigned served_by(const struct gpu *gpu, unsigned branch)
 	if (branch < g->first_branch || (g->last_branch && branch > g->last_branch))
 		return 0;
 	return branch < OPEN_FIRST_BRANCH ? g->flavours & ~(unsigned)FLAVOUR_OPEN : g->flavours;
+}
+
+unsigned flavour_serves(const struct gpu *gpu, const char *driver_version)
+{
+	return served_by(gpu, flavour_branch(driver_version));
+}
+
+const char *flavour_firmware(uint16_t device, unsigned branch)
+{
+	enum { TWO_FILES_FIRST = 525, GA10X_FIRST = 530 };
+	enum gsp gsp = generation_of(device)->gsp;
+	if (gsp == NO_GSP)
+		return NULL;
+	if (branch < TWO_FILES_FIRST)
+		return "gsp.bin";
+	if (branch < GA10X_FIRST)
+		return gsp == AD10X ? "gsp_ad10x.bin" : "gsp_tu10x.bin";
+	return gsp == TU10X ? "gsp_tu10x.bin" : "gsp_ga10x.bin";
 }
 
 const char *flavour_architecture(uint16_t device)

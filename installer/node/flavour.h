@@ -14,6 +14,11 @@ const char *flavour_architecture(uint16_t device);
 // The branch of a driver version: 535 of "535.261.03"; 0 = not a version.
 unsigned flavour_branch(const char *driver_version);
 
+// The firmware file of this GPU's System Processor in a branch: "gsp_ga10x.bin"; NULL = it has no such processor.
+const char *flavour_firmware(uint16_t device, unsigned branch);
+// The set of flavours of a driver version that serve a GPU.
+unsigned flavour_serves(const struct gpu *gpu, const char *driver_version);
+
 struct flavour_choice {
 	enum flavour flavour;
 	char *why;        // one line for the plan and the log

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/gpu.h"
 
+#include "node/framebuffer.h"
+
 #include <stdio.h>
 
 static const char devices[] = "sys/bus/pci/devices";
@@ -86,16 +88,29 @@ int gpus_read(const struct root *kern, struct gpus *ret, struct err *err)
 	}
 	if (found.count)
 		qsort(found.items, found.count, sizeof(*found.items), compare);
+	framebuffers_find(kern, &found);
 	*ret = found;
 	return found.count > 0;
 }
 
 void gpus_done(struct gpus *g)
 {
-	for (size_t i = 0; i < g->count; i++)
+	for (size_t i = 0; i < g->count; i++) {
 		free(g->items[i].driver);
+		free(g->items[i].framebuffer);
+	}
 	free(g->items);
 	*g = (struct gpus){ 0 };
+}
+
+// nova_core registers its PCI driver as "NovaCore".
+static bool is_kernel_driver(const char *name)
+{
+	static const char *const names[] = { "nouveau", "nova_core", "nova-core", "NovaCore", "nvidiafb" };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (str_eq(name, names[i]))
+			return true;
+	return false;
 }
 
 enum gpu_owner gpu_owner(const struct gpu *gpu)
@@ -104,7 +119,9 @@ enum gpu_owner gpu_owner(const struct gpu *gpu)
 		return GPU_FREE;
 	if (str_eq(gpu->driver, "nvidia") || str_eq(gpu->driver, "nvidia-nvswitch"))
 		return GPU_NVIDIA;
-	return strstr(gpu->driver, "vfio") ? GPU_VFIO : GPU_FOREIGN;
+	if (strstr(gpu->driver, "vfio"))
+		return GPU_VFIO;
+	return is_kernel_driver(gpu->driver) ? GPU_KERNEL : GPU_FOREIGN;
 }
 
 bool gpu_is_ours(const struct gpu *gpu)
@@ -120,16 +137,23 @@ size_t gpus_ours(const struct gpus *g, enum gpu_kind kind)
 	return count;
 }
 
-int gpus_check_owner(const struct gpus *g, struct err *err)
+// What modprobe knows the driver by.
+static const char *module_of(const char *driver)
+{
+	return str_starts(driver, "nova") || str_starts(driver, "Nova") ? "nova_core" : driver;
+}
+
+int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err)
 {
 	for (size_t i = 0; i < g->count; i++) {
 		const struct gpu *gpu = &g->items[i];
-		if (!gpu->is_vf && gpu_owner(gpu) == GPU_FOREIGN)
+		enum gpu_owner owner = gpu_owner(gpu);
+		if (!gpu->is_vf && (owner == GPU_FOREIGN || (owner == GPU_KERNEL && !is_released)))
 			return err_set(
 				err, E_BOUND,
 				"%s 10de:%04x is bound to %s; put 'blacklist %s' into a file of /etc/modprobe.d, "
 				"renew the initramfs and reboot",
-				gpu->address, gpu->device, gpu->driver, gpu->driver);
+				gpu->address, gpu->device, gpu->driver, module_of(gpu->driver));
 	}
 	return 0;
 }

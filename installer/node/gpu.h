@@ -12,7 +12,8 @@ enum gpu_owner {
 	GPU_FREE,    // no driver
 	GPU_NVIDIA,  // nvidia, nvidia-nvswitch
 	GPU_VFIO,    // passed through to a virtual machine: never touched, never ours
-	GPU_FOREIGN, // nouveau, nova_core, simple framebuffers: blocks our probe
+	GPU_KERNEL,  // nouveau, nova_core, nvidiafb: the kernel's own drivers, released before a load (owner.h)
+	GPU_FOREIGN, // anybody else's: blocks our probe
 };
 
 struct gpu {
@@ -22,9 +23,10 @@ struct gpu {
 	uint16_t device; // PCI ids; the vendor is 0x10de
 	uint16_t subsystem_vendor;
 	uint16_t subsystem_device;
-	char *driver;  // bound driver, NULL = none
-	int numa_node; // -1 = none stated
-	bool is_vf;    // SR-IOV virtual function of a GPU in this same machine
+	char *driver;      // bound driver, NULL = none
+	char *framebuffer; // the firmware's, in a BAR of this GPU and with a driver: "efi-framebuffer.0"; NULL = none
+	int numa_node;     // -1 = none stated
+	bool is_vf;        // SR-IOV virtual function of a GPU in this same machine
 };
 
 struct gpus {
@@ -40,5 +42,6 @@ enum gpu_owner gpu_owner(const struct gpu *gpu);
 // The driver is to serve it: neither a virtual function nor passed through.
 bool gpu_is_ours(const struct gpu *gpu);
 size_t gpus_ours(const struct gpus *g, enum gpu_kind kind); // how many of them
-// E_BOUND with the address, the driver and the modprobe.d line, when a foreign driver owns a function; else 0.
-int gpus_check_owner(const struct gpus *g, struct err *err);
+// E_BOUND with the address, the driver and the modprobe.d line, when a foreign driver owns a function, or, where
+// nothing is released, one of the kernel's own; else 0.
+int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err);

@@ -151,6 +151,37 @@ int holders_find(const struct root *kern, const struct loaded *loaded, struct ho
 	return ret->count || ret->modules.count;
 }
 
+// Moves what holds one of the nodes.
+static void pick(struct holders *from, const struct strv *nodes, struct holders *to)
+{
+	for (size_t i = 0; i < from->count; i++) {
+		if (!strv_has(nodes, from->items[i].path))
+			continue;
+		to->items = mem_grow(to->items, to->count + 1, sizeof(*to->items));
+		to->items[to->count++] = from->items[i];
+		from->items[i] = (struct holder){ 0 };
+	}
+}
+
+int holders_of(const struct root *kern, const struct strv *nodes, struct holders *ret, struct err *err)
+{
+	static const struct loaded none;
+	auto_holders struct holders all = { 0 };
+	__attribute__((cleanup(scan_done))) struct scan s = { .proc = -1 };
+	int *pids;
+	size_t count;
+	if (!nodes->count)
+		return 0;
+	if (scan_open(&s, kern, &none, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
+		return err_wrap(err, "look for processes that use a GPU");
+	for (size_t i = 0; i < nodes->count; i++)
+		strv_add(&s.drm, str_dup(nodes->items[i]));
+	look(&s, pids, count, &all);
+	free(pids);
+	pick(&all, nodes, ret);
+	return ret->count > 0;
+}
+
 void holders_done(struct holders *h)
 {
 	for (size_t i = 0; i < h->count; i++) {

@@ -174,7 +174,8 @@ static int link_apply(struct tree *t, struct node *n)
 	return 0;
 }
 
-static int apply_one(struct tree *t, struct node *n)
+// 1 = the right node is there, and may have its link.
+static int apply_node(struct tree *t, struct node *n)
 {
 	const char *slash = strchr(n->path, '/');
 	auto_str char *sub = slash ? str_ndup(n->path, (size_t)(slash - n->path)) : str_dup(".");
@@ -182,8 +183,24 @@ static int apply_one(struct tree *t, struct node *n)
 	n->verdict = NODE_MISSING;
 	if (dir < 0 && t->dev >= 0 && errno != ENOENT)
 		return -1;
-	int r = node_apply(t, n, dir, slash ? slash + 1 : n->path);
-	return r > 0 ? link_apply(t, n) : r;
+	return node_apply(t, n, dir, slash ? slash + 1 : n->path);
+}
+
+// Links come after all nodes: when the kernel gave out other numbers than last time, a link may lead to a node that had
+// its number and is yet to get another one.
+static void apply_all(struct tree *t, struct devices *d, struct node **ret_failed, int *ret_problem)
+{
+	bool *is_right = mem_alloc(d->count * sizeof(*is_right));
+	for (size_t pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < d->count; i++) {
+			int r = pass == 0 ? apply_node(t, &d->items[i]) : is_right[i] ? link_apply(t, &d->items[i]) : 0;
+			is_right[i] = r > 0;
+			if (r < 0 && !*ret_failed) {
+				*ret_problem = errno;
+				*ret_failed = &d->items[i];
+			}
+		}
+	free(is_right);
 }
 
 static int tree_open(struct tree *t, struct err *err)
@@ -215,11 +232,7 @@ int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dr
 		return err_code(err, E_NODES);
 	struct node *failed = NULL;
 	int problem = 0;
-	for (size_t i = 0; i < d->count; i++)
-		if (apply_one(&t, &d->items[i]) < 0 && !failed) {
-			problem = errno;
-			failed = &d->items[i];
-		}
+	apply_all(&t, d, &failed, &problem);
 	d->changes = t.changes;
 	if (failed)
 		return err_set(err, E_NODES, "make '%s/dev/%s' (%u:%u): %s", dev_root->name, failed->path,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/plan.h"
 
+#include "node/owner.h"
+
 static const char *const default_modules[] = { "nvidia", "nvidia-uvm", "nvidia-modeset" };
 
 struct making {
@@ -27,10 +29,10 @@ void plan_done(struct plan *p)
 const char *step_kind_name(enum step_kind kind)
 {
 	static const char *const names[] = {
-		[STEP_PAYLOAD] = "payload", [STEP_ADOPT] = "adopt", [STEP_PACKAGE] = "package",
-		[STEP_COMPILE] = "compile", [STEP_PROVE] = "prove", [STEP_UNLOAD] = "unload",
-		[STEP_LOAD] = "load",       [STEP_NODES] = "nodes", [STEP_EXPORT] = "export",
-		[STEP_VERIFY] = "verify",
+		[STEP_PAYLOAD] = "payload", [STEP_ADOPT] = "adopt",     [STEP_PREFLIGHT] = "preflight",
+		[STEP_PACKAGE] = "package", [STEP_COMPILE] = "compile", [STEP_PROVE] = "prove",
+		[STEP_UNLOAD] = "unload",   [STEP_UNBIND] = "unbind",   [STEP_LOAD] = "load",
+		[STEP_NODES] = "nodes",     [STEP_EXPORT] = "export",   [STEP_VERIFY] = "verify",
 	};
 	return names[kind];
 }
@@ -236,6 +238,8 @@ static int add_obtain(const struct making *m, const struct strv *modules, struct
 	const struct at_hand *a = m->at_hand;
 	if (ask_journal(m, err) < 0)
 		return -1;
+	add(m->plan, STEP_PREFLIGHT, str_dup("rights, firmware, room"),
+	    str_dup("what would fail later is told before anything is fetched, compiled or touched"));
 	if (is_fitting(m)) {
 		add(m->plan, STEP_PACKAGE, str_dup(a->package->place),
 		    str_fmt("made for kernel %s", a->package->key.release));
@@ -258,6 +262,14 @@ static int add_obtain(const struct making *m, const struct strv *modules, struct
 	return 0;
 }
 
+static void add_load(const struct making *m, const struct strv *modules, const char *why)
+{
+	char *owned = owner_text(&m->facts->gpus);
+	if (owned)
+		add(m->plan, STEP_UNBIND, owned, str_dup("a GPU has one driver at a time"));
+	add(m->plan, STEP_LOAD, strv_join(modules, ", "), str_dup(why));
+}
+
 static int add_replace(const struct making *m, const char *why, struct err *err)
 {
 	auto_strv struct strv order = { 0 };
@@ -270,7 +282,7 @@ static int add_replace(const struct making *m, const char *why, struct err *err)
 			       m->holders->count + m->holders->modules.count, first);
 	}
 	add(m->plan, STEP_UNLOAD, strv_join(&order, ", "), str_dup(why));
-	add(m->plan, STEP_LOAD, strv_join(&m->plan->modules, ", "), str_dup("replaces what was unloaded"));
+	add_load(m, &m->plan->modules, "replaces what was unloaded");
 	return 0;
 }
 
@@ -280,7 +292,7 @@ static int add_modules(const struct making *m, struct err *err)
 	if (!m->facts->loaded.count) {
 		if (add_obtain(m, &m->plan->modules, err) < 0)
 			return -1;
-		add(m->plan, STEP_LOAD, strv_join(&m->plan->modules, ", "), str_dup("no driver is loaded"));
+		add_load(m, &m->plan->modules, "no driver is loaded");
 		return 0;
 	}
 	auto_str char *why = differs(m, &missing);
@@ -289,9 +301,11 @@ static int add_modules(const struct making *m, struct err *err)
 	if (missing.count) {
 		if (add_obtain(m, &missing, err) < 0)
 			return -1;
-		add(m->plan, STEP_LOAD, strv_join(&missing, ", "), str_dup("the rest of the set is loaded already"));
+		add_load(m, &missing, "the rest of the set is loaded already");
 		return 0;
 	}
+	if (gpus_check_owner(&m->facts->gpus, false, err) < 0)
+		return -1;
 	m->plan->outcome = PLAN_ADOPT;
 	add(m->plan, STEP_ADOPT, str_fmt("%s %s", m->plan->driver, flavour_name(m->plan->flavour)),
 	    str_dup("the kernel has the wished modules: zero unloads, zero compiles"));
@@ -324,8 +338,8 @@ static int make(const struct making *m, struct err *err)
 	}
 	m->plan->outcome = PLAN_CHANGE;
 	want_modules(m);
-	if (gpus_check_owner(&m->facts->gpus, err) < 0 || choose_driver(m, err) < 0 || choose_flavour(m, err) < 0 ||
-	    add_modules(m, err) < 0)
+	if (gpus_check_owner(&m->facts->gpus, true, err) < 0 || choose_driver(m, err) < 0 ||
+	    choose_flavour(m, err) < 0 || add_modules(m, err) < 0)
 		return -1;
 	const char *why = export_why(m);
 	// Modules of one version beside libraries of another would serve nobody (R-E4).

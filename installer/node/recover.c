@@ -53,10 +53,12 @@ static int begin(struct run *r, struct err *err)
 int apply_back(const struct apply *a, struct status *ret, struct err *err)
 {
 	auto_run struct run r = RUN(a, ret);
+	struct err owned;
 	sigset_t before;
 	if (run_open(&r, err) < 0)
 		return -1;
-	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open))
+	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open) ||
+	    gpus_check_owner(&a->facts->gpus, false, &owned) < 0) // a driver that somebody else stands in the way of
 		return 0;
 	int done = begin(&r, err);
 	if (done <= 0)

@@ -4,6 +4,7 @@
 #pragma once
 #include "node/back.h"
 #include "node/modules.h"
+#include "node/owner.h"
 
 // What a run knows beyond its plan.
 struct run {
@@ -18,6 +19,7 @@ struct run {
 	size_t *order;                // of set, for loading
 	struct strv needs;            // modules of the kernel's own tree that the set imports from
 	struct strv loaded;           // names that this run loaded
+	struct released released;     // who had a GPU before
 	char modules[DIGEST_HEX + 1]; // of the tree of modules exported with it; "" = none
 	struct status *status;
 };
@@ -43,6 +45,11 @@ int step_adopt(struct run *r, const struct step *step, struct err *err);
 int step_package(struct run *r, const struct step *step, struct err *err);
 int step_compile(struct run *r, const struct step *step, struct err *err);
 int step_prove(struct run *r, const struct step *step, struct err *err);
+// clear.c
+int step_preflight(struct run *r, const struct step *step, struct err *err);
+int step_unbind(struct run *r, const struct step *step, struct err *err);
+int undo_unbind(struct run *r, struct err *err);
+void settle_unbind(struct run *r); // once a driver of ours has the GPUs
 // swap.c
 int step_unload(struct run *r, const struct step *step, struct err *err);
 int step_load(struct run *r, const struct step *step, struct err *err);

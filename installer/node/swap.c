@@ -32,6 +32,7 @@ int step_load(struct run *r, const struct step *step, struct err *err)
 		if (done > 0)
 			strv_add(&r->loaded, str_dup(m->name));
 	}
+	settle_unbind(r);
 	watch_end(a->watch, "load", "%s", step->subject);
 	return 0;
 }
@@ -65,6 +66,7 @@ int undo_unload(struct run *r, struct err *err)
 		return 0;
 	if (back_load(r->a, &r->back, err) < 0)
 		return -1;
+	settle_unbind(r);
 	watch_end(r->a->watch, "back", "driver %s %s is loaded again", d->version, d->flavour);
 	run_remember(r, d->digest, store_set_target);
 	return step_nodes(r, &nodes, err);

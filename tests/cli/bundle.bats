@@ -326,6 +326,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   kernels=$K1 create --from "oci:$site" --headers-too --key "$dir/release.key"
   assert_status 0
   loadable
+  tiny_firmware 535.999.01
   tiny_source "$BATS_TEST_TMPDIR/driver"
   sed -i s/535.261.03/535.999.01/ "$BATS_TEST_TMPDIR/driver/kernel-open/Kbuild"
   kmodsmith install --source "$BATS_TEST_TMPDIR/driver" --bundle "$file" --driver 535.999.01 --flavour open \

@@ -68,11 +68,11 @@ same() { # the machine is as it was, but for the lock and the state directory
     assert_json .outcome change
     assert_json .driver 535.261.03
     assert_json .kernel 6.1.0-56-cloud-amd64
-    assert_json '[.steps[].step] | join(",")' package,prove,load,nodes,verify
+    assert_json '[.steps[].step] | join(",")' preflight,package,prove,load,nodes,verify
     assert_json '.steps | all(.why and .subject)'
     # shellcheck disable=SC2086 # two words
     kmodsmith ${command} --package "$package"
-    assert_line --regexp '^3 +load +nvidia, nvidia-uvm, nvidia-modeset'
+    assert_line --regexp '^4 +load +nvidia, nvidia-uvm, nvidia-modeset'
   done
   assert_equal "$(calls)" ""
   same
@@ -141,9 +141,66 @@ h100x2-unloaded|--package $package --flavour shut|E_USAGE|'shut' is none of
 pascal|--package $package|E_UNSUPPORTED_GPU|10de:1bb3 Pascal (proprietary only
 pascal|--package $package --flavour open|E_FLAVOUR|proprietary can
 mixed|--driver 575.57|E_MIXED_GPUS|0000:5e:00.0 10de:2901 Blackwell (open only
-nouveau|--package $package|E_BOUND|0000:3b:00.0 10de:1eb8 is bound to nouveau
+nouveau|--package $package|E_FIRMWARE|nvidia/535.261.03/gsp_tu10x.bin: the open modules need it for 0000:3b:00.0 (Turing)
 held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0|E_IN_USE|pid 611 nvidia-persiste (uid 107)
 EOF
+}
+
+bound_to() { # DRIVER: who has the first GPU
+  mkdir -p "$ROOT/sys/bus/pci/drivers/$1" "$ROOT/sys/module/$1"
+  ln -sfn "../../../module/$1" "$ROOT/sys/bus/pci/drivers/$1/module"
+  ln -sfn "../../../bus/pci/drivers/$1" "$ROOT/sys/bus/pci/devices/0000:40:00.0/driver"
+  snapshot
+}
+
+@test "R-P8: nouveau lets go of the GPU before the load, another driver is refused, and both are told" {
+  loadable
+  echo kernel/nouveau.ko: >"$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"
+  bound_to pci-stub
+  kmodsmith install --package "$package"
+  assert_error E_BOUND "0000:40:00.0 10de:2330 is bound to pci-stub; put 'blacklist pci-stub'"
+  assert_equal "$(calls)" ""
+  same
+  kmodsmith doctor --json
+  assert_json '.checks[] | select(.name == "owner") | .state + " " + .code' "FAIL E_BOUND"
+  bound_to nouveau
+  kmodsmith plan --package "$package" --json
+  assert_json '[.steps[].step] | join(",")' preflight,package,prove,unbind,load,nodes,verify
+  assert_json '.steps[] | select(.step == "unbind") | .subject' "0000:40:00.0 from nouveau"
+  kmodsmith doctor
+  assert_line --regexp '^warn +owner +E_BOUND: an install takes 0000:40:00.0 from nouveau'
+  kmodsmith install --package "$package"
+  assert_status 0
+  assert_line ready
+  run grep -vE 'mknod|^set ' "$ROOT/.sys-calls"
+  assert_line --index 0 "write sys/bus/pci/devices/0000:40:00.0/driver_override nvidia"
+  assert_line --index 1 "write sys/bus/pci/drivers/nouveau/unbind 0000:40:00.0"
+  assert_line --index 2 "unload nouveau"
+  assert_line --index 3 "load nvidia "
+  assert_line --index 6 "write sys/bus/pci/drivers_probe 0000:40:00.0"
+  assert_line --index 7 "write sys/bus/pci/devices/0000:40:00.0/driver_override "
+}
+
+@test "R-P6: firmware of the exact version is looked for where the kernel looks, before anything is touched" {
+  loadable
+  local dir=$ROOT/lib/firmware/nvidia
+  rm -r "$dir" && tiny_firmware 535.1 && snapshot
+  kmodsmith install --package "$package"
+  assert_error E_FIRMWARE "nvidia/535.261.03/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)"
+  assert_equal "$(calls)" ""
+  kmodsmith install --package "$package" --param nvidia:NVreg_EnableGpuFirmware=0
+  assert_error E_FIRMWARE "the kernel would look in /lib/firmware/updates/6.1.0-56-cloud-amd64, "
+  same
+  kmodsmith doctor
+  assert_line --regexp '^pass +firmware +of 535.1 in /lib/firmware/updates/6.1.0-56-cloud-amd64, .*/lib/firmware;'
+  mkdir -p "$ROOT/sys/module/firmware_class/parameters" "$ROOT/opt/theirs/nvidia"
+  echo /opt/theirs >"$ROOT/sys/module/firmware_class/parameters/path"
+  kmodsmith install --package "$package"
+  assert_error E_FIRMWARE "look in /opt/theirs, /lib/firmware/updates/"
+  cp -a "$dir/535.1" "$ROOT/opt/theirs/nvidia/535.261.03"
+  kmodsmith install --package "$package"
+  assert_status 0
+  assert_equal "$(cat "$ROOT/sys/module/firmware_class/parameters/path")" /opt/theirs
 }
 
 @test "Secure Boot: a compile is refused before it starts, doctor warns of it" {
@@ -327,7 +384,7 @@ EOF
   assert_status 0
   rm "$ROOT/.sys-calls"
   for _ in 1 2 3; do # the driver's own record of its parameters does not change here: every run reloads
-    bash -c '"$0" install --root "$1" --package "$2" --param nvidia:NVreg_EnableMSI=0 2>&1 >/dev/null | head -n 3' \
+    bash -c '"$0" install --root "$1" --package "$2" --param nvidia:NVreg_EnableMSI=0 2>&1 >/dev/null | head -n 4' \
       "$KMODSMITH" "$ROOT" "$package"
   done
   run bash -c 'sort <<<"$1" | uniq -c' - "$(calls | grep load | sed 's/ NVreg.*//; s/ *$//')"

@@ -54,6 +54,11 @@ tiny_source() { # DIR
   head -c 20000 /dev/urandom >"$1/kernel-open/nvidia/nv-kernel.o_binary"
 }
 
+tiny_firmware() { # [VERSION]: of every GPU that has a System Processor
+  mkdir -p "$ROOT/lib/firmware/nvidia/${1-535.261.03}"
+  echo gsp | tee "$ROOT/lib/firmware/nvidia/${1-535.261.03}"/gsp_{tu10x,ga10x}.bin >/dev/null
+}
+
 # A recorded machine whose kernel can be told to modules, and that after the load looks as the driver makes it look.
 loadable() {
   local kernel=6.1.0-56-cloud-amd64
@@ -64,6 +69,7 @@ loadable() {
   cp -a "$top/tests/hosts/h100x8/proc/driver/nvidia" "$ROOT/proc/driver"
   rm -rf "$ROOT"/proc/driver/nvidia/gpus/0000:[6-9ab]*
   printf 'CONFIG_%s=y\n' MODULES X86_64 SMP PREEMPT_BUILD MODULE_UNLOAD >"$ROOT/lib/modules/$kernel/config"
+  tiny_firmware
   tiny_package "$BATS_TEST_TMPDIR/package" "$kernel"
   snapshot
 }

@@ -176,6 +176,26 @@ static void second_run_changes_nothing(void **state) // R-G1, R-G2, R-G3
 	assert_string_equal(calls, calls_after);
 }
 
+// The kernel gives out numbers as drivers come: those of one may be another's next time.
+static void numbers_that_change_hands(void **state) // R-G1
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err;
+	auto_devices struct devices d = { 0 }, now = { 0 };
+	machine(&t, 1, 0);
+	struct sys sys = sys_recorder(&t.root);
+	assert_int_equal(devices_want(&t.root, 0, &d, &err), 1);
+	assert_int_equal(devices_apply(&t.root, &sys, false, &d, &err), 1);
+	tempdir_write(&t, "proc/devices",
+		      "Character devices:\n195 nvidia\n242 nvidia-caps\n244 nvidia-uvm\n245 nvidia-nvlink\n\n");
+	assert_int_equal(devices_want(&t.root, 0, &now, &err), 1);
+	assert_int_equal(devices_apply(&t.root, &sys, false, &now, &err), 1);
+	assert_int_equal(devices_apply(&t.root, &sys, true, &now, &err), 0);
+	for (size_t i = 0; i < now.count; i++)
+		expect(now.items[i].verdict == NODE_OK, now.items[i].path);
+}
+
 static void dry_run_only_looks(void **state)
 {
 	(void)state;
@@ -355,17 +375,12 @@ static void a_recorded_machine_is_complete(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wants_the_complete_list),
-		cmocka_unit_test(wants_only_what_is_loaded),
-		cmocka_unit_test(imex_channels_are_asked_for),
-		cmocka_unit_test(second_run_changes_nothing),
-		cmocka_unit_test(dry_run_only_looks),
-		cmocka_unit_test(wrong_nodes_are_put_right),
-		cmocka_unit_test(modify_device_files_is_obeyed),
-		cmocka_unit_test(nothing_outside_of_dev_root),
-		cmocka_unit_test(a_refused_node_is_named),
-		cmocka_unit_test(the_kernel_makes_them_too),
-		cmocka_unit_test(a_recorded_machine_is_complete),
+		cmocka_unit_test(wants_the_complete_list),     cmocka_unit_test(wants_only_what_is_loaded),
+		cmocka_unit_test(imex_channels_are_asked_for), cmocka_unit_test(second_run_changes_nothing),
+		cmocka_unit_test(numbers_that_change_hands),   cmocka_unit_test(dry_run_only_looks),
+		cmocka_unit_test(wrong_nodes_are_put_right),   cmocka_unit_test(modify_device_files_is_obeyed),
+		cmocka_unit_test(nothing_outside_of_dev_root), cmocka_unit_test(a_refused_node_is_named),
+		cmocka_unit_test(the_kernel_makes_them_too),   cmocka_unit_test(a_recorded_machine_is_complete),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,6 @@
 #include "node/export.h"
 
 #include "node/exported.h"
-#include "node/fwpath.h"
 #include "node/generation.h"
 #include "tests/unit/tempdir.h"
 
@@ -202,22 +201,25 @@ static void test_the_firmware_path(void **state)
 		{ "/run/nvidia/driver/lib/firmware\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
 		{ "/run/nvidia/.driver.2/lib/firmware\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
 		{ "/opt/firmware\n", NULL, "/opt/firmware\n" },
-		{ "\n", "lib/firmware/nvidia/535.261.03", "\n" }, // the kernel finds it there anyway
+		{ "\n", "lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "\n" }, // the kernel finds it there anyway
 		{ NULL, NULL, NULL },
 	};
-	folder_dir(&folder, "state/payloads/aa/lib/firmware/nvidia/535.261.03");
+	tempdir_write(&folder, "state/payloads/aa/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "x");
 	auto_root struct root data = below("state");
-	struct export_wish wish = { .driver = "535.261.03", .payload = "aa" };
+	struct export_wish wish = { .driver = "535.261.03", .payload = "aa", .release = RELEASE };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_str char *dir = str_fmt("machine%zu", i), *path = str_fmt("%s/%s", dir, SETTING);
-		auto_str char *firmware = str_fmt("%s/%s", dir, rows[i].host ? rows[i].host : "lib");
+		auto_str char *firmware = str_fmt("%s/%s", dir, rows[i].host ? rows[i].host : "lib/other");
 		auto_root struct root machine = below(dir);
 		struct watch watch = { 0 };
 		struct err err = { 0 };
-		auto_export struct export e = { .host = &machine, .kern = &machine, .state = &data, .watch = &watch };
+		struct sys sys = sys_recorder(&machine);
+		auto_export struct export e = {
+			.host = &machine, .kern = &machine, .state = &data, .sys = &sys, .watch = &watch
+		};
 		assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
 		e.made = generation_name(e.base, 4);
-		folder_dir(&folder, firmware);
+		tempdir_write(&folder, firmware, "x");
 		if (rows[i].before)
 			tempdir_write(&folder, path, rows[i].before);
 		expect(export_firmware(&e, &wish, &err) >= 0, err.text);

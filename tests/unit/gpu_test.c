@@ -74,26 +74,31 @@ static void another_driver_is_named(void **state) // R-P8
 	(void)state;
 	static const struct {
 		const char *driver;
-		bool is_vf, is_error;
+		bool is_vf, is_released, is_error;
+		const char *module;
 	} cases[] = {
-		{ "nouveau", false, true },
-		{ "nova_core", false, true },
-		{ "simple-framebuffer", false, true },
-		{ "vfio-pci", false, false },
-		{ "nvgrace_gpu_vfio_pci", false, false },
-		{ "nvidia", false, false },
-		{ NULL, false, false },
-		{ "nouveau", true, false },
+		{ "nouveau", false, false, true, "nouveau" },
+		{ "nova_core", false, false, true, "nova_core" },
+		{ "NovaCore", false, false, true, "nova_core" },
+		{ "nouveau", false, true, false, NULL },
+		{ "NovaCore", false, true, false, NULL },
+		{ "pci-stub", false, false, true, "pci-stub" },
+		{ "pci-stub", false, true, true, "pci-stub" },
+		{ "vfio-pci", false, false, false, NULL },
+		{ "nvgrace_gpu_vfio_pci", false, false, false, NULL },
+		{ "nvidia", false, false, false, NULL },
+		{ NULL, false, false, false, NULL },
+		{ "nouveau", true, false, false, NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct err err = { 0 };
 		struct gpu gpu = { .address = "0000:01:00.0", .device = 0x1db6, .is_vf = cases[i].is_vf };
 		auto_str char *driver = gpu.driver = str_dup(cases[i].driver);
 		struct gpus g = { &gpu, 1 };
-		assert_int_equal(gpus_check_owner(&g, &err), cases[i].is_error ? -1 : 0);
+		assert_int_equal(gpus_check_owner(&g, cases[i].is_released, &err), cases[i].is_error ? -1 : 0);
 		if (!cases[i].is_error)
 			continue;
-		auto_str char *line = str_fmt("blacklist %s", driver);
+		auto_str char *line = str_fmt("blacklist %s", cases[i].module);
 		assert_int_equal(err.code, E_BOUND);
 		assert_non_null(strstr(err.text, "0000:01:00.0 10de:1db6"));
 		assert_non_null(strstr(err.text, line));

@@ -96,6 +96,26 @@ static void test_what_is_no_node_stays_what_it_is(void **state)
 	folder_expect(&folder, "dev/notes", "c is for characters\n");
 }
 
+static void test_attributes(void **state)
+{
+	(void)state;
+	char target[64];
+	const char *const path = "sys/bus/pci/devices/0000:40:00.0/driver_override";
+	folder_dir(&folder, "sys/bus/pci/devices/0000:40:00.0");
+	assert_int_equal(sys.attribute_set(&sys, &folder.root, path, "nvidia"), 0);
+	folder_expect(&folder, path, "nvidia");
+	assert_int_equal(sys_real()->attribute_set(sys_real(), &folder.root, path, "NVIDIA"), 0);
+	folder_expect(&folder, path, "NVIDIA");
+	assert_int_equal(sys_real()->attribute_set(sys_real(), &folder.root, "sys/none", "x"), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(sys.attribute_set(&sys, &folder.root, "sys/bus/pci/drivers/nouveau/bind", "0000:40:00.0"), 0);
+	auto_str char *link = str_fmt("%s/sys/bus/pci/devices/0000:40:00.0/driver", folder.path);
+	assert_true(readlink(link, target, sizeof(target)) > 0);
+	assert_int_equal(sys.attribute_set(&sys, &folder.root, "sys/bus/pci/drivers/nouveau/unbind", "0000:40:00.0"),
+			 0);
+	assert_int_equal(readlink(link, target, sizeof(target)), -1);
+}
+
 static void test_an_unwritable_record_is_an_error(void **state)
 {
 	(void)state;
@@ -122,8 +142,11 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_loads_and_unloads_show_in_sysfs),  TEST(test_nodes_look_as_if_they_were_real),
-		TEST(test_what_is_no_node_stays_what_it_is), TEST(test_an_unwritable_record_is_an_error),
+		TEST(test_loads_and_unloads_show_in_sysfs),
+		TEST(test_nodes_look_as_if_they_were_real),
+		TEST(test_what_is_no_node_stays_what_it_is),
+		TEST(test_an_unwritable_record_is_an_error),
+		TEST(test_attributes),
 		TEST(test_the_real_one_refuses_nonsense),
 	};
 	return cmocka_run_group_tests_name("sys", tests, NULL, NULL);

@@ -7,6 +7,7 @@
 # beside: payloads
 # programs: strace unshare
 # mem: 1536M
+# firmware: no
 driver=535.261.03
 root=/run/nvidia/driver
 fwpath=/sys/module/firmware_class/parameters/path
@@ -20,17 +21,21 @@ empty=$(mounts)
 t_fails 1 "an export that is asked for, and nobody has its payload" from plain --export $root
 like "  says so" "$out" 'error: E_NO_PAYLOAD.*payload-535.261.03'
 is "  before anything was touched" "$(grep -c ^nvidia /proc/modules)" 0
+mkdir -p /lib/firmware/nvidia/$driver
+touch /lib/firmware/nvidia/$driver/gsp_ga10x.bin
 t "without an export the host has its own user space" from plain
 unlike "  which is no matter to status" "$out" 'user space|export'
 is "  and nothing is mounted" "$(mounts)" "$empty"
 t_fails 2 "--export with a relative path" from a --export run/driver
 t "unload" kmodsmith unload
+rm -r /lib/firmware/nvidia
 
 # As the kubelet does for the driver's firmware.
 mkdir -p $root/lib/firmware
 t "install and export" from a --export $root
 like "  in this order" "$(echo "$out" | sed -n 's/^kmodsmith: \([a-z]*\) .*/\1/p' | tr '\n' ' ')" \
-  'payload package prove load nodes export verify'
+  'payload preflight package prove load nodes export verify'
+like "  the firmware that is needed comes with it" "$out" 'preflight .* firmware comes with the user space'
 like "  user space is measured" "$out" "pass  user space  $driver exported, $driver in the kernel"
 t "  the library by its full version" library
 t "  nvidia-smi where the validator looks" test -x $root/usr/bin/nvidia-smi
@@ -43,7 +48,14 @@ is "  nothing is left beside it" "$(generations)" 0
 base=$(mounts)
 t "nvidia-smi starts after a chroot" chroot $root /bin/sh -c 'LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/nvidia/current nvidia-smi --help'
 like "  and is of this version" "$out" "$driver"
-is "the kernel finds the firmware there" "$(cat $fwpath)" $root/lib/firmware
+is "the kernel is told where" "$(cat $fwpath)" $root/lib/firmware
+rmmod fakeopen
+dmesg_since >/dev/null
+t_fails 1 "a GPU that is started without the stub" cat /dev/nvidia0
+kernel=$(dmesg_since)
+like "  is refused by the module" "$kernel" 'NVRM: .*RmInitAdapter failed'
+unlike "  which had its firmware" "$kernel" 'failed to load nvidia/'
+insmod /vm/modules/fakeopen.ko
 t "unload" kmodsmith unload
 t "R-I3: modprobe after a chroot" chroot $root /sbin/modprobe nvidia-uvm
 is "  loads what the module needs, too" "$(grep -c '^nvidia' /proc/modules)" 2

@@ -95,9 +95,9 @@ compile_test_modules() { # DIR HEADERS RELEASE SOURCE...
     strip -g "$dir"/*.ko && find "$dir" -mindepth 1 ! -name '*.ko' -delete
 }
 
-test_modules() { # KEY -> directory with fakegpu.ko and fakeopen.ko for that kernel
+test_modules() { # KEY -> directory with the modules of tests/vm/modules for that kernel
   local tree release
   tree=$(headers "$1")
   release=$(of "$1")
-  cached "modules-$1" compile_test_modules "$tree" "$release" "$here"/modules/{Kbuild,fakegpu.c,fakeopen.c}
+  cached "modules-$1" compile_test_modules "$tree" "$release" "$here"/modules/Kbuild "$here"/modules/*.c
 }

@@ -7,6 +7,7 @@
 #   # stub: yes              load the bring-up stub, so that /dev/nvidiaN can be opened                          [no]
 #   # packages: open:K61 ... driver packages, layouts in /packages/open-K61 and the bare modules in /packages/open-K61.d;
 #                            a bare name is for the kernel that runs: /packages/open
+#   # firmware: no           leave out what stands for the GPUs' firmware of every driver version              [yes]
 #   # debs: MODPROBE ...     Debian packages (keys of scripts/inputs.sh) unpacked into the guest's /
 #   # programs: strace ...   programs of this machine, with the libraries they need
 #   # files: PATH ...        files of this repository, in /files under their base names
@@ -68,6 +69,7 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
     ln -s "$made/layout" "$1/packages/${name/:/-}"
     ln -s "$made/modules" "$1/packages/${name/:/-}.d"
   done
+  if [ "$(header "$3" firmware yes)" = yes ]; then add_firmware "$1"; fi
   for name in $(header "$3" debs ""); do
     made=$(of "$name")
     dpkg-deb --extract "$made" "$1"
@@ -78,6 +80,16 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
   done
   for name in $(header "$3" files ""); do ln -s "$top/$name" "$1/files/"; done
   if [ "$(header "$3" net no)" = yes ]; then add_drivers "$1" "$2" virtio_pci virtio_net; fi
+}
+
+# The simulated GPUs have no processor that would take it: its presence is all that counts.
+add_firmware() { # ROOT
+  local source version
+  for source in OPEN PROPRIETARY TESLA535; do
+    version=$(of "$source" | sed -E 's/.*_([0-9.]+)-.*/\1/')
+    mkdir -p "$1/lib/firmware/nvidia/$version"
+    echo placeholder | tee "$1/lib/firmware/nvidia/$version"/gsp_{tu10x,ga10x}.bin >/dev/null
+  done
 }
 
 add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the order of loading

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is the way clear: what would stop the driver, and who has to make room for it.
+#include "node/run.h"
+
+#include "node/preflight.h"
+
+static int check_firmware(const struct run *r, char **ret_text, struct err *err)
+{
+	const struct apply *a = r->a;
+	auto_firmware_need struct firmware_need need = { 0 };
+	auto_firmware_search struct firmware_search search = { 0 };
+	auto_str char *where = NULL;
+	firmware_need_make(&a->facts->gpus, a->plan->driver, a->plan->flavour, a->wish->params, &need);
+	if (firmware_search(a->host, a->kern, a->facts->host.release, &search, err) < 0)
+		return -1;
+	if (need.names.count && a->export && export_brings(a->export, a->obtain->payload, &search, &need.names)) {
+		*ret_text = str_dup("firmware comes with the user space");
+		return 0;
+	}
+	int found = preflight_firmware(a->host, &search, &need, &where, err);
+	if (found >= 0)
+		*ret_text = found ? str_fmt("firmware %s", where) : str_fmt("no firmware: %s", need.why);
+	return found;
+}
+
+// The store makes its own room for what is fetched or compiled; what it has already is only unpacked.
+static uint64_t room_wanted(const struct run *r)
+{
+	const struct obtain *o = r->a->obtain;
+	uint64_t bytes = 0;
+	if (plan_has(r->a->plan, STEP_PACKAGE) && obtain_package(o) == &o->kept)
+		for (size_t i = 0; i < o->kept.count; i++)
+			bytes += o->kept.files[i].size;
+	return bytes;
+}
+
+int step_preflight(struct run *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	const struct apply *a = r->a;
+	auto_str char *firmware = NULL;
+	bool is_swap = plan_has(a->plan, STEP_UNLOAD) || plan_has(a->plan, STEP_UNBIND);
+	if (preflight_rights(a->kern, is_swap ? RIGHTS_HOLDERS : RIGHTS_DRIVER, err) < 0 ||
+	    check_firmware(r, &firmware, err) < 0 || preflight_space(a->state, room_wanted(r), err) < 0)
+		return -1;
+	watch_end(a->watch, "preflight", "%s", firmware);
+	return 0;
+}
+
+static struct owner_work work_of(const struct run *r)
+{
+	const struct apply *a = r->a;
+	return (struct owner_work){ .host = a->host,
+				    .kern = a->kern,
+				    .sys = a->sys,
+				    .release = a->facts->host.release,
+				    .timeout_ms = a->unload_timeout_ms,
+				    .watch = a->watch };
+}
+
+// What cannot go back is no reason to leave the node without its old NVIDIA driver as well.
+static void give_back(struct run *r)
+{
+	struct owner_work w = work_of(r);
+	auto_str char *problem = NULL;
+	owner_restore(&w, &r->released, &problem);
+	if (problem)
+		watch_note(r->a->watch, "not everything has its driver back: %s", problem);
+	released_done(&r->released);
+}
+
+int step_unbind(struct run *r, const struct step *step, struct err *err)
+{
+	struct owner_work w = work_of(r);
+	if (owner_release(&w, &r->a->facts->gpus, &r->released, err) < 0) {
+		if (err->code == E_WEDGED) // then nothing else is undone, but the other GPUs can go back
+			give_back(r);
+		return -1;
+	}
+	auto_str char *modules = strv_join(&r->released.modules, ", ");
+	watch_end(r->a->watch, "unbind", "%s%s%s", step->subject, *modules ? "; unloaded " : "", modules);
+	return 0;
+}
+
+// Where no driver of ours was loaded and one comes back all the same, it keeps the GPUs.
+int undo_unbind(struct run *r, struct err *err)
+{
+	(void)err;
+	if (!r->back.driver.version || r->a->facts->loaded.version)
+		give_back(r);
+	return 0;
+}
+
+void settle_unbind(struct run *r)
+{
+	struct err err;
+	struct owner_work w = work_of(r);
+	if (owner_settle(&w, &r->released, &err) < 0)
+		watch_note(r->a->watch, "driver_override stays: %s", err.text);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the running kernel would find a firmware file, told from its own rules without asking it (contract 1.9).
+//
+// The rules are drivers/base/firmware_loader/main.c: the path parameter, if it is set, then in /lib/firmware
+// updates/RELEASE, updates, RELEASE and the directory itself; the plain file in all of them first, then FILE.zst, then
+// FILE.xz, where the kernel's configuration has them. Paths are those of the machine's own root, whoever asks.
+#pragma once
+#include "base/root.h"
+
+struct firmware_search {
+	char *path;            // the path parameter as it is set, "" = unset; NULL = this kernel shows none
+	bool is_path_writable; // somebody could set it: sysfs is not read-only here
+	struct strv dirs;      // below the host's root, in the kernel's order
+	struct strv endings;   // "", ".zst", ".xz"
+};
+
+int firmware_search(const struct root *host, const struct root *kern, const char *release, struct firmware_search *ret,
+		    struct err *err);
+void firmware_search_done(struct firmware_search *s);
+#define auto_firmware_search __attribute__((cleanup(firmware_search_done)))
+
+// name: "nvidia/535.261.03/gsp_ga10x.bin". The path below the host's root, caller frees; NULL = the kernel would not
+// find it.
+char *firmware_find(const struct root *host, const struct firmware_search *s, const char *name);
+// Driver versions that have a folder below nvidia/ somewhere in the search, each once.
+void firmware_versions(const struct root *host, const struct firmware_search *s, struct strv *ret);
+// For messages: "/lib/firmware/updates, /lib/firmware; the path parameter is unset".
+char *firmware_search_text(const struct firmware_search *s);

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/preflight.h"
+
+#include <errno.h>
+#include <sys/statvfs.h>
+
+enum { JOURNAL_BYTES = 64 << 10 }; // the record of one replacement and the reasons of its end
+
+// NVreg_EnableGpuFirmware
+enum { GSP_MODE = 0xf, GSP_OFF = 0, GSP_ON = 1, GSP_FALLBACK = 0x10, GSP_UNSET = -1 };
+
+void firmware_need_done(struct firmware_need *n)
+{
+	strv_done(&n->names);
+	free(n->why);
+	*n = (struct firmware_need){ 0 };
+}
+
+static int wish_of(const struct params *params)
+{
+	for (size_t i = 0; params && i < params->count; i++) {
+		const struct param *p = &params->items[i];
+		uint64_t value;
+		if (str_eq(p->module, "nvidia") && str_eq(p->name, "NVreg_EnableGpuFirmware") && p->value &&
+		    str_u64(p->value, 0, &value) && value <= (GSP_FALLBACK | GSP_MODE))
+			return (int)value;
+	}
+	return GSP_UNSET;
+}
+
+// What the driver chooses when it is left to it.
+static bool is_default(const struct gpu *gpu, unsigned branch)
+{
+	enum { ALL_FIRST = 555, DATA_CENTRE_FIRST = 510, CLASS_3D = 0x0302 };
+	return branch >= ALL_FIRST || str_eq(flavour_architecture(gpu->device), "Hopper") ||
+	       (branch >= DATA_CENTRE_FIRST && gpu->class >> 8 == CLASS_3D);
+}
+
+static bool is_needed(const struct gpu *gpu, unsigned branch, enum flavour flavour, int wish)
+{
+	if (flavour == FLAVOUR_OPEN)
+		return true;
+	if (wish == GSP_UNSET)
+		return is_default(gpu, branch);
+	if ((wish & GSP_MODE) == GSP_OFF || wish & GSP_FALLBACK)
+		return false;
+	return (wish & GSP_MODE) == GSP_ON || is_default(gpu, branch);
+}
+
+static char *why_none(const struct gpus *gpus, unsigned branch, int wish)
+{
+	for (size_t i = 0; i < gpus->count; i++)
+		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) &&
+		    flavour_firmware(gpus->items[i].device, branch))
+			return wish == GSP_UNSET ? str_dup("the proprietary modules do without by default here") :
+						   str_fmt("NVreg_EnableGpuFirmware=%d lets the proprietary modules do "
+							   "without",
+							   wish);
+	return str_dup("no GPU here has a GPU System Processor");
+}
+
+void firmware_need_make(const struct gpus *gpus, const char *driver, enum flavour flavour, const struct params *params,
+			struct firmware_need *ret)
+{
+	struct firmware_need need = { 0 };
+	unsigned branch = flavour_branch(driver);
+	int wish = wish_of(params);
+	for (size_t i = 0; i < gpus->count; i++) {
+		const struct gpu *gpu = &gpus->items[i];
+		const char *file = flavour_firmware(gpu->device, branch);
+		if (gpu->kind != GPU_DISPLAY || !gpu_is_ours(gpu) || !file ||
+		    !(flavour_serves(gpu, driver) & flavour) || !is_needed(gpu, branch, flavour, wish))
+			continue;
+		auto_str char *name = str_fmt("nvidia/%s/%s", driver, file);
+		if (!need.why)
+			need.why = str_fmt("the %s modules need it for %s (%s)", flavour_name(flavour), gpu->address,
+					   flavour_architecture(gpu->device));
+		if (!strv_has(&need.names, name))
+			strv_add(&need.names, TAKE(name));
+	}
+	if (!need.why)
+		need.why = why_none(gpus, branch, wish);
+	*ret = need;
+}
+
+int preflight_firmware(const struct root *host, const struct firmware_search *search, const struct firmware_need *need,
+		       char **ret_where, struct err *err)
+{
+	auto_str char *first = NULL;
+	auto_strv struct strv missing = { 0 };
+	for (size_t i = 0; i < need->names.count; i++) {
+		char *where = firmware_find(host, search, need->names.items[i]);
+		if (!where)
+			strv_add(&missing, str_dup(need->names.items[i]));
+		else if (!first)
+			first = where;
+		else
+			free(where);
+	}
+	if (missing.count) {
+		auto_str char *names = strv_join(&missing, ", "), *places = firmware_search_text(search);
+		return err_set(err, E_FIRMWARE, "%s: %s; the kernel would look in %s", names, need->why, places);
+	}
+	if (!need->names.count)
+		return 0;
+	*ret_where = str_fmt("%s%s", *first == '/' ? "" : "/", first);
+	return 1;
+}
+
+int preflight_rights(const struct root *kern, unsigned uses, struct err *err)
+{
+	auto_strv struct strv missing = { 0 };
+	int r = rights_missing(kern, uses, &missing, err);
+	if (r <= 0)
+		return r;
+	auto_str char *names = strv_join(&missing, ", ");
+	return err_set(err, E_RIGHTS, "this process lacks %s", names);
+}
+
+int preflight_space(const struct root *state, uint64_t bytes, struct err *err)
+{
+	struct statvfs fs;
+	if (fstatvfs(state->fd, &fs) < 0)
+		return err_set(err, errno, "look for room in '%s'", state->name);
+	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize, wanted = bytes + JOURNAL_BYTES;
+	if (free_bytes < wanted)
+		return err_set(err, E_NO_SPACE, "'%s' has %llu bytes free, %llu are needed", state->name,
+			       (unsigned long long)free_bytes, (unsigned long long)wanted);
+	return 0;
+}

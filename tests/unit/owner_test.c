@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// R-P8: who has a GPU, who is asked to let go of it, and how it goes back. The machine is a folder and the kernel the
+// recorder, or one that does not come back.
+#include "node/owner.h"
+
+#include "node/framebuffer.h"
+#include "tests/unit/tempdir.h"
+
+#define PCI "sys/bus/pci/devices/0000:40:00.0"
+
+static void make_machine(const struct folder *t, const char *driver)
+{
+	static const char *const files[][2] = { { PCI "/vendor", "0x10de\n" },
+						{ PCI "/device", "0x2330\n" },
+						{ PCI "/class", "0x030200\n" },
+						{ PCI "/driver_override", "(null)\n" },
+						{ PCI "/drm/card0/dev", "226:0\n" },
+						{ PCI "/drm/renderD128/dev", "226:128\n" },
+						{ "proc/devices", "Character devices:\n226 drm\n" },
+						{ "lib/modules/6.1.0-1/modules.dep", "kernel/nouveau.ko:\n" } };
+	auto_str char *target = str_fmt("../../../../bus/pci/drivers/%s", driver);
+	auto_str char *dir = str_fmt("sys/bus/pci/drivers/%s", driver);
+	auto_str char *module = str_fmt("%s/module", dir);
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		tempdir_write(t, files[i][0], files[i][1]);
+	tempdir_write(t, "sys/module/nouveau/initstate", "live\n");
+	folder_dir(t, dir);
+	tempdir_link(t, PCI "/driver", target);
+	tempdir_link(t, module, "../../../../module/nouveau");
+}
+
+static void make_framebuffer(const struct folder *t, const char *address)
+{
+	auto_str char *iomem = str_fmt("00001000-0009ffff : System RAM\n"
+				       "c0000000-febfffff : PCI Bus 0000:00\n"
+				       "  d0000000-dfffffff : %s\n"
+				       "    d0000000-d02fffff : efifb\n"
+				       "  e0000000-e0ffffff : 0000:00:03.0\n",
+				       address);
+	tempdir_write(t, "proc/iomem", iomem);
+	folder_dir(t, "sys/bus/platform/drivers/efi-framebuffer");
+	tempdir_write(t, "sys/bus/platform/devices/efi-framebuffer.0/graphics/fb0/dev", "29:0\n");
+	tempdir_link(t, "sys/bus/platform/devices/efi-framebuffer.0/driver",
+		     "../../../bus/platform/drivers/efi-framebuffer");
+}
+
+static void make_holder(const struct folder *t, const char *node)
+{
+	tempdir_write(t, "proc/42/comm", "Xorg\n");
+	tempdir_write(t, "proc/42/status", "Name:\tXorg\nUid:\t0\t0\t0\t0\n");
+	tempdir_link(t, "proc/42/fd/3", node);
+}
+
+static struct owner_work work_on(const struct folder *t, const struct sys *sys)
+{
+	static struct watch watch;
+	return (struct owner_work){ .host = &t->root,
+				    .kern = &t->root,
+				    .sys = sys,
+				    .release = "6.1.0-1",
+				    .timeout_ms = 10000,
+				    .watch = &watch };
+}
+
+static void let_go_and_given_back(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err;
+	auto_gpus struct gpus gpus = { 0 };
+	auto_released struct released r = { 0 };
+	auto_str char *problem = NULL;
+	folder_make(&t);
+	make_machine(&t, "nouveau");
+	make_framebuffer(&t, "0000:40:00.0");
+	assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+	auto_str char *text = owner_text(&gpus);
+	assert_string_equal(text, "0000:40:00.0 from nouveau, efi-framebuffer.0");
+	struct sys sys = sys_recorder(&t.root);
+	struct owner_work w = work_on(&t, &sys);
+	assert_int_equal(owner_release(&w, &gpus, &r, &err), 0);
+	assert_int_equal(r.count, 2);
+	folder_expect(&t, PCI "/driver_override", "nvidia");
+	folder_expect(&t, ".sys-calls",
+		      "write " PCI "/driver_override nvidia\n"
+		      "write sys/bus/pci/drivers/nouveau/unbind 0000:40:00.0\n"
+		      "write sys/bus/platform/drivers/efi-framebuffer/unbind efi-framebuffer.0\n"
+		      "unload nouveau\n");
+	assert_false(root_exists(&t.root, PCI "/driver"));
+	assert_int_equal(owner_settle(&w, &r, &err), 0);
+	folder_expect(&t, PCI "/driver_override", "\n");
+
+	// The module file of the host is none, so its load is what fails; the rest comes back all the same.
+	tempdir_write(&t, "lib/modules/6.1.0-1/kernel/nouveau.ko", "no module");
+	owner_restore(&w, &r, &problem);
+	assert_non_null(problem);
+	assert_non_null(strstr(problem, "nouveau.ko"));
+	auto_gpus struct gpus now = { 0 };
+	assert_int_equal(gpus_read(&t.root, &now, &err), 1);
+	assert_string_equal(now.items[0].driver, "nouveau");
+	assert_string_equal(now.items[0].framebuffer, "efi-framebuffer.0");
+}
+
+static void what_is_left_alone(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *driver;
+		bool is_released;
+		int code; // of the plan's refusal
+	} rows[] = {
+		{ "nouveau", true, 0 },         { "NovaCore", true, 0 },         { "nova_core", true, 0 },
+		{ "nvidiafb", true, 0 },        { "vfio-pci", false, 0 },        { "nvidia", false, 0 },
+		{ "pci-stub", false, E_BOUND }, { "my_driver", false, E_BOUND },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		struct err err = { 0 };
+		auto_gpus struct gpus gpus = { 0 };
+		auto_released struct released r = { 0 };
+		folder_make(&t);
+		make_machine(&t, rows[i].driver);
+		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+		auto_str char *text = owner_text(&gpus);
+		expect(!!text == rows[i].is_released, rows[i].driver);
+		expect(gpus_check_owner(&gpus, true, &err) == (rows[i].code ? -1 : 0), rows[i].driver);
+		expect(!rows[i].code || (err.code == rows[i].code && strstr(err.text, rows[i].driver)), err.text);
+		struct sys sys = sys_recorder(&t.root);
+		struct owner_work w = work_on(&t, &sys);
+		assert_int_equal(owner_release(&w, &gpus, &r, &err), 0);
+		expect(root_exists(&t.root, ".sys-calls") == rows[i].is_released, rows[i].driver);
+		if (!rows[i].is_released)
+			folder_expect(&t, PCI "/driver_override", "(null)\n");
+	}
+}
+
+static void a_held_device_is_refused_untouched(void **state)
+{
+	(void)state;
+	static const char *const nodes[] = { "/dev/dri/card0", "/dev/dri/renderD128" };
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
+		auto_folder struct folder t;
+		struct err err = { 0 };
+		auto_gpus struct gpus gpus = { 0 };
+		auto_released struct released r = { 0 };
+		auto_str char *problem = NULL;
+		folder_make(&t);
+		make_machine(&t, "nouveau");
+		make_holder(&t, nodes[i]);
+		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+		struct sys sys = sys_recorder(&t.root);
+		struct owner_work w = work_on(&t, &sys);
+		assert_int_equal(owner_release(&w, &gpus, &r, &err), -1);
+		assert_int_equal(err.code, E_BOUND);
+		auto_str char *who = str_fmt("nouveau of 0000:40:00.0 is held by pid 42 Xorg (uid 0) fd %s", nodes[i]);
+		expect(str_eq(err.text, who), err.text);
+		owner_restore(&w, &r, &problem);
+		assert_null(problem);
+		assert_false(root_exists(&t.root, ".sys-calls"));
+	}
+}
+
+static void a_held_framebuffer_is_left(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_gpus struct gpus gpus = { 0 };
+	auto_released struct released r = { 0 };
+	folder_make(&t);
+	make_machine(&t, "nouveau");
+	make_framebuffer(&t, "0000:40:00.0");
+	make_holder(&t, "/dev/fb0");
+	assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+	struct sys sys = sys_recorder(&t.root);
+	struct owner_work w = work_on(&t, &sys);
+	assert_int_equal(owner_release(&w, &gpus, &r, &err), 0);
+	assert_string_equal(gpus.items[0].framebuffer, "efi-framebuffer.0");
+	assert_int_equal(r.count, 2);
+	assert_false(r.items[1].is_unbound);
+	assert_false(root_exists(&t.root, PCI "/driver"));
+}
+
+static int never_back(const struct sys *sys, const struct root *kern, const char *path, const char *text)
+{
+	(void)sys, (void)kern, (void)text;
+	if (strstr(path, "/unbind"))
+		pause();
+	return 0;
+}
+
+static int refused(const struct sys *sys, const struct root *kern, const char *path, const char *text)
+{
+	(void)sys, (void)kern, (void)path, (void)text;
+	errno = EACCES;
+	return -1;
+}
+
+static void what_does_not_come_back(void **state)
+{
+	(void)state;
+	static const struct {
+		int (*call)(const struct sys *sys, const struct root *kern, const char *path, const char *text);
+		const char *text;
+		bool is_stuck;
+		int code;
+	} rows[] = { { never_back, "nouveau of 0000:40:00.0: the kernel did not come back within 0.05 s", true,
+		       E_WEDGED },
+		     { refused, "/driver_override: EACCES", false, E_BOUND } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		struct err err = { 0 };
+		auto_gpus struct gpus gpus = { 0 };
+		auto_released struct released r = { 0 };
+		auto_str char *problem = NULL;
+		folder_make(&t);
+		make_machine(&t, "nouveau");
+		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+		struct sys sys = { .attribute_set = rows[i].call };
+		struct owner_work w = work_on(&t, &sys);
+		w.timeout_ms = 50;
+		assert_int_equal(owner_release(&w, &gpus, &r, &err), -1);
+		assert_int_equal(err.code, rows[i].code);
+		expect(strstr(err.text, rows[i].text), err.text);
+		assert_int_equal(r.items[0].is_stuck, rows[i].is_stuck);
+		owner_restore(&w, &r, &problem);
+		assert_null(problem); // of a stuck device nothing more is asked
+	}
+}
+
+static void framebuffers(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *iomem, *want;
+	} rows[] = {
+		{ "", NULL },
+		{ "d0-df : 0000:40:00.0\n  d0-d2 : BOOTFB\n    d0-d2 : simplefb\n", "simple-framebuffer" },
+		{ "d0-df : 0000:40:00.0\n  d0-d2 : simple-framebuffer.0\n", "simple-framebuffer" },
+		{ "c0-ff : PCI Bus 0000:00\n  c0-ef : PCI Bus 0000:40\n    d0-df : 0000:40:00.0\n      d0-d2 : efifb\n",
+		  "efi-framebuffer" },
+		{ "d0-df : 0000:40:00.0\n  d0-d2 : vesafb\n", "vesa-framebuffer" },
+		{ "d0-df : 0000:40:00.0\nd0-d2 : efifb\n", NULL },
+		{ "  d0-df : 0000:40:00.0\n  e0-ef : 0000:00:02.0\n    e0-e2 : efifb\n", NULL },
+		{ "d0-df : 0000:40:00.0\n  d0-d2 : nvidia\n", NULL },
+		{ "d0-df : 0000:40:00.01\n  d0-d2 : efifb\n", NULL },
+		{ "a : 0000:40:00.0\n  b : nvidia\nc : 0000:40:00.0\n  d : BOOTFB\n", "simple-framebuffer" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *got = framebuffer_below(rows[i].iomem, "0000:40:00.0");
+		expect(rows[i].want ? str_eq(got, rows[i].want) : !got, rows[i].iomem);
+	}
+}
+
+static void a_framebuffer_elsewhere_is_none_of_ours(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err;
+	auto_gpus struct gpus gpus = { 0 };
+	folder_make(&t);
+	make_machine(&t, "nvidia");
+	make_framebuffer(&t, "0000:00:02.0");
+	assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+	assert_null(gpus.items[0].framebuffer);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(let_go_and_given_back),
+		cmocka_unit_test(what_is_left_alone),
+		cmocka_unit_test(a_held_device_is_refused_untouched),
+		cmocka_unit_test(a_held_framebuffer_is_left),
+		cmocka_unit_test(what_does_not_come_back),
+		cmocka_unit_test(framebuffers),
+		cmocka_unit_test(a_framebuffer_elsewhere_is_none_of_ours),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
