@@ -17,19 +17,19 @@ steps() { kmodsmith plan --json "$@" && assert_json '[.steps[].step] | join(",")
 
 @test "plan: user space before the modules are proven, its switch after the nodes" {
   with_payload
-  expected=payload,package,prove,load,nodes,export,verify
+  expected=payload,preflight,package,prove,load,nodes,export,verify
   steps --package "$package" --export /run/nvidia/driver
   assert_json '.steps[0].why' 'there is none yet'
-  expected=package,prove,load,nodes,verify
+  expected=preflight,package,prove,load,nodes,verify
   steps --package "$package"
   steps --package "$package" --export none
   KMODSMITH_EXPORT=/srv/driver kmodsmith plan --package "$package" --json
-  assert_json '[.steps[].step] | index("export")' 5
+  assert_json '[.steps[].step] | index("export")' 6
 }
 
 @test "plan: no payload anywhere is an error only for who asks for an export" {
   loadable
-  expected=package,prove,load,nodes,verify
+  expected=preflight,package,prove,load,nodes,verify
   steps --package "$package"
   kmodsmith install --package "$package" --export /run/nvidia/driver
   assert_status 1
