@@ -147,6 +147,8 @@ static int run_steps(struct run *r, struct err *err)
 // Everything holds: what was changed, or what a run that was cut off had changed, is the last good driver.
 static void finish(struct run *r)
 {
+	if (r->was_open)
+		settle_left(r);
 	bool is_meant = r->is_touched || (str_eq(r->journal.target.version, r->a->plan->driver) &&
 					  str_eq(r->journal.target.flavour, flavour_name(r->a->plan->flavour)));
 	if (!r->is_touched && r->journal.state != JOURNAL_CHANGING)

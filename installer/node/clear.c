@@ -91,6 +91,12 @@ int undo_unbind(struct run *r, struct err *err)
 	return 0;
 }
 
+void settle_left(const struct run *r)
+{
+	struct owner_work w = work_of(r);
+	owner_settle_left(&w, &r->a->facts->gpus);
+}
+
 void settle_unbind(struct run *r)
 {
 	struct err err;

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
+static const char OURS[] = "nvidia";
+
 void released_done(struct released *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
@@ -120,7 +122,7 @@ static int set(const struct owner_work *w, struct released_device *d, const char
 			d->driver, d->name, w->timeout_ms / 1e3, (int)result.child);
 	if (result.end == BOUNDED_DIED)
 		return err_set(err, E_WEDGED, "%s of %s: the kernel killed the caller", d->driver, d->name);
-	return result.error ? err_set(err, E_BOUND, "%s of %s: write '%s' to %s: %s", d->driver, d->name, text, path,
+	return result.error ? err_set(err, E_BOUND, "%s: write '%s' to %s: %s", d->name, text, path,
 				      strerrorname_np(result.error)) :
 			      0;
 }
@@ -137,7 +139,7 @@ static int override(const struct owner_work *w, struct released_device *d, struc
 	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver_override", d->bus, d->name), *text = NULL;
 	if (root_line(w->kern, path, &text, err) < 0)
 		return -1;
-	if (set_override(w, d, "nvidia", err) < 0)
+	if (set_override(w, d, OURS, err) < 0)
 		return -1;
 	d->override = str_dup(!text || str_eq(text, "(null)") ? "" : text);
 	return 0;
@@ -240,6 +242,21 @@ int owner_settle(const struct owner_work *w, struct released *r, struct err *err
 			return -1;
 	}
 	return 0;
+}
+
+void owner_settle_left(const struct owner_work *w, const struct gpus *gpus)
+{
+	auto_released struct released left = { 0 };
+	for (size_t i = 0; i < gpus->count; i++) {
+		struct err err;
+		const char *address = gpus->items[i].address;
+		auto_str char *path = str_fmt("sys/bus/pci/devices/%s/driver_override", address), *text = NULL;
+		if (!gpu_is_ours(&gpus->items[i]) || root_line(w->kern, path, &text, &err) <= 0 || !str_eq(text, OURS))
+			continue;
+		add(&left, "pci", address, str_dup(OURS));
+		if (set_override(w, &left.items[left.count - 1], "", &err) < 0)
+			watch_note(w->watch, "driver_override stays: %s", err.text);
+	}
 }
 
 static void tell(char **problem, const struct err *err)

@@ -46,5 +46,7 @@ char *owner_text(const struct gpus *gpus);
 int owner_release(const struct owner_work *w, const struct gpus *gpus, struct released *r, struct err *err);
 // Once the driver is loaded: it has them, and driver_override is what it was.
 int owner_settle(const struct owner_work *w, struct released *r, struct err *err);
+// After a run that was cut off in this boot, and could not: no GPU is for this driver alone any more.
+void owner_settle_left(const struct owner_work *w, const struct gpus *gpus);
 // Back to the drivers that had them; never stops half-way, and adds to *problem what could not be done.
 void owner_restore(const struct owner_work *w, struct released *r, char **problem);

@@ -49,7 +49,8 @@ int step_prove(struct run *r, const struct step *step, struct err *err);
 int step_preflight(struct run *r, const struct step *step, struct err *err);
 int step_unbind(struct run *r, const struct step *step, struct err *err);
 int undo_unbind(struct run *r, struct err *err);
-void settle_unbind(struct run *r); // once a driver of ours has the GPUs
+void settle_unbind(struct run *r);     // once a driver of ours has the GPUs
+void settle_left(const struct run *r); // and when a run that was cut off may have had no time to
 // swap.c
 int step_unload(struct run *r, const struct step *step, struct err *err);
 int step_load(struct run *r, const struct step *step, struct err *err);

@@ -92,8 +92,10 @@ static void another_driver_is_named(void **state) // R-P8
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct err err = { 0 };
-		struct gpu gpu = { .address = "0000:01:00.0", .device = 0x1db6, .is_vf = cases[i].is_vf };
-		auto_str char *driver = gpu.driver = str_dup(cases[i].driver);
+		auto_str char *driver = str_dup(cases[i].driver);
+		struct gpu gpu = {
+			.address = "0000:01:00.0", .device = 0x1db6, .is_vf = cases[i].is_vf, .driver = driver
+		};
 		struct gpus g = { &gpu, 1 };
 		assert_int_equal(gpus_check_owner(&g, cases[i].is_released, &err), cases[i].is_error ? -1 : 0);
 		if (!cases[i].is_error)

@@ -181,6 +181,30 @@ static void a_held_framebuffer_is_left(void **state)
 	assert_false(root_exists(&t.root, PCI "/driver"));
 }
 
+static void what_a_run_left_is_settled(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *driver, *override, *after;
+	} rows[] = { { "nvidia", "nvidia\n", "\n" },
+		     { "nvidia", "(null)\n", "(null)\n" },
+		     { "nouveau", "nouveau\n", "nouveau\n" },
+		     { "vfio-pci", "nvidia\n", "nvidia\n" } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		struct err err;
+		auto_gpus struct gpus gpus = { 0 };
+		folder_make(&t);
+		make_machine(&t, rows[i].driver);
+		tempdir_write(&t, PCI "/driver_override", rows[i].override);
+		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+		struct sys sys = sys_recorder(&t.root);
+		struct owner_work w = work_on(&t, &sys);
+		owner_settle_left(&w, &gpus);
+		folder_expect(&t, PCI "/driver_override", rows[i].after);
+	}
+}
+
 static int never_back(const struct sys *sys, const struct root *kern, const char *path, const char *text)
 {
 	(void)sys, (void)kern, (void)text;
@@ -272,6 +296,7 @@ int main(void)
 		cmocka_unit_test(what_is_left_alone),
 		cmocka_unit_test(a_held_device_is_refused_untouched),
 		cmocka_unit_test(a_held_framebuffer_is_left),
+		cmocka_unit_test(what_a_run_left_is_settled),
 		cmocka_unit_test(what_does_not_come_back),
 		cmocka_unit_test(framebuffers),
 		cmocka_unit_test(a_framebuffer_elsewhere_is_none_of_ours),

@@ -7,6 +7,7 @@
 # gpus: 2
 # stub: yes
 # packages: open
+# programs: strace
 # mem: 1536M
 # timeout: 150
 install="kmodsmith install --package /packages/open"
@@ -77,6 +78,15 @@ t_fails 1 "R-P8: an adoption releases nobody" $install --modules nvidia
 like "  and says who is in the way" "$out" "E_BOUND: 0000:50:00.0 10de:2330 is bound to nouveau; put 'blacklist nouveau'"
 t "R-P8: a load beside a driver that is there" $install --modules nvidia,uvm
 is "  gives it that GPU, too" "$(drivers)" "nvidia nvidia "
+t "unload" kmodsmith unload
+
+modprobe nouveau
+t_fails 137 "R-D1: killed when the load was due" \
+  strace -f -qq -o /dev/null -e trace=finit_module -e inject=finit_module:signal=KILL:when=1 $install
+is "  nobody has the GPUs" "$(drivers)" "none none "
+t "the next start" $install
+is "  puts the driver in" "$(drivers)" "nvidia nvidia "
+is "  and leaves no mark of the one before" "$(overrides)" "(null) (null) "
 t "unload" kmodsmith unload
 
 insmod /vm/modules/nouveau.ko name=NovaCore
