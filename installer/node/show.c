@@ -25,12 +25,6 @@ static struct export_wish wish_of(const struct run *r)
 				     .release = r->a->facts->host.release };
 }
 
-// The package of this run; when the kernel has its modules already, the one that the store keeps.
-static struct package *package_of(const struct run *r, struct package *installed)
-{
-	return installed->count ? installed : r->a->obtain->kept.count ? &r->a->obtain->kept : NULL;
-}
-
 static int make_modules(const struct run *r, struct package *p, const struct root *store, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -54,17 +48,28 @@ static int keep_modules(struct run *r, struct err *err)
 	return 0;
 }
 
-static int find_modules(struct run *r, struct err *err)
+static int modules_of(struct run *r, struct package *p, struct err *err)
 {
 	auto_root struct root store = ROOT_NONE;
-	struct package *p = package_of(r, &r->package);
-	if (!p)
-		return keep_modules(r, err);
 	return modtree_key(p, r->a->host, r->modules, err) < 0 ||
 			       root_mkdirs(r->a->state, EXPORT_MODULES, 0755, err) < 0 ||
 			       root_sub(r->a->state, EXPORT_MODULES, &store, err) < 0 ?
 		       -1 :
 		       make_modules(r, p, &store, err);
+}
+
+// The package of this run; when the kernel has its modules already, the one that the store keeps, or that a source has.
+static int find_modules(struct run *r, struct err *err)
+{
+	struct obtain *o = r->a->obtain;
+	auto_package struct package brought = PACKAGE_NONE;
+	if (r->package.count)
+		return modules_of(r, &r->package, err);
+	if (o->kept.count)
+		return modules_of(r, &o->kept, err);
+	if (!obtain_package(o))
+		return keep_modules(r, err);
+	return obtain_take(o, &brought, err) < 0 ? -1 : modules_of(r, &brought, err);
 }
 
 int run_prepare_export(struct run *r, struct err *err)

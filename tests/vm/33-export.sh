@@ -62,8 +62,9 @@ is "  loads what the module needs, too" "$(grep -c '^nvidia' /proc/modules)" 2
 t "the rest is loaded, the export is as it should be" from a
 unlike "  and stays" "$out" 'export  +[0-9]'
 
-t "a start that finds everything" strace -f -e trace=mount,umount2,renameat2 -o /tmp/calls kmodsmith install --driver $driver
-is "  changes no mount" "$(grep -cE 'mount|EXCHANGE' /tmp/calls)" 0
+t "a start that finds everything" strace -f -e trace=mount,umount2,renameat2,connect -o /tmp/calls kmodsmith install --driver $driver \
+  --from docker://192.0.2.1/drivers
+is "  changes no mount and asks nobody" "$(grep -cE 'mount|EXCHANGE|connect' /tmp/calls)" 0
 is "  and no generation" "$(generations) $(mounts)" "0 $base"
 hold /dev/nvidia0
 t "R-E4: another payload of the same version, while the GPU is held" strace -f -e trace=delete_module,finit_module,init_module \
