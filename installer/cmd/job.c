@@ -44,8 +44,7 @@ const struct opt job_opts[] = {
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
-	    "where other pods and programs find the driver's user space; default: " EXPORT_DEFAULT " for `init`,\n"
-	    "else where it is exported already"),
+	    "where others find the driver's user space; default: " EXPORT_DEFAULT " for init, else where it is now"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
