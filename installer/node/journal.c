@@ -11,6 +11,7 @@ static void failure_done(struct failure *f)
 	free(f->code);
 	free(f->text);
 	free(f->time);
+	free(f->boot);
 }
 
 void journal_done(struct journal *j)
@@ -95,7 +96,8 @@ void journal_fail(struct journal *j, const struct err *why)
 {
 	struct failure f = { .code = str_dup(err_info(why->code)->name),
 			     .text = str_dup(why->text),
-			     .time = date_text(time(NULL)) };
+			     .time = date_text(time(NULL)),
+			     .boot = str_dup(j->boot) };
 	driver_copy(&j->target, &f.driver);
 	forget(j, &f.driver);
 	if (j->failure_count == FAILURES_MOST) {
@@ -136,7 +138,8 @@ char *journal_why_not(const struct journal *j, const char *boot, const struct dr
 			       j->boots.count - strv_has(&j->boots, boot), j->step ? j->step : "begin");
 	for (size_t i = 0; i < j->failure_count; i++) {
 		const struct failure *f = &j->failures[i];
-		if (driver_same(&f->driver, target))
+		bool is_past = str_eq(f->code, "E_NO_DEVICE") && !str_eq(f->boot, boot);
+		if (!is_past && driver_same(&f->driver, target))
 			return str_fmt("it failed at %s with %s: %s", f->time, f->code, f->text);
 	}
 	return NULL;

@@ -9,7 +9,7 @@
 struct failure {
 	struct driver driver;
 	char *code, *text; // "E_LOAD"
-	char *time;
+	char *time, *boot;
 };
 
 enum journal_state {
@@ -52,5 +52,5 @@ bool journal_is_open(const struct journal *j, const char *boot);
 // Nothing may be loaded or unloaded in this boot any more.
 bool journal_is_wedged(const struct journal *j, const char *boot);
 // Why a driver is not to be tried: it failed and is the same still, or two boots ended while it was being put in
-// (which may be its doing). NULL = it may be tried. Caller frees.
+// (which may be its doing). That a GPU did not start (E_NO_DEVICE) is of its boot: hardware gets repaired. NULL = it may be tried. Caller frees.
 char *journal_why_not(const struct journal *j, const char *boot, const struct driver *target);

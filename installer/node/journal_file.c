@@ -10,9 +10,9 @@ static json_t *failures_json(const struct journal *j)
 	json_t *list = json_array();
 	for (size_t i = 0; i < j->failure_count; i++) {
 		const struct failure *f = &j->failures[i];
-		json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o}", "driver", driver_json(&f->driver), "code",
-						      json_text(f->code), "text", json_text(f->text), "time",
-						      json_text(f->time)));
+		json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:o}", "driver", driver_json(&f->driver),
+						      "code", json_text(f->code), "text", json_text(f->text), "time",
+						      json_text(f->time), "boot", json_text(f->boot)));
 	}
 	return list;
 }
@@ -56,7 +56,8 @@ static void parse_failures(const json_t *list, struct journal *j)
 	{
 		struct failure f = { .code = text_of(item, "code"),
 				     .text = text_of(item, "text"),
-				     .time = text_of(item, "time") };
+				     .time = text_of(item, "time"),
+				     .boot = text_of(item, "boot") };
 		driver_parse(json_object_get(item, "driver"), &f.driver);
 		j->failures = mem_grow(j->failures, j->failure_count + 1, sizeof(f));
 		j->failures[j->failure_count++] = f;

@@ -43,8 +43,10 @@ static int begin(struct run *r, struct err *err)
 	if (!r->back.driver.version)
 		return 0;
 	auto_str char *why = journal_why_not(&r->journal, boot, &r->back.driver);
-	if (why)
-		return err_set(err, E_TARGET_FAILED, "driver %s: %s", r->back.driver.version, why);
+	if (why) {
+		watch_note(r->a->watch, "the last good driver %s does not come back: %s", r->back.driver.version, why);
+		return 0;
+	}
 	journal_begin(&r->journal, boot, &r->back.driver, &none);
 	journal_step(&r->journal, "back");
 	return journal_write(r->a->state, &r->journal, err) < 0 ? -1 : 1;

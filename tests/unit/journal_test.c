@@ -111,6 +111,14 @@ static void a_target_that_failed_is_remembered_until_it_changes(void **state)
 	journal_begin(&j, "boot-9", &bad, &none);
 	journal_good(&j);
 	assert_null(journal_why_not(&j, "boot-9", &bad)); // it works now
+	err_set(&err, E_NO_DEVICE, "no interrupt");
+	journal_begin(&j, "boot-9", &other, &none);
+	journal_fail(&j, &err);
+	journal_back(&j);
+	auto_str char *same_boot = journal_why_not(&j, "boot-9", &other),
+		      *next_boot = journal_why_not(&j, "boot-10", &other);
+	assert_non_null(same_boot);
+	assert_null(next_boot);
 	assert_true(driver_same(&j.last_good, &bad));
 	assert_string_equal(j.last_good_boot, "boot-9");
 }

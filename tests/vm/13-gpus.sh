@@ -16,13 +16,16 @@ t_fails 1 "the open modules find no GPU System Processor" kmodsmith install --pa
 like "  the kernel's line becomes a code" "$out" 'E_UNSUPPORTED_GPU: load: load .nvidia.: .*not supported by open'
 is "  nothing stays loaded" "$(grep -c ^nvidia /proc/modules)" 0
 t "the proprietary modules drive it" insmod /packages/proprietary.d/nvidia.ko
-t_fails 1 "a failed replacement without a kept predecessor" kmodsmith install --package /packages/open --modules nvidia
-like "  says what could not be undone" "$out" 'could not be undone, the modules that were loaded before are in no package'
+t_fails 1 "R-E1: what failed is not tried again" kmodsmith install --package /packages/open --modules nvidia
+like "  and it says why" "$out" 'E_TARGET_FAILED: .*E_UNSUPPORTED_GPU'
+t_fails 1 "a failed replacement without a kept predecessor" kmodsmith install --package /packages/open --modules nvidia --retry
+like "  says what could not be brought back" "$out" 'could not be brought back: its modules are in no package'
 t "install the proprietary modules, so that the node keeps them" kmodsmith install --package /packages/proprietary --modules nvidia
-t_fails 1 "a failed replacement" kmodsmith install --package /packages/open --modules nvidia
-like "  is undone" "$out" 'the previous driver 535.261.03 is loaded again'
+t_fails 1 "a failed replacement" kmodsmith install --package /packages/open --modules nvidia --retry
+like "  is undone" "$out" 'back +.* 535.261.03 proprietary is loaded again'
 like "  and the old driver serves" "$(cat /proc/driver/nvidia/version)" 'NVIDIA UNIX x86_64 Kernel Module'
 t "unload" kmodsmith unload
+rm -r /var/lib/kmodsmith # a node that knows nothing
 
 for row in "gpu_id=0x1bb3 boot0=0x134000a1 boot42=0x134a1000:E_UNSUPPORTED_GPU:Pascal by its PCI id" \
   "gpu_id=0x2901 boot0=0x1b2000a1 boot42=0x1b2a1000:E_UNSUPPORTED_GPU:a GPU younger than the driver" \
