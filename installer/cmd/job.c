@@ -359,6 +359,8 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 	struct compile_wish compile;
 	struct apply apply;
 	describe(j, &compile, &apply);
+	if (j->at_hand.payload && !j->at_hand.export_why && export_confirm(&j->export, &j->export_wish, err) < 0)
+		return -1;
 	if (apply_plan(&apply, ret, err) == 0)
 		return 0;
 	fall_back(j, err);

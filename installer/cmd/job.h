@@ -36,7 +36,9 @@ struct job {
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
 	struct journal journal;
 	struct export export; // .dir NULL = nothing is exported
-	char *export_why;     // why what is exported is not right, or cannot be made right
+	struct export_wish export_wish;
+	char export_modules[DIGEST_HEX + 1];
+	char *export_why; // why what is exported is not right, or cannot be made right
 	struct holders holders;
 	struct wish wish;
 	struct at_hand at_hand;

@@ -66,7 +66,6 @@ int job_export(struct job *j, struct err *err)
 	const struct package *p = obtain_package(&j->obtain);
 	const char *driver = plan_driver(&j->facts, &j->wish, &j->at_hand);
 	auto_str char *dir = NULL;
-	char modules[DIGEST_HEX + 1];
 	bool is_demanded = false;
 	if (choose_dir(j, &dir, &is_demanded, err) < 0 || (dir && export_open(&j->export, dir, err) < 0))
 		return -1;
@@ -75,14 +74,14 @@ int job_export(struct job *j, struct err *err)
 	int r = find_payload(j, driver, is_demanded, err);
 	if (r <= 0)
 		return r;
-	if (p && modtree_key(p, &j->machine.host, modules, err) < 0)
+	if (p && modtree_key(p, &j->machine.host, j->export_modules, err) < 0)
 		return -1;
-	struct export_wish wish = { .driver = driver,
-				    .payload = j->obtain.payload,
-				    .modules = p ? modules : NULL,
-				    .release = j->facts.host.release };
+	j->export_wish = (struct export_wish){ .driver = driver,
+					       .payload = j->obtain.payload,
+					       .modules = p ? j->export_modules : NULL,
+					       .release = j->facts.host.release };
 	j->at_hand.payload = j->obtain.payload;
-	if (export_look(&j->export, &wish, &j->export_why, err) < 0)
+	if (export_look(&j->export, &j->export_wish, &j->export_why, err) < 0)
 		return -1;
 	j->at_hand.export_why = j->export_why;
 	return 0;

@@ -107,6 +107,21 @@ int export_look(const struct export *e, const struct export_wish *wish, char **r
 	return generation_check(&w.space, &w.parent, e->base, &w.pieces, ret_why, err);
 }
 
+int export_confirm(const struct export *e, const struct export_wish *wish, struct err *err)
+{
+	auto_work struct work w = WORK_NONE;
+	auto_exported struct exported now = { 0 };
+	int r = exported_record(e->kern, e->boot, &now, err);
+	if (r < 0)
+		return -1;
+	if (r > 0 && str_eq(now.dir, e->dir) && str_eq(now.payload, wish->payload) &&
+	    (!wish->modules || str_eq(now.modules, wish->modules)))
+		return 0;
+	return work_open(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 || work_pieces(e, wish, &w, err) < 0 ?
+		       -1 :
+		       exported_write(e, wish, &w.pieces, err);
+}
+
 // One more than any that is there, so that no name is used for two at a time.
 static int choose_name(struct export *e, const struct work *w, struct err *err)
 {

@@ -47,6 +47,8 @@ void export_done(struct export *e);
 
 // 1 = what is in place is what is wished, measured; 0 = a new generation is due, with *ret_why (caller frees).
 int export_look(const struct export *e, const struct export_wish *wish, char **ret_why, struct err *err);
+// What is in place is right: the record says so, too, although another pod has made it.
+int export_confirm(const struct export *e, const struct export_wish *wish, struct err *err);
 // The next generation, ready to be put in place. Nothing that is in use is touched.
 int export_prepare(struct export *e, const struct export_wish *wish, struct err *err);
 // The payload, when it is unpacked, has all of these files ("nvidia/535.261.03/gsp_ga10x.bin"), and the kernel can be

@@ -84,6 +84,12 @@ t "a plan" kmodsmith plan --package /beside/a
 like "  names the two steps and why" "$out" 'payload +user space 535.261.03, [0-9a-f]+ +payload [0-9a-f]{12} is not unpacked yet'
 t_fails 1 "another driver without its payload" kmodsmith plan --driver 535.216.03 --no-compile
 
+rm /run/kmodsmith/export.json
+t "a pod that does not know what the one before it exported" strace -f -e trace=mount,umount2,renameat2 -o /tmp/calls kmodsmith install \
+  --package /beside/b --export $root
+is "  sees that it is right" "$(grep -cE 'mount|EXCHANGE' /tmp/calls) $(generations) $(mounts)" "0 0 $b_base"
+like "  and measures it" "$out" "pass  export +$root"
+
 # Somebody else's mounts.
 break_it
 t_fails 1 "status sees that a mount is gone" kmodsmith status
