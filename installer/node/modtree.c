@@ -57,14 +57,27 @@ static const char *find_line(const struct strv *lines, const char *module)
 	return NULL;
 }
 
-// What a module needs and all that this needs: the paths of a line, itself first.
+static void drop(struct strv *v, const char *text)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < v->count; i++)
+		if (str_eq(v->items[i], text))
+			free(v->items[i]);
+		else
+			v->items[kept++] = v->items[i];
+	v->count = kept;
+}
+
+// What a module needs and all that this needs: the paths of a line, itself first. modprobe loads from the end of a
+// line, so what is needed again moves behind everything that needs it.
 static void add_needs(const char *line, struct strv *ret)
 {
 	auto_strv struct strv paths = { 0 };
 	strv_split(&paths, line, ": ");
-	for (size_t i = 0; i < paths.count; i++)
-		if (!strv_has(ret, paths.items[i]))
-			strv_add(ret, str_dup(paths.items[i]));
+	for (size_t i = 0; i < paths.count; i++) {
+		drop(ret, paths.items[i]);
+		strv_add(ret, str_dup(paths.items[i]));
+	}
 }
 
 // Modules come after those that they need, so the lines of these are there already. What the machine does not have is

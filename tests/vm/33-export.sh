@@ -14,7 +14,7 @@ fwpath=/sys/module/firmware_class/parameters/path
 from() { payload=$1 && shift && kmodsmith install --package /beside/"$payload" "$@"; }
 mounts() { wc -l </proc/self/mountinfo; }
 generations() { find /run/nvidia -maxdepth 1 -name '.driver.*' | wc -l; }
-break_it() { umount $root/dev; }
+break_it() { umount -l $root/dev; }
 library() { ls $root/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.$driver; }
 
 empty=$(mounts)
@@ -102,8 +102,30 @@ t "NVIDIA's way to export, a mount on the place itself" from b
 is "  is replaced" "$(cat $root/etc/payload) $(mounts)" "b $b_base"
 t "  the machine's own mounts are there" test -e /sys/kernel/security -a -c /dev/null -a -d /proc/1
 
+# As systemd has it: every mount passes its events on. What is exported of the machine must not take its source along.
+mkdir -p /dev/pts
+mount -t devpts devpts /dev/pts
+mount --make-rshared /
+break_it
+t "on a machine that shares its mounts" from b
+b_base=$(mounts)
+/usr/bin/unshare --mount --propagation slave sleep 1000000 &
+other=$!
+until [ "$(readlink /proc/$other/ns/mnt)" != "$(readlink /proc/self/ns/mnt)" ]; do kill -0 $other || break; done
+others=$(wc -l </proc/$other/mountinfo)
+wrong=0
+for n in $(seq 1 2 40); do
+  break_it
+  strace -qq -e trace=mount -e inject=mount:signal=KILL:when=$n -o /dev/null kmodsmith install --package /beside/b >/dev/null 2>&1
+  from b >/tmp/out 2>&1
+  now="$? $(mounts) $(generations) $(wc -l </proc/$other/mountinfo) $(grep -c ' /dev/pts ' /proc/self/mountinfo)"
+  [ "$now" = "0 $b_base 0 $others 1" ] || { wrong=$((wrong + 1)) && echo "$n: $now" && cat /tmp/out; }
+done
+is "R-D4: killed and started again: as many mounts here and elsewhere, and the machine's own" "$wrong" 0
+kill $other
+wait $other
+
 # From a pod: its mounts come to the machine by way of /run/nvidia, or are made in the machine's namespace.
-mount --make-shared /run
 for pod in first second; do
   break_it
   t "the $pod pod that shares /run" /usr/bin/unshare --mount --propagation unchanged kmodsmith install --package /beside/b
@@ -115,7 +137,8 @@ t "a namespace of its own, the host by the root of process 1" unshare -m kmodsmi
   --dev-root /
 is "  the mounts are made here" "$(mounts) $(generations)" "$b_base 0"
 t "  status is right" kmodsmith status
-mount --make-private /run
+is "  and the machine has its own" "$(grep -c ' /dev/pts ' /proc/self/mountinfo)" 1
+mount --make-rprivate /
 
 t "the firmware path of somebody else" sh -c "echo -n /opt/firmware >$fwpath"
 break_it
