@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
-int bounded_wait(pid_t child, int timeout_ms)
+// 1 = the child ended, 0 = it did not in time.
+static int wait_for(pid_t child, int timeout_ms)
 {
 	auto_fd int fd = (int)syscall(SYS_pidfd_open, child, 0);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -34,13 +36,16 @@ int bounded_call(int (*call)(const void *ctx), const void *ctx, int timeout_ms, 
 		 struct err *err)
 {
 	int status;
-	pid_t child = fork();
+	pid_t caller = getpid(), child = fork();
 	if (child < 0)
 		return err_set(err, errno, "start a process");
-	if (child == 0)
-		_exit(call(ctx));
+	if (child == 0) {
+		// No call begins after its caller was killed, and with it what kept others away.
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(getppid() == caller ? call(ctx) : ECANCELED);
+	}
 	*ret = (struct bounded_result){ .end = BOUNDED_LATE, .child = child };
-	if (!bounded_wait(child, timeout_ms)) {
+	if (!wait_for(child, timeout_ms)) {
 		kill(child, SIGKILL);
 		return 0;
 	}

@@ -6,9 +6,6 @@
 
 #include <sys/types.h>
 
-// 1 = the child ended, 0 = it did not in time.
-int bounded_wait(pid_t child, int timeout_ms);
-
 enum bounded_end {
 	BOUNDED_DONE, // the call came back
 	BOUNDED_LATE, // not within the time: the child is stuck in it and was asked to end

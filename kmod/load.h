@@ -21,8 +21,14 @@ int load_module(const struct sys *sys, const struct module *module, const char *
 		struct err *err);
 
 // 1 = unloaded, 0 = was not loaded. E_IN_USE when something holds it. timeout_ms > 0: a kernel that does not come
-// back in that time is E_WEDGED, and the call is left behind in a child process that nothing can end.
-int unload_module(const struct sys *sys, const char *name, int timeout_ms, struct err *err);
+// back in that time is E_WEDGED, and the call is left behind in a child process that nothing can end. Then the text
+// says where it is stuck and what the kernel logged meanwhile; both can be read again, in proc/PID/stack and the
+// kernel's log, until the next boot.
+int unload_module(const struct sys *sys, const struct root *kern, const char *name, int timeout_ms, struct err *err);
+
+// E_WEDGED in words, pure: what happened, the text of proc/PID/stack (NULL = it could not be read) and the kernel's
+// lines, in that order, because a long text is cut. Always -1, like err_set.
+int unload_explain(const char *name, const char *what, const char *stack, const struct strv *lines, struct err *err);
 
 // The mapping alone, pure: errno of a load and the kernel's lines (without priority and time) -> code and text in
 // err. Always -1, like err_set.

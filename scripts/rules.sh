@@ -13,7 +13,7 @@ code() { sources | grep -vxE "$1" | xargs -r grep -nHE "$2" | grep -vE '^[^:]*:[
 seams='installer/base/(resolve|root|file)\.c'    # these implement roots
 programs='installer/base/proc\.c'                # the directories where programs are looked for, /dev/null as input
 mounts='kmod/(sandbox|jail)\.c'                   # builds a private mount namespace, whose paths are absolute by nature
-callers='kmod/(unload|bounded)\.c' # a call that hangs in the kernel takes its caller with it: a child makes it
+callers='kmod/bounded\.c' # a call that hangs in the kernel takes its caller with it: a child makes it
 links='installer/base/sys\.c'                   # mount(2) takes a descriptor only by its link in proc
 texts='installer/node/(scan|space)\.c|kmod/compile\.c' # compare names and what links of proc say; open nothing by them
 speakers='installer/cmd/[a-z_]+\.c|installer/(main|mkman)\.c|installer/base/log\.c'

@@ -96,6 +96,18 @@ static int real_exchange(const struct sys *sys, int dir, const char *a, const ch
 	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
 }
 
+static int real_process_open(const struct sys *sys, int pid)
+{
+	(void)sys;
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static int real_process_signal(const struct sys *sys, int process, int pid, int signal)
+{
+	(void)sys, (void)pid;
+	return (int)syscall(SYS_pidfd_send_signal, process, signal, NULL, 0);
+}
+
 static int real_attribute_set(const struct sys *sys, const struct root *kern, const char *path, const char *text)
 {
 	(void)sys;
@@ -126,6 +138,8 @@ static const struct sys real = {
 	.mount_read_only = real_mount_read_only,
 	.mount_detach = real_mount_detach,
 	.exchange = real_exchange,
+	.process_open = real_process_open,
+	.process_signal = real_process_signal,
 	.attribute_set = real_attribute_set,
 };
 
@@ -284,6 +298,26 @@ static int record_exchange(const struct sys *sys, int dir, const char *a, const 
 	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
 }
 
+static int record_process_open(const struct sys *sys, int pid)
+{
+	struct err err;
+	auto_str char *path = str_fmt("proc/%d", pid);
+	int fd = root_open(sys->record, path, O_RDONLY | O_DIRECTORY, &err);
+	errno = ESRCH;
+	return fd;
+}
+
+static int record_process_signal(const struct sys *sys, int process, int pid, int signal)
+{
+	(void)process;
+	struct err err;
+	auto_str char *path = str_fmt("proc/%d", pid);
+	record(sys, "signal %d %d", signal, pid);
+	int r = root_rmtree(sys->record, path, &err);
+	errno = r == 0 ? ESRCH : EROFS;
+	return r > 0 ? 0 : -1;
+}
+
 // "sys/bus/pci/drivers/nouveau/unbind": the link of the device, as the kernel would leave it. False = it is another
 // attribute.
 static bool record_bind(const struct root *kern, const char *path, const char *device)
@@ -329,6 +363,8 @@ struct sys sys_recorder(const struct root *record)
 		.mount_read_only = record_mount_read_only,
 		.mount_detach = record_mount_detach,
 		.exchange = record_exchange,
+		.process_open = record_process_open,
+		.process_signal = record_process_signal,
 		.attribute_set = record_attribute_set,
 		.record = record,
 	};

@@ -8,12 +8,16 @@
 
 struct values {
 	struct common common;
-	unsigned timeout_s;
+	char *holders;
+	unsigned timeout_s, holders_timeout_s;
 };
 
 static const struct opt unload_opts[] = {
-	{ "unload-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, timeout_s),
-	  "deadline of one unload; default 60" },
+	{ "unload-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, timeout_s), UNLOAD_TIMEOUT_HELP },
+	{ "holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, offsetof(struct values, holders),
+	  HOLDERS_HELP },
+	{ "holders-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, holders_timeout_s),
+	  HOLDERS_TIMEOUT_HELP },
 	{ 0 },
 };
 
@@ -96,21 +100,34 @@ static void show_unloaded(const struct strv *unloaded, const struct holders *h, 
 	}
 }
 
+static int unload(const struct values *v, const struct machine *m, struct watch *watch, struct holders *ret,
+		  struct strv *ret_unloaded, struct err *err)
+{
+	auto_facts struct facts f = { 0 };
+	struct drain drain = { .host = &m->host, .kern = &m->kern, .sys = &m->sys, .watch = watch };
+	if (job_holders(v->holders, &drain.policy, err) < 0)
+		return -1;
+	auto_fd int lock = lock_take(&m->kern, err);
+	if (lock < 0 || facts_read(&m->host, &m->kern, &f, err) < 0)
+		return -1;
+	drain.release = f.host.release;
+	drain.timeout_ms = drain_deadline_ms(drain.policy, v->holders_timeout_s);
+	if (drain.policy != DRAIN_REFUSE && drain_wait(&drain, ret, err) < 0)
+		return -1;
+	return unload_driver(&drain, unload_deadline_ms(v->timeout_s), ret, ret_unloaded, err);
+}
+
 static int run_unload(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_watch struct watch watch = show_watch();
 	auto_strv struct strv unloaded = { 0 };
 	auto_holders struct holders h = { 0 };
-	int timeout_ms = unload_deadline_ms(v->timeout_s);
 	if (machine_open(&v->common, &m, err) < 0)
 		return -1;
-	auto_fd int lock = lock_take(&m.kern, err);
-	if (lock < 0)
-		return -1;
-	int r = unload_driver(&m.host, &m.kern, &m.sys, timeout_ms, &h, &unloaded, err);
-	if (r < 0)
+	if (unload(v, &m, &watch, &h, &unloaded, err) < 0)
 		return err->code == E_IN_USE ? show_in_use(&h, v->common.is_json, err) : -1;
 	show_unloaded(&unloaded, &h, v->common.is_json);
 	return 0;
@@ -130,7 +147,11 @@ const struct cmd cmd_unload = {
 	.name = "unload",
 	.help = "take the driver out of the kernel, holders first",
 	.about = "Refuses with E_IN_USE, naming every holder, while anybody uses the driver; then nothing was "
-		 "unloaded.\n",
+		 "unloaded.\n"
+		 "With --holders wait it waits for them to go, with --holders stop it asks each process once to end "
+		 "(SIGTERM),\n"
+		 "and modules of others that nobody uses are unloaded, too.\n\n"
+		 "An unload that the kernel does not come back from ends with E_WEDGED: the node needs a reboot.\n",
 	.opts = { unload_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_unload,

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "node/kernels.h"
 #include "node/lock.h"
+#include "node/settle.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -48,7 +49,9 @@ const struct opt job_opts[] = {
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
-	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, "deadline of one unload; default 60"),
+	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, UNLOAD_TIMEOUT_HELP),
+	OPT("holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, holders, HOLDERS_HELP),
+	OPT("holders-timeout", 0, "SECONDS", NULL, OPT_UINT, holders_timeout_s, HOLDERS_TIMEOUT_HELP),
 	{ 0 },
 };
 
@@ -110,6 +113,14 @@ int job_flavour(const struct job_values *values, enum flavour *ret, struct err *
 	*ret = FLAVOUR_AUTO;
 	if (values->flavour && !flavour_parse(values->flavour, ret))
 		return err_set(err, E_USAGE, "flavour: '%s' is none of auto, open, proprietary", values->flavour);
+	return 0;
+}
+
+int job_holders(const char *text, enum drain_policy *ret, struct err *err)
+{
+	*ret = DRAIN_REFUSE;
+	if (text && !drain_parse(text, ret))
+		return err_set(err, E_USAGE, "holders: '%s' is none of refuse, wait, stop", text);
 	return 0;
 }
 
@@ -196,6 +207,23 @@ static int lock(struct job *j, struct err *err)
 	return loaded_read(&m->host, &m->kern, j->facts.host.release, &j->facts.loaded, err) < 0 ? -1 : 0;
 }
 
+// What is loaded may be changing now. In a boot whose kernel is stuck it will not stop to, and the plan says so.
+static int settle(struct job *j, bool is_change, struct err *err)
+{
+	const struct machine *m = &j->machine;
+	const struct loaded_module *restless = settle_restless(&j->facts.loaded);
+	if (!restless || journal_is_wedged(&j->journal, j->facts.host.boot_id))
+		return 0;
+	if (!is_change) {
+		watch_note(&j->watch, "module %s is %s: an install would wait for it", restless->name,
+			   loaded_state_name(restless->state));
+		return 0;
+	}
+	loaded_done(&j->facts.loaded);
+	return settle_read(&m->host, &m->kern, j->facts.host.release, unload_deadline_ms(j->values->unload_timeout_s),
+			   &j->watch, &j->facts.loaded, err);
+}
+
 static int gather(struct job *j, bool is_change, struct err *err)
 {
 	const struct job_values *v = j->values;
@@ -209,7 +237,7 @@ static int gather(struct job *j, bool is_change, struct err *err)
 	if (!facts_has_gpu(&j->facts))
 		return 0;
 	if (job_inputs(v, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
-	    journal_read(&j->state, &j->journal, err) < 0 ||
+	    journal_read(&j->state, &j->journal, err) < 0 || settle(j, is_change, err) < 0 ||
 	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
 	    find_package(j, err) < 0)
 		return -1;
@@ -234,7 +262,11 @@ static int make_plan(struct job *j, struct err *err)
 	plan_done(&j->plan);
 	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0)
 		return -1;
-	return plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err);
+	if (plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err) == 0)
+		return 0;
+	if (err->code == E_IN_USE)
+		drain_list(&j->watch, &j->holders);
+	return -1;
 }
 
 void job_done(struct job *j)
@@ -291,6 +323,7 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 		.compile = compile,
 		.imex_channels = v->imex_channels,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
+		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),
 		.watch = &j->watch,
 	};
 }
@@ -302,6 +335,8 @@ static void fall_back(struct job *j, struct err *err)
 	struct compile_wish compile;
 	struct apply apply;
 	struct err why;
+	if (err->code == E_MODULE_BUSY) // somebody else's load or unload is under way
+		return;
 	j->obtain.fetch.state = &j->state;
 	loaded_done(&j->facts.loaded);
 	if (loaded_read(&j->machine.host, &j->machine.kern, j->facts.host.release, &j->facts.loaded, &why) < 0 ||
@@ -345,7 +380,8 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	ret->values = values;
 	ret->watch = show_watch();
 	job_modules(&values->modules, &ret->modules);
-	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0)
+	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
+	    job_holders(values->holders, &ret->wish.holders, err) < 0)
 		return -1;
 	if (gather(ret, is_change, err) == 0 && decide(ret, err) == 0)
 		return 0;

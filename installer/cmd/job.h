@@ -11,10 +11,10 @@ struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
-	char *store_limit;
+	char *store_limit, *holders;
 	struct strv from;
 	struct strv headers, modules, params;
-	unsigned jobs, timeout_s, imex_channels, unload_timeout_s;
+	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
 	char *export;           // directory, "none"; NULL = as the command does
 	bool is_export_default; // the command exports when there is something to export
 	bool is_rt_allowed, is_compile_forbidden, is_retry;
@@ -73,7 +73,11 @@ int job_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 
 int job_inputs(const struct job_values *values, struct err *err);
 int job_look(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages
 int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err);   // E_USAGE
-void job_modules(const struct strv *wish, struct strv *ret);                            // "uvm" -> "nvidia-uvm"
+int job_holders(const char *text, enum drain_policy *ret, struct err *err);             // E_USAGE; NULL: refuse
+#define HOLDERS_HELP "when somebody uses a driver that has to go; default refuse"
+#define HOLDERS_TIMEOUT_HELP "deadline of --holders; default 300 to wait, 30 to stop"
+#define UNLOAD_TIMEOUT_HELP "deadline of one unload, and of modules that are coming or going; default 60"
+void job_modules(const struct strv *wish, struct strv *ret); // "uvm" -> "nvidia-uvm"
 
 void show_phase(void *ctx, const struct phase *p);
 void show_note(void *ctx, const char *text);

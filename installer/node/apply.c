@@ -24,9 +24,10 @@ static const struct {
 	[STEP_PAYLOAD] = { step_payload, NULL, false },     [STEP_ADOPT] = { step_adopt, NULL, false },
 	[STEP_PREFLIGHT] = { step_preflight, NULL, false }, [STEP_PACKAGE] = { step_package, NULL, false },
 	[STEP_COMPILE] = { step_compile, NULL, false },     [STEP_PROVE] = { step_prove, NULL, false },
-	[STEP_UNLOAD] = { step_unload, NULL, true },        [STEP_UNBIND] = { step_unbind, undo_unbind, true },
-	[STEP_LOAD] = { step_load, undo_load, true },       [STEP_NODES] = { step_nodes, NULL, false },
-	[STEP_EXPORT] = { step_export, NULL, false },       [STEP_VERIFY] = { step_verify, NULL, false },
+	[STEP_HOLDERS] = { step_holders, NULL, false },     [STEP_UNLOAD] = { step_unload, NULL, true },
+	[STEP_UNBIND] = { step_unbind, undo_unbind, true }, [STEP_LOAD] = { step_load, undo_load, true },
+	[STEP_NODES] = { step_nodes, NULL, false },         [STEP_EXPORT] = { step_export, NULL, false },
+	[STEP_VERIFY] = { step_verify, NULL, false },
 };
 
 void run_remember(const struct run *r, const char *digest,
@@ -56,16 +57,19 @@ void run_write(const struct run *r)
 		watch_note(r->a->watch, "the journal is not written: %s", why.text);
 }
 
+// What was compiled just now may turn out to be what failed before: nobody has to end for that.
+static int check_target(struct run *r, struct err *err)
+{
+	plan_target(r->a->plan, r->a->wish, r->package.manifest.digest, r->a->facts->host.build_id, &r->target);
+	auto_str char *why = plan_why_not(&r->target, r->a->wish, r->a->facts, &r->journal);
+	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
+}
+
 // Up to here a full disk, a bad target or a missing way back stops nothing that works.
 static int begin(struct run *r, const char *step, struct err *err)
 {
 	const struct host *host = &r->a->facts->host;
-	plan_target(r->a->plan, r->a->wish, r->package.manifest.digest, host->build_id, &r->target);
-	// What was compiled just now may turn out to be what failed before.
-	auto_str char *why = plan_why_not(&r->target, r->a->wish, r->a->facts, &r->journal);
-	if (why)
-		return err_set(err, E_TARGET_FAILED, "%s", why);
-	if (run_prepare_export(r, err) < 0)
+	if (check_target(r, err) < 0 || run_prepare_export(r, err) < 0)
 		return -1;
 	back_prepare(r->a, &r->journal, &r->target, &r->back);
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
@@ -79,6 +83,8 @@ static int begin(struct run *r, const char *step, struct err *err)
 
 static int before(struct run *r, enum step_kind kind, struct err *err)
 {
+	if (kind == STEP_HOLDERS)
+		return check_target(r, err) < 0 ? -1 : run_prepare_export(r, err);
 	if (!r->is_touched)
 		return actions[kind].is_touch ? begin(r, step_kind_name(kind), err) : 0;
 	journal_step(&r->journal, step_kind_name(kind));
@@ -99,7 +105,11 @@ static int undo_steps(struct run *r, size_t failed, struct err *err)
 // Whether a failure is the target's own, so that trying the same again would only harm again.
 static bool is_blame(const struct err *err)
 {
-	return err->code != E_IN_USE && err->code != E_NO_SPACE && err->code != E_WEDGED && err->code != E_BOUND;
+	static const int others[] = { E_IN_USE, E_MODULE_BUSY, E_NO_SPACE, E_WEDGED, E_BOUND };
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (err->code == others[i])
+			return false;
+	return true;
 }
 
 static int undo(struct run *r, size_t failed, struct err *err)

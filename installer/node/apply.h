@@ -18,7 +18,7 @@ struct apply {
 	const struct compile_wish *compile; // of STEP_COMPILE; output and flavour are filled in here
 	struct export *export;              // NULL = user space is not exported
 	unsigned imex_channels;
-	int unload_timeout_ms;
+	int unload_timeout_ms, holders_timeout_ms;
 	struct watch *watch;
 };
 

@@ -174,12 +174,15 @@ void back_prepare(const struct apply *a, const struct journal *j, const struct d
 static int load(const struct apply *a, const struct back *b, const struct module_set *set, const size_t *order,
 		struct err *err)
 {
+	int any = 0;
 	for (size_t i = 0; i < set->count; i++) {
 		const struct module *m = &set->items[order[i]];
-		if (load_module(a->sys, m, driver_params(&b->driver, m->name), a->kern, err) < 0)
+		int r = load_module(a->sys, m, driver_params(&b->driver, m->name), a->kern, err);
+		if (r < 0)
 			return -1;
+		any |= r;
 	}
-	return 0;
+	return any;
 }
 
 int back_load(const struct apply *a, const struct back *b, struct err *err)

@@ -17,5 +17,6 @@ void back_done(struct back *b);
 // What the kernel has now; of a change that was cut off in this boot, what it had before that; with no driver loaded,
 // the last good one. Never the target itself. What cannot be brought back is told (watch_note) and is none.
 void back_prepare(const struct apply *a, const struct journal *j, const struct driver *target, struct back *ret);
-// Its modules, where they are not loaded, with the parameters they had. 0, or the first failure.
+// Its modules, where they are not loaded, with the parameters they had. 1 = some were loaded, 0 = all were
+// there; or the first failure.
 int back_load(const struct apply *a, const struct back *b, struct err *err);

@@ -16,6 +16,7 @@ enum holder_kind {
 
 struct holder {
 	int pid;
+	uint64_t start; // holder_start(): with pid the identity of a process
 	unsigned uid;
 	char *comm;      // proc/PID/comm
 	char *cmdline;   // arguments joined by blanks, at most 200 bytes; "" for a kernel thread
@@ -42,7 +43,13 @@ int holders_of(const struct root *kern, const struct strv *nodes, struct holders
 void holders_done(struct holders *h);
 #define auto_holders __attribute__((cleanup(holders_done)))
 
-bool holders_block(const struct holders *h); // something in the list stops an unload: any FD, MAP or foreign module
+// When a process was started, in clock ticks after boot (proc(5)); 0 = there is no such process, or it is a thread of
+// the kernel.
+uint64_t holder_start(const struct root *kern, int pid);
+// How many stop an unload: processes with an FD or a MAP, and foreign modules. The first of them in words.
+size_t holders_blocking(const struct holders *h);
+char *holders_first(const struct holders *h);
+bool holders_block(const struct holders *h);
 const char *holder_kind_name(enum holder_kind k); // "fd", "map", "mount"
 // One line: "pid 4242 python3 (uid 1000, pod 6e.., container ab12..) fd /dev/nvidia0"
 char *holder_text(const struct holder *h);

@@ -170,18 +170,21 @@ static int unbind(const struct owner_work *w, struct released_device *d, struct 
 }
 
 // A module that nothing uses any more, and that the host could bring back.
-static void unload(const struct owner_work *w, const struct released_device *d, struct strv *ret)
+static int unload(const struct owner_work *w, const struct released_device *d, struct strv *ret, struct err *err)
 {
-	struct err err;
+	struct err ignored;
 	auto_str char *path = str_fmt("sys/bus/%s/drivers/%s/module", d->bus, d->driver);
 	auto_str char *module = link_name(w->kern, path);
-	if (!module || strv_has(ret, module) || provider_has(w->host, w->release, module, &err) <= 0)
-		return;
-	int r = unload_module(w->sys, module, w->timeout_ms, &err);
+	if (!module || strv_has(ret, module) || provider_has(w->host, w->release, module, &ignored) <= 0)
+		return 0;
+	int r = unload_module(w->sys, w->kern, module, w->timeout_ms, err);
 	if (r > 0)
 		strv_add(ret, TAKE(module));
+	else if (r < 0 && err->code == E_WEDGED)
+		return -1;
 	else if (r < 0)
-		watch_note(w->watch, "%s stays loaded: %s", module, err.text);
+		watch_note(w->watch, "%s stays loaded: %s", module, err->text);
+	return 0;
 }
 
 // Held ones are looked for before the first is touched.
@@ -222,8 +225,8 @@ int owner_release(const struct owner_work *w, const struct gpus *gpus, struct re
 		return -1;
 	release_framebuffers(w, gpus, r);
 	for (size_t i = 0; i < r->count; i++)
-		if (r->items[i].is_unbound)
-			unload(w, &r->items[i], &r->modules);
+		if (r->items[i].is_unbound && unload(w, &r->items[i], &r->modules, err) < 0)
+			return -1;
 	return 0;
 }
 

@@ -31,8 +31,9 @@ const char *step_kind_name(enum step_kind kind)
 	static const char *const names[] = {
 		[STEP_PAYLOAD] = "payload", [STEP_ADOPT] = "adopt",     [STEP_PREFLIGHT] = "preflight",
 		[STEP_PACKAGE] = "package", [STEP_COMPILE] = "compile", [STEP_PROVE] = "prove",
-		[STEP_UNLOAD] = "unload",   [STEP_UNBIND] = "unbind",   [STEP_LOAD] = "load",
-		[STEP_NODES] = "nodes",     [STEP_EXPORT] = "export",   [STEP_VERIFY] = "verify",
+		[STEP_HOLDERS] = "holders", [STEP_UNLOAD] = "unload",   [STEP_UNBIND] = "unbind",
+		[STEP_LOAD] = "load",       [STEP_NODES] = "nodes",     [STEP_EXPORT] = "export",
+		[STEP_VERIFY] = "verify",
 	};
 	return names[kind];
 }
@@ -275,12 +276,14 @@ static int add_replace(const struct making *m, const char *why, struct err *err)
 	auto_strv struct strv order = { 0 };
 	if (add_obtain(m, &m->plan->modules, err) < 0 || loaded_unload_order(&m->facts->loaded, &order, err) < 0)
 		return -1;
-	if (m->holders && holders_block(m->holders)) {
-		auto_str char *first = m->holders->count ? holder_text(&m->holders->items[0]) :
-							   str_fmt("module %s", m->holders->modules.items[0]);
-		return err_set(err, E_IN_USE, "%s, but %zu holder(s) keep the driver: %s", why,
-			       m->holders->count + m->holders->modules.count, first);
+	size_t holders = m->holders ? holders_blocking(m->holders) : 0;
+	if (holders && m->wish->holders == DRAIN_REFUSE) {
+		auto_str char *first = holders_first(m->holders);
+		return err_set(err, E_IN_USE, "%s, but %zu holder(s) keep the driver: %s", why, holders, first);
 	}
+	if (m->wish->holders != DRAIN_REFUSE)
+		add(m->plan, STEP_HOLDERS, str_fmt("%zu holder(s) now", holders),
+		    str_fmt("--holders %s", drain_name(m->wish->holders)));
 	add(m->plan, STEP_UNLOAD, strv_join(&order, ", "), str_dup(why));
 	add_load(m, &m->plan->modules, "replaces what was unloaded");
 	return 0;

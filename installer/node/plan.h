@@ -2,8 +2,8 @@
 // What installing would do and why, decided without touching anything: facts, wish and what is at hand in; steps out.
 // plan_make does no I/O, so `plan`, --dry-run and the real run cannot disagree.
 #pragma once
+#include "node/drain.h"
 #include "node/facts.h"
-#include "node/holders.h"
 #include "node/journal.h"
 #include "node/params.h"
 #include "precompiled/package.h"
@@ -15,7 +15,8 @@ struct wish {
 	const struct strv *modules; // full names to load; empty = nvidia, nvidia-uvm, nvidia-modeset
 	const struct params *params;
 	bool is_compile_forbidden;
-	bool is_retry; // also what failed here before
+	enum drain_policy holders; // what to do with those who use a driver that has to go
+	bool is_retry;             // also what failed here before
 };
 
 // What the modules could come from.
@@ -41,6 +42,7 @@ enum step_kind {
 	STEP_PACKAGE,
 	STEP_COMPILE,
 	STEP_PROVE,
+	STEP_HOLDERS,
 	STEP_UNLOAD,
 	STEP_UNBIND,
 	STEP_LOAD,
@@ -71,8 +73,9 @@ struct plan {
 	size_t count;
 };
 
-// Refusals are errors: E_WEDGED (this boot's kernel is stuck), E_TARGET_FAILED (see plan_why_not), E_BOUND, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due and holders
-// stop it), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE
+// Refusals are errors: E_WEDGED (this boot's kernel is stuck), E_TARGET_FAILED (see plan_why_not), E_BOUND, E_FLAVOUR,
+// E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, holders stop it, and that is not to be changed),
+// E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE
 // (nothing says what to install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
 int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
 	      const struct holders *holders, struct plan *ret, struct err *err);

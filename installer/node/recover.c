@@ -22,7 +22,7 @@ static int unload_rest(const struct run *r, struct err *err)
 	auto_strv struct strv order = { 0 }, gone = { 0 };
 	if (loaded_unload_order(&r->a->facts->loaded, &order, err) < 0)
 		return -1;
-	return unload_modules(&order, r->a->sys, r->a->unload_timeout_ms, &gone, err);
+	return unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err);
 }
 
 static int bring(struct run *r, struct err *err)

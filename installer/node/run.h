@@ -52,6 +52,7 @@ int undo_unbind(struct run *r, struct err *err);
 void settle_unbind(struct run *r);     // once a driver of ours has the GPUs
 void settle_left(const struct run *r); // and when a run that was cut off may have had no time to
 // swap.c
+int step_holders(struct run *r, const struct step *step, struct err *err);
 int step_unload(struct run *r, const struct step *step, struct err *err);
 int step_load(struct run *r, const struct step *step, struct err *err);
 // Take out what this run, or one that was cut off, has put in; and bring in again what the kernel had, with its nodes.

@@ -140,6 +140,7 @@ static void describe(const struct scan *s, struct holder *h)
 	const char *uid = status ? strstr(status, "\nUid:") : NULL;
 	h->comm = str_dup(comm ? str_trim(comm) : "?");
 	h->cmdline = command(s, h->pid);
+	h->start = holder_start(s->kern, h->pid);
 	if (uid)
 		sscanf(uid, "\nUid: %u", &h->uid);
 	if (cgroup)

@@ -6,13 +6,42 @@
 #include "kmod/provider.h"
 #include "node/unload.h"
 
+static struct drain drain_of(const struct apply *a)
+{
+	return (struct drain){ .host = a->host,
+			       .kern = a->kern,
+			       .sys = a->sys,
+			       .release = a->facts->host.release,
+			       .policy = a->wish->holders,
+			       .timeout_ms = a->holders_timeout_ms,
+			       .watch = a->watch };
+}
+
+int step_holders(struct run *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	struct drain drain = drain_of(r->a);
+	auto_holders struct holders holders = { 0 };
+	if (drain_wait(&drain, &holders, err) < 0) {
+		drain_list(r->a->watch, &holders);
+		return -1;
+	}
+	watch_end(r->a->watch, "holders", "nobody uses the driver");
+	return 0;
+}
+
 int step_unload(struct run *r, const struct step *step, struct err *err)
 {
-	auto_strv struct strv order = { 0 }, gone = { 0 };
-	strv_split(&order, step->subject, ", ");
-	if (unload_modules(&order, r->a->sys, r->a->unload_timeout_ms, &gone, err) < 0)
+	(void)step; // the graph may be another one by now
+	struct drain drain = drain_of(r->a);
+	auto_holders struct holders holders = { 0 };
+	auto_strv struct strv gone = { 0 };
+	if (unload_driver(&drain, r->a->unload_timeout_ms, &holders, &gone, err) < 0) {
+		drain_list(r->a->watch, &holders);
 		return -1;
-	watch_end(r->a->watch, "unload", "%s", step->subject);
+	}
+	auto_str char *names = gone.count ? strv_join(&gone, ", ") : str_dup("nothing was loaded");
+	watch_end(r->a->watch, "unload", "%s", names);
 	return 0;
 }
 
@@ -55,7 +84,7 @@ int undo_load(struct run *r, struct err *err)
 	auto_strv struct strv order = { 0 }, gone = { 0 };
 	if (what_to_unload(r, &order, err) < 0)
 		return -1;
-	return unload_modules(&order, r->a->sys, r->a->unload_timeout_ms, &gone, err);
+	return unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err);
 }
 
 int undo_unload(struct run *r, struct err *err)
@@ -64,10 +93,12 @@ int undo_unload(struct run *r, struct err *err)
 	const struct driver *d = &r->back.driver;
 	if (!d->version)
 		return 0;
-	if (back_load(r->a, &r->back, err) < 0)
+	int done = back_load(r->a, &r->back, err);
+	if (done < 0)
 		return -1;
 	settle_unbind(r);
-	watch_end(r->a->watch, "back", "driver %s %s is loaded again", d->version, d->flavour);
+	if (done > 0)
+		watch_end(r->a->watch, "back", "driver %s %s is loaded again", d->version, d->flavour);
 	run_remember(r, d->digest, store_set_target);
 	return step_nodes(r, &nodes, err);
 }

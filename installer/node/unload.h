@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver out of the kernel.
 #pragma once
-#include "base/sys.h"
-#include "node/holders.h"
+#include "node/drain.h"
 
 // Modules in this order, each with a deadline; ret gets the names of those that went. E_IN_USE, E_WEDGED.
-int unload_modules(const struct strv *order, const struct sys *sys, int timeout_ms, struct strv *ret, struct err *err);
-// Everything that is the driver's out of the kernel, in holder order. E_IN_USE names the holders before anything is
-// unloaded. 1 = unloaded, 0 = nothing was loaded.
-int unload_driver(const struct root *host, const struct root *kern, const struct sys *sys, int timeout_ms,
-		  struct holders *ret_holders, struct strv *ret_unloaded, struct err *err);
+int unload_modules(const struct strv *order, const struct sys *sys, const struct root *kern, int timeout_ms,
+		   struct strv *ret, struct err *err);
+
+// Everything that is the driver's, and under DRAIN_STOP the idle modules that use it, in the order of the graph as it
+// is now. Modules that are coming or going are waited for; the holders are looked for once, and E_IN_USE says that
+// somebody is in the way and nothing was unloaded. timeout_ms: for each module. E_WEDGED: the kernel did not come back
+// from one, and nothing more may be loaded or unloaded before the next boot. ret_unloaded: those that went, on failure,
+// too: the kernel's own refusal (E_IN_USE) may come after the first. 1 = unloaded, 0 = nothing was loaded.
+int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
+		  struct err *err);

@@ -305,6 +305,57 @@ bound_to() { # DRIVER: who has the first GPU
   assert_equal "$(calls)" ""
 }
 
+# What tells a process from its successor, and from a thread of the kernel.
+stats() {
+  local dir
+  for dir in "$ROOT"/proc/[0-9]*; do
+    echo "${dir##*/} (x) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 500 0" >"$dir/stat"
+  done
+}
+
+@test "unload: --holders stop asks each process once, then takes modules of others, too (R-D3)" {
+  host held
+  stats
+  kmodsmith unload --holders stop --json
+  assert_status 0
+  assert_equal "$(calls | grep ^signal)" "$(printf 'signal 15 %s\n' 611 4242 5150 6001)"
+  assert_json '.unloaded | join(" ")' "nvidia_fs nvidia_modeset nvidia_uvm nvidia"
+  [[ $stderr == *"asked pid 4242 python3 to end (SIGTERM)"* ]]
+  [[ $stderr == *"module nvidia_fs, which used the driver, is unloaded and is not loaded again"* ]]
+}
+
+@test "unload: --holders wait has an end, and asks nobody (R-E3)" {
+  host held
+  stats
+  KMODSMITH_HOLDERS="wait" kmodsmith unload --holders-timeout 1
+  assert_status 1
+  assert_error E_IN_USE "5 holder(s), first: pid 611 "
+  assert_line "module nvidia_fs"
+  [[ $stderr == *"waiting for whoever uses the driver: "* ]]
+  assert_equal "$(calls)" ""
+  kmodsmith unload --holders kill
+  assert_status 2
+  assert_error E_USAGE "'kill' is none of refuse, wait, stop"
+}
+
+@test "unload: a module that is going is waited for, with a deadline (R-D5)" {
+  host h100x8
+  echo going >"$ROOT/sys/module/nvidia_uvm/initstate"
+  kmodsmith unload --unload-timeout 1
+  assert_status 1
+  assert_error E_MODULE_BUSY "module nvidia_uvm is still going after 1 s"
+  assert_equal "$(calls)" ""
+}
+
+@test "unload: references that nothing explains leave everything as it is" {
+  host h100x8
+  echo 5 >"$ROOT/sys/module/nvidia/refcnt"
+  kmodsmith unload
+  assert_status 1
+  assert_error E_IN_USE "somebody who cannot be seen from here uses module nvidia (5 references, 2 dependents)"
+  assert_equal "$(calls)" ""
+}
+
 @test "holders: every kind, with container, pod and module" {
   host held
   kmodsmith holders --json

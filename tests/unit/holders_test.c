@@ -116,6 +116,9 @@ static void names_five_kinds(void **state)
 	assert_int_equal(h.modules.count, 1);
 	assert_string_equal(h.modules.items[0], "gdrdrv");
 	assert_true(holders_block(&h));
+	assert_int_equal(holders_blocking(&h), 4); // three processes and a module
+	auto_str char *first = holders_first(&h);
+	assert_non_null(strstr(first, "pid 42 python3"));
 	auto_str char *text = holder_text(gpu);
 	assert_string_equal(text, "pid 42 python3 (uid 1000, pod 6e1c2b6a-0d4e-4a3f-9a56-3f1de0b5a111, "
 				  "containerd container 0123456789ab) fd /dev/nvidia0");

@@ -374,6 +374,9 @@ static void test_log(void **state)
 static void test_unload(void **state)
 {
 	(void)state;
+	auto_folder struct folder f;
+	machine(&f);
+	close(fake.log);
 	static const struct {
 		int error, timeout_ms, want, code;
 	} rows[] = {
@@ -393,9 +396,65 @@ static void test_unload(void **state)
 		auto_str char *row = str_fmt("%s within %d ms", strerrorname_np(rows[i].error), rows[i].timeout_ms);
 		memset(&fake, 0, sizeof(fake));
 		fake.unload_errno = rows[i].error;
-		expect(unload_module(&fake_sys, "nvidia", rows[i].timeout_ms, &err) == rows[i].want, row);
+		expect(unload_module(&fake_sys, &f.root, "nvidia", rows[i].timeout_ms, &err) == rows[i].want, row);
 		expect(err.code == rows[i].code, row);
 	}
+}
+
+// R-D5. Stacks as Linux 6.1 shows them.
+static void test_wedged(void **state)
+{
+	(void)state;
+	static const char stack[] = "[<0>] msleep+0x29/0x40\n"
+				    "[<0>] nvidia_exit_module+0x1c/0xfe0 [nvidia]\n"
+				    "[<0>] __do_sys_delete_module.constprop.0+0x17a/0x2e0\n"
+				    "[<0>] do_syscall_64+0x55/0xb0\n"
+				    "[<0>] entry_SYSCALL_64_after_hwframe+0x6e/0xd8\n"
+				    "[<0>] a_sixth+0x1/0x2\n";
+	static const struct {
+		const char *row, *stack, *line, *want;
+	} rows[] = {
+		{ "all of it", stack, "NVRM: Attempting to remove device 0000:40:00.0",
+		  "unload 'nvidia': it hangs; it is in msleep, nvidia_exit_module [nvidia], "
+		  "__do_sys_delete_module.constprop.0, do_syscall_64, entry_SYSCALL_64_after_hwframe; "
+		  "kernel: NVRM: Attempting to remove device 0000:40:00.0 | more" },
+		{ "no right to read the stack", NULL, "line", "unload 'nvidia': it hangs; kernel: line | more" },
+		{ "an empty stack and a silent kernel", "", NULL, "unload 'nvidia': it hangs" },
+		{ "frames of an old kernel",
+		  "[<ffffffffc0a8>] f+0x1/0x2 [nvidia]\n[<ffffffffffff>] 0xffffffffffffffff\n", NULL,
+		  "unload 'nvidia': it hangs; it is in f [nvidia], 0xffffffffffffffff" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_strv struct strv lines = { 0 };
+		if (rows[i].line) {
+			strv_add(&lines, str_dup(rows[i].line));
+			strv_add(&lines, str_dup("more"));
+		}
+		expect(unload_explain("nvidia", "it hangs", rows[i].stack, &lines, &err) == -1, rows[i].row);
+		expect(err.code == E_WEDGED, rows[i].row);
+		if (!str_eq(err.text, rows[i].want))
+			fail_msg("%s: '%s'", rows[i].row, err.text);
+	}
+}
+
+// However long a stack is, the kernel's first line is in the text.
+static void test_wedged_long(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_strv struct strv lines = { 0 };
+	auto_str char *stack = NULL;
+	for (int i = 0; i < 5; i++)
+		str_add(&stack, "[<0>] %0120d+0x1/0x2\n", i);
+	for (int i = 0; i < 100; i++)
+		strv_add(&lines, str_fmt("line %d", i));
+	assert_int_equal(unload_explain("nvidia_modeset",
+					"the kernel did not come back within 60 s; process 4194304 is "
+					"stuck in it",
+					stack, &lines, &err),
+			 -1);
+	assert_non_null(strstr(err.text, "kernel: line 0 | line 1"));
 }
 
 // The recorder of a recorded machine makes what a kernel would make.
@@ -411,16 +470,19 @@ static void test_recorded(void **state)
 	read_module(true, &m);
 	assert_int_equal(load_module(&sys, &m, "a=1", &f.root, &err), 1);
 	assert_int_equal(load_module(&sys, &m, "a=1", &f.root, &err), 0);
-	assert_int_equal(unload_module(&sys, "nvidia", 0, &err), 1);
-	assert_int_equal(unload_module(&sys, "nvidia", 0, &err), 0);
+	assert_int_equal(unload_module(&sys, &f.root, "nvidia", 0, &err), 1);
+	assert_int_equal(unload_module(&sys, &f.root, "nvidia", 0, &err), 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reasons), cmocka_unit_test(test_order),  cmocka_unit_test(test_ways),
-		cmocka_unit_test(test_params),  cmocka_unit_test(test_exists), cmocka_unit_test(test_modules_disabled),
-		cmocka_unit_test(test_log),     cmocka_unit_test(test_unload), cmocka_unit_test(test_recorded),
+		cmocka_unit_test(test_reasons),     cmocka_unit_test(test_order),
+		cmocka_unit_test(test_ways),        cmocka_unit_test(test_params),
+		cmocka_unit_test(test_exists),      cmocka_unit_test(test_modules_disabled),
+		cmocka_unit_test(test_log),         cmocka_unit_test(test_unload),
+		cmocka_unit_test(test_recorded),    cmocka_unit_test(test_wedged),
+		cmocka_unit_test(test_wedged_long),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,8 @@ struct row {
 	bool is_compile_forbidden, is_sig_enforced;
 	const char *payload, *export_why, *payload_why_not; // as in struct at_hand
 	const char *holder;                                 // path held by a process
-	int code;                                           // of the refusal, 0 = none
+	enum drain_policy holders;
+	int code; // of the refusal, 0 = none
 	enum plan_outcome outcome;
 	const char *steps; // "package prove load nodes verify"
 };
@@ -103,6 +104,25 @@ static const struct row rows[] = {
 	  .package = "535.1",
 	  .holder = "/dev/nvidia0",
 	  .code = E_IN_USE },
+	{ .name = "R-D3: holders are waited for, after the proof and before anything goes",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .holder = "/dev/nvidia0",
+	  .holders = DRAIN_WAIT,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove holders unload load nodes verify" },
+	{ .name = "R-D3: whoever comes later is asked to end, too",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .holders = DRAIN_STOP,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove holders unload load nodes verify" },
 	{ .name = "a held driver that is the wished one is adopted",
 	  .gpus = 2,
 	  .loaded = "535.1",
@@ -316,7 +336,8 @@ static void check_row(const struct row *row)
 		make_package(row, &package);
 	struct wish wish = { .driver = row->wish_driver,
 			     .flavour = row->wish_flavour,
-			     .is_compile_forbidden = row->is_compile_forbidden };
+			     .is_compile_forbidden = row->is_compile_forbidden,
+			     .holders = row->holders };
 	struct at_hand at_hand = { .package = row->package ? &package : NULL,
 				   .source_version = row->source,
 				   .payload = row->payload,

@@ -3,7 +3,9 @@
 
 #include "tests/unit/test.h"
 
+#include <signal.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 
 static struct folder folder;
 static struct sys sys;
@@ -124,6 +126,40 @@ static void test_an_unwritable_record_is_an_error(void **state)
 	assert_int_equal(errno, EROFS);
 }
 
+static void test_a_signal_ends_a_recorded_process(void **state)
+{
+	(void)state;
+	folder_dir(&folder, "proc/42/fd");
+	auto_fd int process = sys.process_open(&sys, 42);
+	assert_true(process >= 0);
+	assert_int_equal(sys.process_signal(&sys, process, 42, SIGTERM), 0);
+	assert_false(root_exists(&folder.root, "proc/42"));
+	assert_int_equal(sys.process_signal(&sys, process, 42, SIGTERM), -1);
+	assert_int_equal(errno, ESRCH);
+	assert_int_equal(sys.process_open(&sys, 42), -1);
+	assert_int_equal(errno, ESRCH);
+	folder_expect(&folder, ".sys-calls", "signal 15 42\nsignal 15 42\n");
+}
+
+static void test_a_signal_reaches_a_real_process(void **state)
+{
+	(void)state;
+	const struct sys *real = sys_real();
+	int status;
+	pid_t child = fork();
+	if (child == 0) {
+		pause();
+		_exit(1);
+	}
+	auto_fd int process = real->process_open(real, child);
+	assert_true(process >= 0);
+	assert_int_equal(real->process_signal(real, process, child, SIGTERM), 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+	assert_int_equal(real->process_signal(real, process, child, SIGTERM), -1);
+	assert_int_equal(errno, ESRCH);
+}
+
 static void test_the_real_one_refuses_nonsense(void **state)
 {
 	(void)state;
@@ -147,6 +183,8 @@ int main(void)
 		TEST(test_what_is_no_node_stays_what_it_is),
 		TEST(test_an_unwritable_record_is_an_error),
 		TEST(test_attributes),
+		TEST(test_a_signal_ends_a_recorded_process),
+		TEST(test_a_signal_reaches_a_real_process),
 		TEST(test_the_real_one_refuses_nonsense),
 	};
 	return cmocka_run_group_tests_name("sys", tests, NULL, NULL);

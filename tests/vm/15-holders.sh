@@ -7,6 +7,7 @@
 # switches: 1
 # stub: yes
 # packages: open
+# programs: perl
 t "install" kmodsmith install --package /packages/open
 t "nobody holds it" kmodsmith holders
 like "  and it says so" "$out" 'nobody holds'
@@ -23,4 +24,31 @@ hold /tmp/other-name
 t "R-D2: a node under another name" kmodsmith holders
 like "  is found by its number" "$out" "pid $holder .*fd /tmp/other-name"
 release
-t "nobody is left" kmodsmith unload
+
+# All kinds in one run: an open node, a mapping that outlived its descriptor, a node mounted into another mount namespace,
+# a node of a switch, and somebody else's module.
+insmod /vm/modules/gdrdrv.ko
+node gdrdrv gdrdrv 0
+hold /dev/nvidia0
+opener=$holder
+hold /dev/nvidia-nvswitch0
+switcher=$holder
+perl -e 'open(my $f, "+<", "/dev/gdrdrv") or die; syscall(9, 0, 4096, 3, 1, fileno($f), 0) > 0 or die; close($f);
+  open(my $r, ">", "/tmp/mapped"); close($r); sleep(1000000)' &
+mapper=$!
+unshare -m sh -c 'mkdir -p /run/container/dev && : >/run/container/dev/nvidia0 &&
+  mount --bind /dev/nvidia0 /run/container/dev/nvidia0 && : >/tmp/mounted && exec sleep 1000000' &
+mounter=$!
+until [ -e /tmp/mapped ] && [ -e /tmp/mounted ]; do sleep 0.1; kill -0 "$mapper" && kill -0 "$mounter" || break; done
+t "R-D2: five kinds at once" kmodsmith holders
+like "  fd" "$out" "^pid $opener .* fd /dev/nvidia0\$"
+like "  fd of a switch" "$out" "^pid $switcher .* fd /dev/nvidia-nvswitch0\$"
+like "  mapping without a descriptor" "$out" "^pid $mapper perl .* map /dev/gdrdrv\$"
+like "  mount in another namespace" "$out" "^pid $mounter .* mount /run/container/dev/nvidia0\$"
+like "  module" "$out" '^module gdrdrv$'
+is "  and nobody else" "$(printf '%s\n' "$out" | awk 'END { print NR }')" 5
+kill "$opener" "$switcher" "$mapper"
+wait "$opener" "$switcher" "$mapper"
+rmmod gdrdrv
+t "a mount alone keeps nobody from unloading" kmodsmith unload
+kill "$mounter"

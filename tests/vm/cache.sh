@@ -92,7 +92,8 @@ compile_test_modules() { # DIR HEADERS RELEASE SOURCE...
   shift 3
   cp "$@" "$dir" &&
     at_home "$tree" make -C "/usr/src/linux-headers-$release" M="$dir" CONFIG_DEBUG_INFO_BTF_MODULES= modules &&
-    strip -g "$dir"/*.ko && find "$dir" -mindepth 1 ! -name '*.ko' -delete
+    strip -g "$dir"/*.ko && objcopy --remove-section=__versions "$dir"/gdrdrv.ko &&
+    find "$dir" -mindepth 1 ! -name '*.ko' -delete
 }
 
 test_modules() { # KEY -> directory with the modules of tests/vm/modules for that kernel

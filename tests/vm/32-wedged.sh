@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
+# R-D5: a module whose unload does not come back. The verdict comes within the deadline, with the kernel's stack and
+# log; nothing else is unloaded or loaded after it; and the verdict leaves nobody waiting but the one stuck call.
+# gpus: 1
+# stub: yes
+# packages: open proprietary
+# mem: 1536M
+modules() { awk '/^nvidia/ { print $1 }' /proc/modules | sort | tr '\n' ' '; }
+verdict() { # COMMAND...: as run by somebody who reads to the end of its output
+  said=$("$@" 2>&1)
+  status=$?
+  printf '%s\n' "$said" | tee /tmp/verdict
+  return $status
+}
+
+t "install" kmodsmith install --package /packages/open
+before=$(modules)
+# shellcheck disable=SC2086 # $command is words
+for command in "unload" "install --package /packages/proprietary"; do
+  word=${command%% *}
+  insmod /vm/modules/nvidia_peermem.ko
+  t_fails 1 "R-D5: $word ends although the kernel does not come back" verdict kmodsmith $command --unload-timeout 3
+  like "  with the verdict" "$out" "E_WEDGED: .*unload 'nvidia_peermem': the kernel did not come back within 3 s"
+  like "  where it is stuck" "$out" 'it is in .*fakewedge_exit \[nvidia_peermem\]'
+  like "  and what the kernel said" "$out" 'kernel: .*nvidia_peermem: waiting for a peer that does not answer'
+  unlike "  nothing was loaded again" "$out" 'loaded again'
+  is "  and nothing else was touched" "$(modules)" "$(echo "$before" nvidia_peermem | tr ' ' '\n' | sed '/^$/d' | sort |
+    tr '\n' ' ')"
+  stuck=$(sed -nE 's/.*process ([0-9]+) is stuck.*/\1/p' /tmp/verdict | head -n 1)
+  is "  the stuck call is left behind" "$(sed -n 's/^State:[[:space:]]*\([A-Z]\).*/\1/p' "/proc/$stuck/status")" D
+  is "  and keeps nothing open" "$(find "/proc/$stuck/fd" -type l | wc -l)" 0
+  t_fails 1 "R-D5: a module that is going is waited for, with a deadline" kmodsmith unload --unload-timeout 1
+  like "  and named" "$out" 'E_MODULE_BUSY: .*module nvidia_peermem is still going after 1 s'
+  t "status tells" sh -c 'kmodsmith status; [ $? -eq 1 ]'
+  like "  that it is going" "$out" 'FAIL .*nvidia_peermem .*going'
+  if [ "$word" = install ]; then
+    t_fails 1 "R-D5: nothing more is tried in this boot" kmodsmith $command
+    like "  but told" "$out" 'E_WEDGED: .*nvidia_peermem'
+    unlike "  and nothing is waited for" "$out" 'waiting for it'
+  fi
+  echo N >/sys/module/nvidia_peermem/parameters/hang
+  until [ ! -e /sys/module/nvidia_peermem ]; do sleep 0.1; done
+done
+t "once the kernel is free again the driver can be unloaded" kmodsmith unload
+is "nothing is left" "$(modules)" ""
