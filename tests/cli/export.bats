@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # --export on recorded machines: what is planned, and what is refused before anything is touched. Mounts are made in the
-# VM tier only (33-export): a recorded machine has none.
+# VM tier only (37-export): a recorded machine has none.
 # shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
 load helper
 load package

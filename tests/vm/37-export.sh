@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 # R-E4, R-I3: the driver root that other pods look into: what is in it, and how it is switched. What is left behind:
-# 34-generations.
+# 38-generations.
 # gpus: 1
 # stub: yes
 # beside: payloads
@@ -84,6 +84,16 @@ t "a plan" kmodsmith plan --package /beside/a
 like "  names the two steps and why" "$out" 'payload +user space 535.261.03, [0-9a-f]+ +payload [0-9a-f]{12} is not unpacked yet'
 t_fails 1 "another driver without its payload" kmodsmith plan --driver 535.216.03 --no-compile
 
+t "R-E4: modules and user space are replaced in one start" from a --param nvidia:NVreg_DeviceFileMode=432
+like "  the firmware before the load, the switch after it" "$(echo "$out" | sed -n 's/^kmodsmith: \([a-z]*\) .*/\1/p' | tr '\n' ' ')" \
+  'payload preflight package prove unload load nodes export verify'
+is "  both are the new ones" "$(ls $root/etc 2>&1 | grep -c payload) $(sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params)" "0 432"
+t "  and the former ones again" from b
+t_fails 1 "a replacement whose user space cannot be measured" from c --param nvidia:NVreg_DeviceFileMode=432
+is "  modules and user space are those from before" \
+  "$(cat $root/etc/payload) $(generations) $(mounts) $(sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params)" "b 0 $b_base 438"
+is "  and the kernel looks for their firmware" "$(cat $fwpath)" $root/lib/firmware
+t "  and ready" kmodsmith status
 rm /run/kmodsmith/export.json
 t "a pod that does not know what the one before it exported" strace -f -e trace=mount,umount2,renameat2 -o /tmp/calls kmodsmith install \
   --package /beside/b --export $root
