@@ -114,7 +114,7 @@ static void test_the_views_of_a_machine(void **state)
 		{ "30", "mnt:[2]", "/run/nvidia/.driver.2", "9 1 0:99 / /chroot rw - tmpfs tmpfs rw\n" },
 		{ "40", "mnt:[2]", "/", "60 1 0:22 /nvidia/.driver.1 /driver-root rw - tmpfs tmpfs rw\n" },
 	};
-	auto_folder struct folder f;
+	auto_folder struct folder f = { .root = ROOT_NONE };
 	auto_views struct views v = { 0 };
 	struct err err;
 	folder_make(&f);
