@@ -235,6 +235,14 @@ int package_parse(const struct manifest *manifest, const struct descriptor *desc
 	return 1;
 }
 
+static bool has_srcversion(const struct package *p, const char *srcversion)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (str_eq(p->files[i].srcversion, srcversion))
+			return true;
+	return false;
+}
+
 int package_fits(const struct package *p, const struct package_want *want, char **ret_why)
 {
 	const struct {
@@ -254,6 +262,10 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 			*ret_why = str_fmt("%s is %s, wanted %s", rows[i].what, rows[i].has, rows[i].wants);
 			return 0;
 		}
+	}
+	if (want->srcversion && !has_srcversion(p, want->srcversion)) {
+		*ret_why = str_fmt("no module of it has srcversion %s", want->srcversion);
+		return 0;
 	}
 	for (size_t i = 0; want->modules && i < want->modules->count; i++) {
 		if (!strv_has(&p->key.modules, want->modules->items[i])) {

@@ -68,6 +68,7 @@ char *package_dir(const struct package_key *key); // of the files in the layer: 
 struct package_want {
 	const char *digest; // of its manifest
 	const char *driver, *flavour, *release, *build_id, *arch, *source;
+	const char *srcversion;     // of one of its modules
 	const struct strv *modules; // all of these must be inside
 };
 // 1 = fits; 0 = not, with *ret_why (caller frees) naming the first difference.

@@ -22,7 +22,10 @@ static int take_use(struct store *s, struct err *err)
 	auto_fd int dir = root_open(&s->layout.root, ".", O_PATH | O_DIRECTORY, err);
 	if (dir < 0)
 		return -1;
-	s->use = openat(dir, USE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	// A start that changes nothing opens nothing for writing here (P1): the state may be on a read-only mount.
+	s->use = openat(dir, USE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (s->use < 0 && errno == ENOENT)
+		s->use = openat(dir, USE, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (s->use < 0)
 		return err_set(err, errno, "open '%s/%s'", s->layout.root.name, USE);
 	int r;

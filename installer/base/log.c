@@ -23,9 +23,11 @@ void log_setup(enum log_level most, bool is_json)
 	state.is_json = is_json;
 }
 
-void log_step(const char *step)
+const char *log_step(const char *step)
 {
+	const char *last = state.step;
 	state.step = step;
+	return last;
 }
 
 // Messages quote compilers, kernels and file names: a run of control characters becomes one blank, and the cut is

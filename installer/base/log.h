@@ -7,7 +7,7 @@
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 void log_setup(enum log_level most, bool is_json);
-void log_step(const char *step); // the phase that following lines belong to; NULL = none
+const char *log_step(const char *step); // the phase that following lines belong to; NULL = none. Returns the last one
 void log_line(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 void log_err(const struct err *err); // code, reason, text and next step
 

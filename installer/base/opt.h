@@ -25,6 +25,9 @@ struct cmd {
 	const struct opt *opts[8]; // tables; NULL ends them
 	size_t values_size;
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
+	// What is left to do when it failed, a wrong command line included: values hold what was understood. May be
+	// NULL.
+	void (*failed)(const void *values, const struct err *err);
 };
 
 // Fill values (values_size zeroed bytes, or the defaults). 0 = run it, with ret_args (borrowed from argv) and

@@ -100,8 +100,8 @@ static void show(const struct build_values *v, const struct build *b)
 	auto_json json_t *json =
 		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(place), "tag",
 			  json_text(tag), "digest", json_text(digest), "key", package_key_json(&p->key), "phases",
-			  phases_json(&b->watch), "headers", json_text(b->report.headers_from), "jobs", b->report.jobs,
-			  "objects", (int)b->report.objects, "peak_kib", (int)b->report.peak_kib);
+			  report_phases(&b->watch), "headers", json_text(b->report.headers_from), "jobs",
+			  b->report.jobs, "objects", (int)b->report.objects, "peak_kib", (int)b->report.peak_kib);
 	if (v->job.origin.remote.common.is_json) {
 		show_json(json);
 		return;

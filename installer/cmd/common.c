@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/common.h"
 
+#include "node/report.h"
+
 #include <stdio.h>
 
 const struct opt common_opts[] = {
@@ -85,20 +87,19 @@ void show_json(const json_t *value)
 
 json_t *failure_json(const struct err *err)
 {
-	const struct err_info *info = err_info(err->code);
-	return json_pack("{s:{s:s, s:s, s:b, s:o, s:s}}", "error", "code", info->name, "reason", info->reason,
-			 "retryable", info->retryable, "text", json_text(err->text), "next", info->next);
+	return json_pack("{s:o}", "error", report_error(err));
 }
 
 void show_progress(const char *what, unsigned done, unsigned total)
 {
 	static unsigned last = ~0U;
 	unsigned percent = total ? 100 * done / total : 100;
+	enum { QUARTER = 25 };
 	if (percent == last)
 		return;
 	if (isatty(STDERR_FILENO)) {
 		fprintf(stderr, "\r%s %3u%% (%u of %u)%s", what, percent, done, total, done >= total ? "\n" : "");
-	} else if (percent / 10 != last / 10 || done >= total) {
+	} else if (percent / QUARTER != last / QUARTER && done < total) {
 		log_info("%s %u%% (%u of %u)", what, percent, done, total);
 	}
 	last = percent;

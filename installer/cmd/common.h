@@ -28,7 +28,8 @@ int unload_deadline_ms(unsigned seconds); // 0 = the default, a minute
 void show_table(const struct strv *rows);
 void show_json(const json_t *value);
 json_t *failure_json(const struct err *err); // what --json prints in place of a result
-// On a terminal a line that rewrites itself; elsewhere a line each time the tens digit changes.
+// On a terminal a line that rewrites itself; elsewhere a line for each quarter that was begun: a log is short (R-K4),
+// and the phase's own line tells its end.
 void show_progress(const char *what, unsigned done, unsigned total);
 
 // NULL-terminated, in the order of --help; the verbs of a group ("store gc") stand together.

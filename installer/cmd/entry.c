@@ -206,10 +206,12 @@ int entry_run(const struct cmd *cmd, int argc, char **argv)
 	void *values = mem_alloc(cmd->values_size);
 	int r = parse_and_run(cmd, argc, argv, values, &err);
 	bool is_json = ((const struct common *)values)->is_json || has_word(argc, argv, "--json");
+	if (r < 0) {
+		show_failure(&err, is_json);
+		if (cmd->failed)
+			cmd->failed(values, &err);
+	}
 	opt_done(cmd, values);
 	free(values);
-	if (r >= 0)
-		return delivered(r);
-	show_failure(&err, is_json);
-	return err_info(err.code)->exit_status;
+	return r < 0 ? err_info(err.code)->exit_status : delivered(r);
 }

@@ -8,7 +8,7 @@
 
 struct values {
 	struct common common;
-	char *holders;
+	char *holders, *state_dir;
 	unsigned timeout_s, holders_timeout_s;
 };
 
@@ -18,6 +18,8 @@ static const struct opt unload_opts[] = {
 	  HOLDERS_HELP },
 	{ "holders-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, holders_timeout_s),
 	  HOLDERS_TIMEOUT_HELP },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "where the node's journal is; default /var/lib/kmodsmith of the host" },
 	{ 0 },
 };
 
@@ -104,8 +106,10 @@ static int unload(const struct values *v, const struct machine *m, struct watch 
 		  struct strv *ret_unloaded, struct err *err)
 {
 	auto_facts struct facts f = { 0 };
+	auto_root struct root state = ROOT_NONE;
+	const struct job_values job = { .state_dir = v->state_dir };
 	struct drain drain = { .host = &m->host, .kern = &m->kern, .sys = &m->sys, .watch = watch };
-	if (job_holders(v->holders, &drain.policy, err) < 0)
+	if (job_holders(v->holders, &drain.policy, err) < 0 || job_state(&job, m, &state, err) < 0)
 		return -1;
 	auto_fd int lock = lock_take(&m->kern, err);
 	if (lock < 0 || facts_read(&m->host, &m->kern, &f, err) < 0)
@@ -114,7 +118,7 @@ static int unload(const struct values *v, const struct machine *m, struct watch 
 	drain.timeout_ms = drain_deadline_ms(drain.policy, v->holders_timeout_s);
 	if (drain.policy != DRAIN_REFUSE && drain_wait(&drain, ret, err) < 0)
 		return -1;
-	return unload_driver(&drain, unload_deadline_ms(v->timeout_s), ret, ret_unloaded, err);
+	return unload_node(&drain, &state, unload_deadline_ms(v->timeout_s), ret, ret_unloaded, err);
 }
 
 static int run_unload(void *values, char **args, size_t count, struct err *err)

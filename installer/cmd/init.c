@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // The container's entry: install once, then stay until told to stop. The driver outlives the process: no signal unloads
 // it.
+#include "base/file.h"
 #include "cmd/job.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
 
 struct values {
 	struct job_values job;
+	char *termination_log;
+};
+
+static const struct opt opts[] = {
+	{ "termination-log", 0, "FILE", NULL, OPT_STR, offsetof(struct values, termination_log),
+	  "gets the error of a failed start, where it exists; default /dev/termination-log" },
+	{ 0 },
 };
 
 static const int stops[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
@@ -70,13 +79,34 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
+// For `kubectl describe pod`: Kubernetes mounts the file and shows at most 4096 bytes of it, which an error never
+// fills. Written in place, because it is a mount point. The error has been logged already, so nothing is said when
+// there is none.
+static void failed(const void *values, const struct err *err)
+{
+	static const char DEFAULT[] = "/dev/termination-log";
+	const struct values *v = values;
+	const struct err_info *info = err_info(err->code);
+	const char *path = v->termination_log ? v->termination_log : DEFAULT;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	struct err ignored;
+	if (machine_open(&v->job.origin.remote.common, &m, &ignored) < 0)
+		return;
+	auto_fd int fd = root_open(&m.kern, path, O_WRONLY | O_TRUNC | O_NONBLOCK, &ignored);
+	auto_str char *text = str_fmt("%s (%s): %s\nnext: %s\n", info->name, info->reason, err->text, info->next);
+	if (fd >= 0)
+		file_write(fd, path, text, strlen(text), &ignored);
+}
+
 const struct cmd cmd_init = {
 	.name = "init",
 	.help = "install, then wait until told to stop; the entry of a container",
 	.about = "Does what `install` does, then waits for a signal. SIGTERM ends the process and leaves the driver "
 		 "loaded: only\n"
-		 "`kmodsmith unload` takes it out. A failure ends at once with the error's exit status.\n",
-	.opts = { source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
+		 "`kmodsmith unload` takes it out. A failure ends at once with the error's exit status, and leaves "
+		 "the error\nin /dev/termination-log.\n",
+	.opts = { opts, source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
+	.failed = failed,
 };

@@ -59,6 +59,18 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
+// With the phases up to the failure and their times.
+static int fail(const struct job *j, struct err *err)
+{
+	if (!j->values->origin.remote.common.is_json)
+		return -1;
+	auto_json json_t *json = failure_json(err);
+	log_err(err);
+	json_object_set_new(json, "phases", report_phases(&j->watch));
+	show_json(json);
+	return err_info(err->code)->exit_status;
+}
+
 static int run_install(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
@@ -66,13 +78,12 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 	auto_status struct status status = { 0 };
 	if (v->is_dry_run)
 		return run_plan(values, args, count, err);
-	if (job_open(&v->job, true, &job, err) < 0)
-		return -1;
-	if (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0)
-		return -1;
+	if (job_open(&v->job, true, &job, err) < 0 ||
+	    (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0))
+		return fail(&job, err);
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "phases",
-						   phases_json(&job.watch), "status", status_json(&status));
+						   report_phases(&job.watch), "status", report_status(&status));
 		show_json(json);
 	} else {
 		show_status(&status);

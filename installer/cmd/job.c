@@ -42,6 +42,8 @@ const struct opt job_opts[] = {
 	    "driver version; default: that of --package or --source"),
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
+	OPT("host-driver", 0, "use|replace|fail", "KMODSMITH_HOST_DRIVER", OPT_STR, host_driver,
+	    "what to do with a driver that others put on this host and that is not the wished one; default fail"),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
@@ -132,6 +134,14 @@ void job_modules(const struct strv *wish, struct strv *ret)
 	}
 }
 
+static int host_policy(const struct job_values *values, enum host_policy *ret, struct err *err)
+{
+	*ret = HOST_FAIL;
+	if (values->host_driver && !host_policy_parse(values->host_driver, ret))
+		return err_set(err, E_USAGE, "host-driver: '%s' is none of use, replace, fail", values->host_driver);
+	return 0;
+}
+
 static int open_roots(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
@@ -146,10 +156,48 @@ static int open_roots(struct job *j, struct err *err)
 	return v->patches ? root_init(&j->patches, v->patches, err) : 0;
 }
 
+// What stays as it is needs no package.
+static bool is_host_used(const struct job *j)
+{
+	return j->facts.resident.is_foreign && j->wish.host_driver == HOST_USE;
+}
+
+static int look_at_resident(struct job *j, struct err *err)
+{
+	const struct store *store = obtain_has_store(&j->obtain) ? &j->obtain.store : NULL;
+	return resident_read(&j->machine.host, &j->machine.kern, &j->facts.host, &j->facts.loaded,
+			     store ? &store->layout : NULL, &j->params.blacklist, &j->facts.resident, err);
+}
+
 // What is loaded already needs nobody (P1).
 static bool is_loaded(const struct job *j)
 {
 	return j->values->driver && str_eq(j->values->driver, j->facts.loaded.version);
+}
+
+// A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
+static bool is_far(const struct strv *from)
+{
+	for (size_t i = 0; from && i < from->count; i++)
+		if (!str_starts(from->items[i], "oci:") && !str_starts(from->items[i], "oci-archive:"))
+			return true;
+	return false;
+}
+
+static int look(struct job *j, struct err *err)
+{
+	struct obtain *o = &j->obtain;
+	bool is_local = is_loaded(j), is_told = !is_local && is_far(o->fetch.from);
+	if (is_told)
+		watch_enter(&j->watch, "find");
+	if (obtain_look(o, is_local, err) < 0)
+		return -1;
+	if (!is_told)
+		return 0;
+	const struct package *p = obtain_package(o);
+	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
+	watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
+	return 0;
 }
 
 static int find_package(struct job *j, struct err *err)
@@ -175,16 +223,18 @@ static int find_package(struct job *j, struct err *err)
 	if (origin_open(&v->origin, &j->machine.host, &j->origin, err) < 0)
 		return -1;
 	origin_fetch(&j->origin, &j->state, &o->fetch);
-	int r = obtain_look(o, is_loaded(j), err);
+	if (obtain_open(o, err) < 0 || look_at_resident(j, err) < 0)
+		return -1;
+	int r = is_host_used(j) ? 0 : look(j, err);
 	o->want.source = NULL; // it was of this function
-	return r < 0 ? -1 : 0;
+	return r;
 }
 
 static int open_source(struct job *j, struct err *err)
 {
 	if (scratch_make(&j->state, "source", &j->source_work, err) < 0)
 		return -1;
-	watch_begin(&j->watch);
+	watch_enter(&j->watch, "source");
 	if (source_open(j->values->source, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
 		return -1;
 	watch_end(&j->watch, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
@@ -193,7 +243,8 @@ static int open_source(struct job *j, struct err *err)
 
 static bool is_source_needed(const struct job *j)
 {
-	return j->values->source && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) && !is_loaded(j);
+	return j->values->source && !is_host_used(j) && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) &&
+	       !is_loaded(j);
 }
 
 // What is loaded may have changed until the lock was ours.
@@ -227,7 +278,7 @@ static int settle(struct job *j, bool is_change, struct err *err)
 static int gather(struct job *j, bool is_change, struct err *err)
 {
 	const struct job_values *v = j->values;
-	watch_begin(&j->watch);
+	watch_enter(&j->watch, "detect");
 	if (facts_read(&j->machine.host, &j->machine.kern, &j->facts, err) < 0 ||
 	    (is_change && facts_has_gpu(&j->facts) && lock(j, err) < 0))
 		return -1;
@@ -328,26 +379,35 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 	};
 }
 
-// A node that had a driver does not stay without one because its wish cannot be had. The error stays what it was.
-static void fall_back(struct job *j, struct err *err)
+static int bring_back(struct job *j, const struct apply *apply, struct err *err)
 {
 	auto_status struct status status = { 0 };
+	if (j->state.fd < 0 || apply->failure->code == E_MODULE_BUSY) // busy: somebody else's load or unload
+		return 0;
+	j->obtain.fetch.state = &j->state;
+	loaded_done(&j->facts.loaded);
+	if (loaded_read(&j->machine.host, &j->machine.kern, j->facts.host.release, &j->facts.loaded, err) < 0 ||
+	    obtain_open(&j->obtain, err) < 0)
+		return 0;
+	return apply_back(apply, &status, err);
+}
+
+// A node that had a driver does not stay without one because its wish cannot be had. The error stays what it was.
+// outcome: of a run that could not even begin; NULL = it has told its end.
+static void fall_back(struct job *j, const char *outcome, struct err *err)
+{
 	struct compile_wish compile;
 	struct apply apply;
 	struct err why;
-	if (err->code == E_MODULE_BUSY) // somebody else's load or unload is under way
-		return;
-	j->obtain.fetch.state = &j->state;
-	loaded_done(&j->facts.loaded);
-	if (loaded_read(&j->machine.host, &j->machine.kern, j->facts.host.release, &j->facts.loaded, &why) < 0 ||
-	    obtain_open(&j->obtain, &why) < 0)
-		return;
 	describe(j, &compile, &apply);
-	int r = apply_back(&apply, &status, &why);
+	apply.failure = err;
+	int r = bring_back(j, &apply, &why);
 	if (r > 0)
 		watch_note(&j->watch, "the last good driver serves, not the one that was wished");
 	else if (r < 0)
 		err_wrap(err, "and the last good driver could not be brought back (%s)", why.text);
+	else if (outcome)
+		apply_failed(&apply, outcome, err);
 }
 
 static int decide(struct job *j, struct err *err)
@@ -381,12 +441,14 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	ret->watch = show_watch();
 	job_modules(&values->modules, &ret->modules);
 	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
+	    host_policy(values, &ret->wish.host_driver, err) < 0 ||
 	    job_holders(values->holders, &ret->wish.holders, err) < 0)
 		return -1;
 	if (gather(ret, is_change, err) == 0 && decide(ret, err) == 0)
 		return 0;
-	if (ret->lock >= 0 && ret->state.fd >= 0)
-		fall_back(ret, err);
+	watch_fail(&ret->watch);
+	if (ret->lock >= 0)
+		fall_back(ret, "refused", err);
 	return -1;
 }
 
@@ -399,6 +461,6 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 		return -1;
 	if (apply_plan(&apply, ret, err) == 0)
 		return 0;
-	fall_back(j, err);
+	fall_back(j, NULL, err);
 	return -1;
 }

@@ -6,12 +6,13 @@
 #include "cmd/origin.h"
 #include "node/apply.h"
 #include "node/export.h"
+#include "node/report.h"
 
 struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
-	char *store_limit, *holders;
+	char *store_limit, *holders, *host_driver;
 	struct strv from;
 	struct strv headers, modules, params;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
@@ -83,6 +84,4 @@ void show_phase(void *ctx, const struct phase *p);
 void show_note(void *ctx, const char *text);
 void show_bytes(void *ctx, uint64_t done, uint64_t total); // of a download, in MiB
 struct watch show_watch(void);                             // phases, progress and notes as log lines
-json_t *phases_json(const struct watch *w);
-json_t *status_json(const struct status *s);
 void show_status(const struct status *s);

@@ -55,7 +55,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	if (v->common.is_json) {
 		struct status s = { .devices = d };
-		auto_json json_t *json = status_json(&s);
+		auto_json json_t *json = report_status(&s);
 		auto_json json_t *whole = json_pack("{s:O, s:i, s:i}", "nodes", json_object_get(json, "nodes"),
 						    "changes", (int)d.changes, "wrong", (int)devices_bad(&d));
 		show_json(whole);

@@ -4,12 +4,18 @@
 
 #include <stdio.h>
 
+static void on_enter(void *ctx, const char *name)
+{
+	(void)ctx;
+	log_step(name);
+}
+
 void show_phase(void *ctx, const struct phase *p)
 {
 	(void)ctx;
-	log_step(p->name);
+	const char *within = log_step(p->name);
 	log_info("%-8s %8.3f s  %s", p->name, p->seconds, p->note);
-	log_step(NULL);
+	log_step(within);
 }
 
 void show_note(void *ctx, const char *text)
@@ -34,45 +40,7 @@ void show_bytes(void *ctx, uint64_t done, uint64_t total)
 
 struct watch show_watch(void)
 {
-	return (struct watch){ .phase = show_phase, .progress = on_progress, .note = show_note };
-}
-
-json_t *phases_json(const struct watch *w)
-{
-	json_t *list = json_array();
-	for (size_t i = 0; i < w->count; i++)
-		json_array_append_new(list, json_pack("{s:s, s:f, s:o}", "phase", w->phases[i].name, "seconds",
-						      w->phases[i].seconds, "note", json_text(w->phases[i].note)));
-	return list;
-}
-
-static json_t *nodes_json(const struct devices *d)
-{
-	json_t *list = json_array();
-	for (size_t i = 0; i < d->count; i++) {
-		const struct node *n = &d->items[i];
-		auto_str char *mode = str_fmt("%04o", n->mode);
-		json_array_append_new(list,
-				      json_pack("{s:o, s:i, s:i, s:s, s:I, s:I, s:s, s:o}", "path", json_text(n->path),
-						"major", n->major, "minor", n->minor, "mode", mode, "uid",
-						(json_int_t)n->uid, "gid", (json_int_t)n->gid, "verdict",
-						node_verdict_name(n->verdict), "why", json_text(n->why)));
-	}
-	return list;
-}
-
-json_t *status_json(const struct status *s)
-{
-	auto_json json_t *checks = json_array();
-	for (size_t i = 0; i < s->count; i++)
-		json_array_append_new(checks,
-				      json_pack("{s:s, s:b, s:o}", "name", s->checks[i].name, "pass",
-						s->checks[i].is_ok, "evidence", json_text(s->checks[i].evidence)));
-	return json_pack("{s:s, s:b, s:O, s:o}", "state",
-			 !s->has_gpu ? "NO_GPU" :
-			 s->is_ready ? "READY" :
-				       "NOT_READY",
-			 "ready", s->is_ready, "checks", checks, "nodes", nodes_json(&s->devices));
+	return (struct watch){ .enter = on_enter, .phase = show_phase, .progress = on_progress, .note = show_note };
 }
 
 void show_status(const struct status *s)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
+#include "node/publish.h"
+
+#include <stdio.h>
 
 struct values {
 	struct common common;
@@ -12,79 +15,39 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-static json_t *gpus_json(const struct gpus *g)
+static const char *text_of(const json_t *object, const char *key)
 {
-	json_t *list = json_array();
-	for (size_t i = 0; i < g->count; i++) {
-		auto_str char *id = str_fmt("10de:%04x", g->items[i].device);
-		json_array_append_new(list, json_pack("{s:o, s:s, s:s, s:s, s:o, s:b}", "address",
-						      json_text(g->items[i].address), "kind",
-						      g->items[i].kind == GPU_SWITCH ? "nvswitch" : "gpu", "id", id,
-						      "architecture", flavour_architecture(g->items[i].device), "bound",
-						      json_text(g->items[i].driver), "virtual", g->items[i].is_vf));
+	const char *text = json_string_value(json_object_get(object, key));
+	return text ? text : "";
+}
+
+// Since when it is so, what goes on, and what the last run came to (R-E1).
+static void show_last(const json_t *file)
+{
+	const json_t *run = json_object_get(file, "run"), *last = json_object_get(file, "last_run"),
+		     *error = json_object_get(last, "error");
+	if (json_is_object(run))
+		printf("%s since %s: %s, by process %d\n", text_of(file, "state"), text_of(run, "since"),
+		       text_of(run, "step"), (int)json_integer_value(json_object_get(run, "pid")));
+	else if (file)
+		printf("%s since %s\n", text_of(file, "state"), text_of(file, "since"));
+	if (json_is_object(error))
+		printf("last run: %s failed at %s: %s (%s): %s\nnext: %s\n", text_of(last, "outcome"),
+		       text_of(last, "time"), text_of(error, "code"), text_of(error, "reason"), text_of(error, "text"),
+		       text_of(error, "next"));
+	else if (json_is_object(last))
+		printf("last run: %s, well, at %s\n", text_of(last, "outcome"), text_of(last, "time"));
+}
+
+// What was measured just now, and from the file of the last run what cannot be measured.
+static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file)
+{
+	static const char *const keys[] = { "since", "run", "last_run" };
+	json_t *json = report_json(f, s);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		json_t *value = json_object_get(file, keys[i]);
+		json_object_set_new(json, keys[i], value ? json_incref(value) : json_null());
 	}
-	return list;
-}
-
-static json_t *loaded_json(const struct loaded *l)
-{
-	json_t *list = json_array();
-	for (size_t i = 0; i < l->count; i++) {
-		const struct loaded_module *m = &l->items[i];
-		json_array_append_new(list,
-				      json_pack("{s:o, s:s, s:o, s:o, s:i, s:o, s:o}", "name", json_text(m->name),
-						"state", loaded_state_name(m->state), "version", json_text(m->version),
-						"srcversion", json_text(m->srcversion), "refcount", m->refcount,
-						"taint", json_text(m->taint), "holders", json_strv(&m->holders),
-						"params", json_strv(&m->params), "file", json_text(m->file)));
-	}
-	return list;
-}
-
-// What the kernel's configuration says of modules; null where it is not set, {} where no configuration is at hand.
-static json_t *config_json(const struct host *h)
-{
-	static const char *const names[] = { "CONFIG_MODVERSIONS",     "CONFIG_MODULE_SIG", "CONFIG_MODULE_SIG_FORCE",
-					     "CONFIG_MODULE_SIG_HASH", "CONFIG_PREEMPT_RT", "CONFIG_CC_VERSION_TEXT" };
-	json_t *config = json_object();
-	for (size_t i = 0; h->config && i < ARRAY_SIZE(names); i++) {
-		auto_str char *value = host_config(h, names[i]);
-		json_object_set_new(config, names[i], json_text(value));
-	}
-	return config;
-}
-
-static json_t *kernel_json(const struct host *h)
-{
-	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:s, s:s, s:b, s:o, s:o, s:o}", "release", json_text(h->release),
-			 "build_id", json_text(h->build_id), "arch", json_text(h->arch), "boot_id",
-			 json_text(h->boot_id), "taint", (json_int_t)h->taint, "secure_boot",
-			 host_secure_boot_name(h->secure_boot), "lockdown", host_lockdown_name(h->lockdown),
-			 "sig_enforced", h->is_sig_enforced, "headers", json_text(h->headers), "config_source",
-			 json_text(h->config_source), "config", config_json(h));
-}
-
-static json_t *host_json(const struct host *h)
-{
-	auto_str char *distro =
-		h->distro_id ? str_fmt("%s %s", h->distro_id, h->distro_version ? h->distro_version : "") : NULL;
-	return json_pack("{s:o, s:o, s:i, s:i, s:I, s:I}", "distro", json_text(distro), "compilers",
-			 json_strv(&h->compilers), "processors", (int)h->nproc, "cpu_max_milli", (int)h->cpu_max_milli,
-			 "memory_max_bytes", (json_int_t)h->memory_max_bytes, "memory_total_bytes",
-			 (json_int_t)h->memory_total_bytes);
-}
-
-static json_t *whole_json(const struct facts *f, const struct status *s)
-{
-	json_t *json = status_json(s);
-	json_object_set_new(json, "kernel", kernel_json(&f->host));
-	json_object_set_new(json, "host", host_json(&f->host));
-	json_object_set_new(json, "driver",
-			    json_pack("{s:o, s:o, s:o}", "version", json_text(f->loaded.version), "flavour",
-				      json_text(f->loaded.flavour ? flavour_name(f->loaded.flavour) : NULL), "params",
-				      json_strv(&f->loaded.params)));
-	json_object_set_new(json, "gpus", gpus_json(&f->gpus));
-	json_object_set_new(json, "modules", loaded_json(&f->loaded));
 	return json;
 }
 
@@ -96,19 +59,24 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
 	auto_root struct root dev_root = ROOT_NONE;
+	auto_json json_t *file = NULL;
+	struct err unread;
 	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
 	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.kern, ".", &dev_root, err)) < 0)
 		return -1;
 	if (status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
+	if (publish_read(&m.kern, f.host.boot_id, &file, &unread) < 0)
+		log_warn("what the last run came to is not known: %s", unread.text);
 	if (v->common.is_json) {
 		if (host_load_config(&f.host, &m.host, &m.kern, err) < 0)
 			return -1;
-		auto_json json_t *json = whole_json(&f, &s);
+		auto_json json_t *json = whole_json(&f, &s, file);
 		show_json(json);
 	} else {
 		show_status(&s);
+		show_last(file);
 	}
 	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;
 }
@@ -116,7 +84,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_status = {
 	.name = "status",
 	.help = "what is loaded and whether it works, post-condition by post-condition",
-	.about = "Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\n",
+	.about = "Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\n"
+		 "Says besides what the last run on this node came to, from /run/kmodsmith/status.json.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,

@@ -13,6 +13,7 @@ void run_done(struct run *r)
 	free(r->order);
 	strv_done(&r->needs);
 	strv_done(&r->loaded);
+	facts_done(&r->now);
 	released_done(&r->released);
 }
 
@@ -20,14 +21,15 @@ static const struct {
 	int (*run)(struct run *r, const struct step *step, struct err *err);
 	int (*undo)(struct run *r, struct err *err);
 	bool is_touch; // changes the kernel: from the first of these on there is a journal
+	bool is_long;  // may be: others are told that it began
 } actions[] = {
-	[STEP_PAYLOAD] = { step_payload, NULL, false },     [STEP_ADOPT] = { step_adopt, NULL, false },
-	[STEP_PREFLIGHT] = { step_preflight, NULL, false }, [STEP_PACKAGE] = { step_package, NULL, false },
-	[STEP_COMPILE] = { step_compile, NULL, false },     [STEP_PROVE] = { step_prove, NULL, false },
-	[STEP_HOLDERS] = { step_holders, NULL, false },     [STEP_UNLOAD] = { step_unload, NULL, true },
-	[STEP_UNBIND] = { step_unbind, undo_unbind, true }, [STEP_LOAD] = { step_load, undo_load, true },
-	[STEP_NODES] = { step_nodes, NULL, false },         [STEP_EXPORT] = { step_export, NULL, false },
-	[STEP_VERIFY] = { step_verify, NULL, false },
+	[STEP_PAYLOAD] = { step_payload, NULL, false, true },      [STEP_ADOPT] = { step_adopt, NULL, false, false },
+	[STEP_PREFLIGHT] = { step_preflight, NULL, false, false }, [STEP_PACKAGE] = { step_package, NULL, false, true },
+	[STEP_COMPILE] = { step_compile, NULL, false, true },      [STEP_PROVE] = { step_prove, NULL, false, false },
+	[STEP_HOLDERS] = { step_holders, NULL, false, true },      [STEP_UNLOAD] = { step_unload, NULL, true, true },
+	[STEP_UNBIND] = { step_unbind, undo_unbind, true, true },  [STEP_LOAD] = { step_load, undo_load, true, true },
+	[STEP_NODES] = { step_nodes, NULL, false, false },         [STEP_EXPORT] = { step_export, NULL, false, false },
+	[STEP_VERIFY] = { step_verify, NULL, false, false },
 };
 
 void run_remember(const struct run *r, const char *digest,
@@ -66,30 +68,34 @@ static int check_target(struct run *r, struct err *err)
 }
 
 // Up to here a full disk, a bad target or a missing way back stops nothing that works.
-static int begin(struct run *r, const char *step, struct err *err)
+static int begin(struct run *r, const struct step *step, struct err *err)
 {
+	const char *name = step_kind_name(step->kind);
 	const struct host *host = &r->a->facts->host;
 	if (check_target(r, err) < 0 || run_prepare_export(r, err) < 0)
 		return -1;
 	back_prepare(r->a, &r->journal, &r->target, &r->back);
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
-	journal_step(&r->journal, step);
-	if (journal_write(r->a->state, &r->journal, err) < 0)
+	journal_step(&r->journal, name);
+	run_hold_signals();
+	if (run_publish(r, name, step->subject, true, err) < 0 || journal_write(r->a->state, &r->journal, err) < 0)
 		return -1;
 	r->is_touched = true;
-	run_hold_signals();
 	return 0;
 }
 
-static int before(struct run *r, enum step_kind kind, struct err *err)
+static int before(struct run *r, const struct step *step, struct err *err)
 {
-	if (kind == STEP_HOLDERS)
-		return check_target(r, err) < 0 ? -1 : run_prepare_export(r, err);
-	if (!r->is_touched)
-		return actions[kind].is_touch ? begin(r, step_kind_name(kind), err) : 0;
-	journal_step(&r->journal, step_kind_name(kind));
-	run_write(r);
-	return 0;
+	const char *name = step_kind_name(step->kind);
+	if (step->kind == STEP_HOLDERS && (check_target(r, err) < 0 || run_prepare_export(r, err) < 0))
+		return -1;
+	if (!r->is_touched && actions[step->kind].is_touch)
+		return begin(r, step, err);
+	if (r->is_touched) {
+		journal_step(&r->journal, name);
+		run_write(r);
+	}
+	return actions[step->kind].is_long ? run_publish(r, name, step->subject, r->is_touched, err) : 0;
 }
 
 static int undo_steps(struct run *r, size_t failed, struct err *err)
@@ -124,6 +130,7 @@ static int undo(struct run *r, size_t failed, struct err *err)
 	if (!is_kept && err->code != E_WEDGED) {
 		journal_step(&r->journal, "undo");
 		run_write(r);
+		run_publish(r, "undo", r->back.driver.version, true, &why);
 		// First what state the node is in: the cause quotes the kernel and may be long.
 		if (undo_steps(r, failed, &why) < 0)
 			err_set(err, why.code == E_WEDGED ? E_WEDGED : err->code, "could not be undone, %s; cause: %s",
@@ -143,7 +150,9 @@ static int run_steps(struct run *r, struct err *err)
 	const struct plan *plan = r->a->plan;
 	for (size_t i = 0; i < plan->count; i++) {
 		enum step_kind kind = plan->steps[i].kind;
-		if (before(r, kind, err) < 0 || actions[kind].run(r, &plan->steps[i], err) < 0) {
+		watch_enter(r->a->watch, step_kind_name(kind));
+		if (before(r, &plan->steps[i], err) < 0 || actions[kind].run(r, &plan->steps[i], err) < 0) {
+			watch_fail(r->a->watch);
 			err_wrap(err, "%s", step_kind_name(kind));
 			if (r->is_touched)
 				return undo(r, i, err);
@@ -183,14 +192,16 @@ int run_open(struct run *r, struct err *err)
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 {
 	auto_run struct run r = RUN(apply, ret);
+	const char *outcome = plan_outcome_name(apply->plan->outcome);
 	sigset_t before;
-	if (run_open(&r, err) < 0)
-		return -1;
 	sigprocmask(SIG_BLOCK, NULL, &before);
-	int done = run_steps(&r, err);
-	if (done == 0) {
+	int done = run_open(&r, err) < 0 ? -1 : run_steps(&r, err);
+	if (done < 0) {
+		apply_failed(apply, outcome, err);
+	} else {
 		finish(&r);
 		run_collect(&r);
+		run_publish_end(&r, outcome);
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;

@@ -20,6 +20,7 @@ struct apply {
 	unsigned imex_channels;
 	int unload_timeout_ms, holders_timeout_ms;
 	struct watch *watch;
+	const struct err *failure; // of apply_back(): why what worked last is brought back
 };
 
 // The node's lock must be held. ret is the status measured at the end. A failure before the first unload or load has
@@ -30,3 +31,6 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
 // comes back from the node's own store, journaled as any change. plan, wish and compile are not needed; facts must be of
 // now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.
 int apply_back(const struct apply *a, struct status *ret, struct err *err);
+
+// A run that ended before it came to either: what there is, and why, for others to read (publish.h).
+void apply_failed(const struct apply *a, const char *outcome, const struct err *failure);

@@ -144,10 +144,12 @@ static int finish(const struct compile_wish *wish, const struct tree *tree, cons
 	auto_package_key struct package_key key = { 0 };
 	auto_strv struct strv modules = { 0 };
 	auto_str char *proof = NULL;
+	watch_enter(watch, "prove");
 	if (root_sub(&stage->root, MODULES, &dir, err) < 0 || module_set_read(&dir, &done->files, &set, err) < 0 ||
 	    prove(tree, &set, &proof, err) < 0)
 		return -1;
 	watch_end(watch, "prove", "%s", proof);
+	watch_enter(watch, "package");
 	for (size_t i = 0; i < set.count; i++)
 		strv_add(&modules, module_set_name(&set, i));
 	fill_key(wish, tree, done, &modules, &key);
@@ -169,6 +171,7 @@ static int compile(const struct compile_wish *wish, const struct tree *tree, str
 	auto_build struct build_done done = { 0 };
 	auto_scratch struct scratch stage = SCRATCH_NONE;
 	enum flavour flavour = FLAVOUR_AUTO;
+	watch_enter(watch, "compile");
 	if (choose_flavour(wish, &flavour, &report->flavour_why, err) < 0 ||
 	    scratch_make(wish->state, "stage", &stage, err) < 0 ||
 	    build(wish, tree, flavour, &stage.root, watch, &done, err) < 0)
@@ -199,6 +202,7 @@ static int open_and_compile(const struct compile_wish *wish, const struct tree *
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_source struct source source = { .root = ROOT_NONE };
 	struct compile_wish with_source = *wish;
+	watch_enter(watch, "source");
 	if (scratch_make(wish->state, "source", &work, err) < 0 || refuse_early(wish, tree, &work.root, err) < 0 ||
 	    source_open(wish->source_path, wish->source_sha256, &work.root, &source, err) < 0)
 		return -1;
@@ -211,7 +215,7 @@ int compile_package(const struct compile_wish *wish, struct watch *watch, struct
 		    struct compile_report *report, struct err *err)
 {
 	auto_tree struct tree tree = { .root = ROOT_NONE };
-	watch_begin(watch);
+	watch_enter(watch, "headers");
 	if (target_headers(wish->host, wish->state, wish->headers, wish->offer, wish->release, wish->banner, &tree,
 			   &report->headers_from, err) < 0)
 		return -1;

@@ -17,6 +17,7 @@ void facts_done(struct facts *f)
 	host_done(&f->host);
 	gpus_done(&f->gpus);
 	loaded_done(&f->loaded);
+	resident_done(&f->resident);
 }
 
 bool facts_has_gpu(const struct facts *f)

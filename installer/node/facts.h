@@ -3,11 +3,13 @@
 #pragma once
 #include "node/host.h"
 #include "node/loaded.h"
+#include "node/resident.h"
 
 struct facts {
 	struct host host;
 	struct gpus gpus;
 	struct loaded loaded;
+	struct resident resident; // by resident_read(), because it needs the store
 };
 
 int facts_read(const struct root *host, const struct root *kern, struct facts *ret, struct err *err);

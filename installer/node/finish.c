@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes after the modules: nodes, and the measured end.
+// What comes after the modules: nodes, the measured end, and the word about it.
 #include "node/run.h"
+
+#include "node/publish.h"
 
 int step_nodes(struct run *r, const struct step *step, struct err *err)
 {
@@ -14,14 +16,66 @@ int step_nodes(struct run *r, const struct step *step, struct err *err)
 	return 0;
 }
 
+static int measure(const struct apply *a, struct facts *now, struct status *ret, struct err *err)
+{
+	return facts_read(a->host, a->kern, now, err) < 0 ||
+			       status_read(now, a->host, a->kern, a->dev_root, a->sys, ret, err) < 0 ?
+		       -1 :
+		       0;
+}
+
+int run_verify(struct run *r, const struct plan *plan, struct err *err)
+{
+	if (measure(r->a, &r->now, r->status, err) < 0)
+		return -1;
+	if (plan)
+		status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &plan->modules);
+	return status_error(r->status, err);
+}
+
 int step_verify(struct run *r, const struct step *step, struct err *err)
 {
-	const struct apply *a = r->a;
-	auto_facts struct facts now = { 0 };
-	if (facts_read(a->host, a->kern, &now, err) < 0 ||
-	    status_read(&now, a->host, a->kern, a->dev_root, a->sys, r->status, err) < 0 ||
-	    status_error(r->status, err) < 0)
+	if (run_verify(r, r->a->plan, err) < 0)
 		return -1;
-	watch_end(a->watch, "verify", "%s, every post-condition holds", step->subject);
+	watch_end(r->a->watch, "verify", "%s, every post-condition holds", step->subject);
 	return 0;
+}
+
+int run_publish(const struct run *r, const char *step, const char *subject, bool is_touch, struct err *err)
+{
+	struct err why;
+	const struct apply *a = r->a;
+	if (publish_step(a->kern, &a->facts->host, step, subject, is_touch, &why) == 0)
+		return 0;
+	if (is_touch && !r->is_touched) {
+		*err = why;
+		return err_wrap(err, "withdraw what is published of this node");
+	}
+	watch_note(a->watch, "the state of this node is not published: %s", why.text);
+	return 0;
+}
+
+static void end(const struct apply *a, const struct facts *now, const struct status *status, const char *outcome,
+		const struct err *failure)
+{
+	struct err why;
+	const struct publish_end e = { .outcome = outcome, .watch = a->watch, .failure = failure };
+	if (publish_end(a->kern, now, status, &e, &why) < 0)
+		watch_note(a->watch, "the state of this node is not published: %s", why.text);
+}
+
+void run_publish_end(const struct run *r, const char *outcome)
+{
+	end(r->a, &r->now, r->status, outcome, r->a->failure);
+}
+
+void apply_failed(const struct apply *a, const char *outcome, const struct err *failure)
+{
+	auto_facts struct facts now = { 0 };
+	auto_status struct status status = { 0 };
+	struct err why;
+	if (measure(a, &now, &status, &why) < 0)
+		watch_note(a->watch, "the state of this node is not published: %s", why.text);
+	else
+		end(a, &now, &status, outcome, failure);
 }

@@ -87,6 +87,21 @@ static char *find_file(const struct root *host, const char *release, const char 
 	return NULL;
 }
 
+static int read_dep(const struct root *host, const char *release, char **ret, struct err *err)
+{
+	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release);
+	return root_read(host, path, ret, NULL, err);
+}
+
+int loaded_host_file(const struct root *host, const char *release, const char *module, char **ret, struct err *err)
+{
+	auto_str char *dep = NULL;
+	if (read_dep(host, release, &dep, err) < 0)
+		return err_wrap(err, "look for the host's %s", module);
+	*ret = find_file(host, release, dep, module);
+	return *ret != NULL;
+}
+
 // 1 = loaded, 0 = not (a built-in module or one that only has parameters in sysfs has no initstate).
 static bool read_module(const struct root *kern, const char *name, bool is_driver, struct loaded_module *ret)
 {
@@ -179,8 +194,8 @@ int loaded_read(const struct root *host, const struct root *kern, const char *re
 		for (size_t j = 0; j < l.items[i].holders.count; j++)
 			add(&l, kern, l.items[i].holders.items[j], false);
 	if (l.count) {
-		auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release), *dep = NULL;
-		if (root_read(host, path, &dep, NULL, err) < 0) {
+		auto_str char *dep = NULL;
+		if (read_dep(host, release, &dep, err) < 0) {
 			loaded_done(&l);
 			return err_wrap(err, "look for the files of the loaded modules");
 		}

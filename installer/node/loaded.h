@@ -32,6 +32,8 @@ struct loaded {
 // 1 = something is loaded, 0 = nothing. release: of the running kernel, for module.file.
 int loaded_read(const struct root *host, const struct root *kern, const char *release, struct loaded *ret,
 		struct err *err);
+// The file that modprobe of the host would take for a module, under any of its names, as in module.file. 1 = found.
+int loaded_host_file(const struct root *host, const char *release, const char *module, char **ret, struct err *err);
 void loaded_done(struct loaded *l);
 #define auto_loaded __attribute__((cleanup(loaded_done)))
 

@@ -263,6 +263,29 @@ static int add_obtain(const struct making *m, const struct strv *modules, struct
 	return 0;
 }
 
+// Somebody put a driver on this host, and it is not the wished one: without a word of the administrator it stays.
+static int check_host_driver(const struct making *m, const char *why, struct err *err)
+{
+	const struct resident *r = &m->facts->resident;
+	if (!r->is_foreign || r->is_stale || m->wish->host_driver == HOST_REPLACE)
+		return 0;
+	auto_str char *text = resident_text(r);
+	return err_set(err, E_HOST_DRIVER,
+		       "%s; the host's own driver %s is %s; --host-driver use keeps it as it is, replace takes it out, "
+		       "fail (the default) changes nothing",
+		       why, text, r->is_loaded ? "loaded" : "installed and will be loaded at the next boot");
+}
+
+// The host's next boot would load what is installed there.
+static int check_installed(const struct making *m, struct err *err)
+{
+	const struct resident *r = &m->facts->resident;
+	if (str_eq(r->version, m->plan->driver) && r->flavour == m->plan->flavour)
+		return 0;
+	auto_str char *why = str_fmt("%s %s is wished", m->plan->driver, flavour_name(m->plan->flavour));
+	return check_host_driver(m, why, err);
+}
+
 static void add_load(const struct making *m, const struct strv *modules, const char *why)
 {
 	char *owned = owner_text(&m->facts->gpus);
@@ -274,7 +297,8 @@ static void add_load(const struct making *m, const struct strv *modules, const c
 static int add_replace(const struct making *m, const char *why, struct err *err)
 {
 	auto_strv struct strv order = { 0 };
-	if (add_obtain(m, &m->plan->modules, err) < 0 || loaded_unload_order(&m->facts->loaded, &order, err) < 0)
+	if (check_host_driver(m, why, err) < 0 || add_obtain(m, &m->plan->modules, err) < 0 ||
+	    loaded_unload_order(&m->facts->loaded, &order, err) < 0)
 		return -1;
 	size_t holders = m->holders ? holders_blocking(m->holders) : 0;
 	if (holders && m->wish->holders == DRAIN_REFUSE) {
@@ -293,7 +317,7 @@ static int add_modules(const struct making *m, struct err *err)
 {
 	auto_strv struct strv missing = { 0 };
 	if (!m->facts->loaded.count) {
-		if (add_obtain(m, &m->plan->modules, err) < 0)
+		if (check_installed(m, err) < 0 || add_obtain(m, &m->plan->modules, err) < 0)
 			return -1;
 		add_load(m, &m->plan->modules, "no driver is loaded");
 		return 0;
@@ -333,20 +357,55 @@ static void add_payload(struct plan *p, const char *payload, const char *why)
 	p->steps[0] = first;
 }
 
+// Modules that containers need and that the host has not loaded are the host's matter, too, and worth a word.
+static void tell_missing(const struct making *m, char **text)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
+		if (!loaded_find(&m->facts->loaded, default_modules[i]))
+			str_add(text, ", without %s", default_modules[i]);
+}
+
+// What the host has, whatever is wished.
+static int use_host(const struct making *m, struct err *err)
+{
+	const struct resident *r = &m->facts->resident;
+	auto_str char *text = resident_text(r);
+	if (!r->is_loaded)
+		return err_set(err, E_HOST_DRIVER,
+			       "the host's own driver %s is to be used and is not loaded: load it there (modprobe "
+			       "nvidia), or choose --host-driver replace",
+			       text);
+	tell_missing(m, &text);
+	m->plan->outcome = PLAN_ADOPT;
+	m->plan->driver = str_dup(r->version ? r->version : "(unknown)");
+	m->plan->flavour = r->flavour;
+	m->plan->flavour_why = str_dup("that of the host's own driver");
+	add(m->plan, STEP_ADOPT, str_fmt("the host's own driver %s", text),
+	    str_dup("--host-driver use: it stays as it is, whatever is wished"));
+	return 0;
+}
+
+static int choose_and_add(const struct making *m, struct err *err)
+{
+	want_modules(m);
+	return choose_driver(m, err) < 0 || choose_flavour(m, err) < 0 ? -1 : add_modules(m, err);
+}
+
 static int make(const struct making *m, struct err *err)
 {
+	bool is_host_used = m->wish->host_driver == HOST_USE && m->facts->resident.is_foreign;
 	if (!facts_has_gpu(m->facts)) {
 		m->plan->outcome = PLAN_NO_GPU;
 		return 0;
 	}
 	m->plan->outcome = PLAN_CHANGE;
-	want_modules(m);
-	if (gpus_check_owner(&m->facts->gpus, true, err) < 0 || choose_driver(m, err) < 0 ||
-	    choose_flavour(m, err) < 0 || add_modules(m, err) < 0)
+	if (gpus_check_owner(&m->facts->gpus, !is_host_used, err) < 0 ||
+	    (is_host_used ? use_host(m, err) : choose_and_add(m, err)) < 0)
 		return -1;
-	const char *why = export_why(m);
+	// A host that keeps its own driver has its own user space beside it.
+	const char *why = is_host_used ? NULL : export_why(m);
 	// Modules of one version beside libraries of another would serve nobody (R-E4).
-	if (m->at_hand->payload_why_not)
+	if (!is_host_used && m->at_hand->payload_why_not)
 		return err_set(err, E_NO_PAYLOAD, "%s", m->at_hand->payload_why_not);
 	if (why)
 		add_payload(m->plan, m->at_hand->payload, why);

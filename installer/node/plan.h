@@ -17,6 +17,7 @@ struct wish {
 	bool is_compile_forbidden;
 	enum drain_policy holders; // what to do with those who use a driver that has to go
 	bool is_retry;             // also what failed here before
+	enum host_policy host_driver;
 };
 
 // What the modules could come from.
@@ -73,10 +74,10 @@ struct plan {
 	size_t count;
 };
 
-// Refusals are errors: E_WEDGED (this boot's kernel is stuck), E_TARGET_FAILED (see plan_why_not), E_BOUND, E_FLAVOUR,
-// E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, holders stop it, and that is not to be changed),
-// E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE
-// (nothing says what to install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
+// Refusals are errors: E_WEDGED (this boot's kernel is stuck), E_TARGET_FAILED (see plan_why_not), E_BOUND,
+// E_HOST_DRIVER, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, holders stop it, and that
+// is not to be changed), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1),
+// E_USAGE (nothing says what to install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
 int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
 	      const struct holders *holders, struct plan *ret, struct err *err);
 void plan_done(struct plan *p);

@@ -27,11 +27,10 @@ static int unload_rest(const struct run *r, struct err *err)
 
 static int bring(struct run *r, struct err *err)
 {
-	char subject[] = "what worked last";
-	const struct step verify = { .kind = STEP_VERIFY, .subject = subject };
-	if (unload_rest(r, err) < 0 || undo_unload(r, err) < 0)
+	if (unload_rest(r, err) < 0 || undo_unload(r, err) < 0 || run_verify(r, NULL, err) < 0)
 		return -1;
-	return step_verify(r, &verify, err);
+	watch_end(r->a->watch, "verify", "what worked last, every post-condition holds");
+	return 0;
 }
 
 static int begin(struct run *r, struct err *err)
@@ -49,6 +48,8 @@ static int begin(struct run *r, struct err *err)
 	}
 	journal_begin(&r->journal, boot, &r->back.driver, &none);
 	journal_step(&r->journal, "back");
+	if (run_publish(r, "back", r->back.driver.version, true, err) < 0)
+		return -1;
 	return journal_write(r->a->state, &r->journal, err) < 0 ? -1 : 1;
 }
 
@@ -63,6 +64,8 @@ int apply_back(const struct apply *a, struct status *ret, struct err *err)
 	    gpus_check_owner(&a->facts->gpus, false, &owned) < 0) // a driver that somebody else stands in the way of
 		return 0;
 	int done = begin(&r, err);
+	if (done < 0)
+		apply_failed(a, "back", err);
 	if (done <= 0)
 		return done;
 	sigprocmask(SIG_BLOCK, NULL, &before);
@@ -75,6 +78,10 @@ int apply_back(const struct apply *a, struct status *ret, struct err *err)
 	else
 		journal_good(&r.journal);
 	run_write(&r);
+	if (done < 0)
+		apply_failed(a, "back", err);
+	else
+		run_publish_end(&r, "back");
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done < 0 ? -1 : 1;
 }

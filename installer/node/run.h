@@ -22,6 +22,7 @@ struct run {
 	struct released released;     // who had a GPU before
 	char modules[DIGEST_HEX + 1]; // of the tree of modules exported with it; "" = none
 	struct status *status;
+	struct facts now; // as status was measured on
 };
 
 #define RUN(apply, ret) ((struct run){ .a = (apply), .package = PACKAGE_NONE, .back = BACK_NONE, .status = (ret) })
@@ -39,6 +40,14 @@ void run_write(const struct run *r);
 // From the first change in the kernel on, a request to stop waits until the node is in a state that may be left; and a
 // reader of our log that goes away must not end us between an unload and the load after it.
 void run_hold_signals(void);
+
+// finish.c
+// Measure; plan: what is wished must be what there is, too. NULL = anything that works.
+int run_verify(struct run *r, const struct plan *plan, struct err *err);
+// What is about to happen, for others to read. Negative where it would be the first that touches the kernel: who starts
+// when the driver is ready must not be told that it is.
+int run_publish(const struct run *r, const char *step, const char *subject, bool is_touch, struct err *err);
+void run_publish_end(const struct run *r, const char *outcome); // as run_verify() measured it
 
 // steps.c
 int step_adopt(struct run *r, const struct step *step, struct err *err);

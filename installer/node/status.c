@@ -27,12 +27,23 @@ static void add(struct status *s, const char *name, bool is_ok, const char *fmt,
 	s->checks[s->count++] = (struct check){ .name = name, .evidence = str_dup(text), .is_ok = is_ok };
 }
 
+// The kernel marks itself tainted by a proprietary module, whatever the module says of itself.
+static void check_flavour(const struct loaded *l, const struct loaded_module *nvidia, struct status *s)
+{
+	const char *taint = nvidia ? nvidia->taint : NULL;
+	bool is_proprietary = taint && strchr(taint, 'P');
+	add(s, "flavour", l->flavour && (!taint || is_proprietary == (l->flavour == FLAVOUR_PROPRIETARY)),
+	    "%s, taint %s", l->flavour ? flavour_name(l->flavour) : "not known", taint ? taint : "not told");
+}
+
 static void check_modules(const struct facts *facts, struct status *s)
 {
 	const struct loaded *l = &facts->loaded;
 	const struct loaded_module *nvidia = loaded_find(l, "nvidia");
 	add(s, "driver", nvidia && l->version, "%s%s%s", l->version ? l->version : "not loaded", l->version ? " " : "",
 	    l->version ? flavour_name(l->flavour) : "");
+	if (nvidia)
+		check_flavour(l, nvidia, s);
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
 		if (!m->is_driver)
@@ -87,6 +98,25 @@ static int check_export(const struct facts *facts, const struct root *host, cons
 	return 0;
 }
 
+static void measure(struct status *s)
+{
+	s->is_ready = true;
+	for (size_t i = 0; i < s->count; i++)
+		s->is_ready = s->is_ready && s->checks[i].is_ok;
+}
+
+void status_wish(struct status *s, const struct loaded *l, const char *driver, enum flavour flavour,
+		 const struct strv *modules)
+{
+	const char *missing = NULL;
+	for (size_t i = 0; i < modules->count && !missing; i++)
+		missing = loaded_find(l, modules->items[i]) ? NULL : modules->items[i];
+	bool is_equal = str_eq(l->version, driver) && l->flavour == flavour && !missing;
+	add(s, "wish", is_equal, "%s %s%s%s", driver, flavour_name(flavour),
+	    missing ? ", and this is not loaded: " : "", missing ? missing : "");
+	measure(s);
+}
+
 int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
 		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err)
 {
@@ -99,9 +129,7 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
 		    check_nodes(kern, dev_root, sys, &s, err) < 0 || check_export(facts, host, kern, sys, &s, err) < 0)
 			return -1;
-		s.is_ready = true;
-		for (size_t i = 0; i < s.count; i++)
-			s.is_ready = s.is_ready && s.checks[i].is_ok;
+		measure(&s);
 	}
 	*ret = s;
 	s = (struct status){ 0 };

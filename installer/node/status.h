@@ -20,6 +20,9 @@ struct status {
 // Compares and changes nothing. dev_root holds dev/.
 int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
 		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err);
+// One more post-condition: what the run wanted is what the kernel has. modules may be empty.
+void status_wish(struct status *s, const struct loaded *l, const char *driver, enum flavour flavour,
+		 const struct strv *modules);
 void status_done(struct status *s);
 #define auto_status __attribute__((cleanup(status_done)))
 // 0 when ready or without a GPU, else E_NOT_READY with the first failed check.

@@ -45,6 +45,14 @@ int step_unload(struct run *r, const struct step *step, struct err *err)
 	return 0;
 }
 
+// Whose the driver is shall be known even when the store is emptied. A node that works is not failed for a note.
+static void note_loaded(const struct run *r)
+{
+	struct err why;
+	if (resident_note(r->a->kern, r->a->facts->host.boot_id, &r->loaded, &why) < 0)
+		watch_note(r->a->watch, "it is not noted who loaded the driver: %s", why.text);
+}
+
 int step_load(struct run *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -61,6 +69,7 @@ int step_load(struct run *r, const struct step *step, struct err *err)
 		if (done > 0)
 			strv_add(&r->loaded, str_dup(m->name));
 	}
+	note_loaded(r);
 	settle_unbind(r);
 	watch_end(a->watch, "load", "%s", step->subject);
 	return 0;

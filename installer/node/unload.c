@@ -2,6 +2,8 @@
 #include "node/unload.h"
 
 #include "kmod/load.h"
+#include "node/journal.h"
+#include "node/publish.h"
 #include "node/settle.h"
 
 int unload_modules(const struct strv *order, const struct sys *sys, const struct root *kern, int timeout_ms,
@@ -31,6 +33,27 @@ static void tell_half(const struct strv *unloaded, struct err *err)
 	err_wrap(err, "after %s went", names);
 }
 
+// That nothing could be written about a driver that is gone does not bring it back.
+static void publish(const struct drain *d, const struct err *failure)
+{
+	auto_facts struct facts now = { 0 };
+	auto_status struct status status = { 0 };
+	const struct publish_end end = { .outcome = "unload", .watch = d->watch, .failure = failure };
+	struct err ignored;
+	if (facts_read(d->host, d->kern, &now, &ignored) == 0 &&
+	    status_read(&now, d->host, d->kern, d->kern, d->sys, &status, &ignored) == 0)
+		publish_end(d->kern, &now, &status, &end, &ignored);
+}
+
+// Who waits for a driver that is ready is told first.
+static int withdraw(const struct drain *d, const struct strv *order, struct err *err)
+{
+	auto_host struct host host = { 0 };
+	auto_str char *names = strv_join(order, ", ");
+	return host_read(d->host, d->kern, &host, err) < 0 ? -1 :
+							     publish_step(d->kern, &host, "unload", names, true, err);
+}
+
 int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
 		  struct err *err)
 {
@@ -39,11 +62,32 @@ int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_hol
 	int r = settle_read(d->host, d->kern, d->release, timeout_ms, d->watch, &loaded, err);
 	if (r <= 0)
 		return r;
-	if (drain_check(d, &loaded, ret_holders, err) < 0 || loaded_unload_order(&loaded, &order, err) < 0)
+	if (drain_check(d, &loaded, ret_holders, err) < 0 || loaded_unload_order(&loaded, &order, err) < 0 ||
+	    withdraw(d, &order, err) < 0)
 		return -1;
 	r = unload_modules(&order, d->sys, d->kern, timeout_ms, ret_unloaded, err);
 	tell_foreign(d->watch, &loaded, ret_unloaded);
 	if (r < 0 && ret_unloaded->count)
 		tell_half(ret_unloaded, err);
+	publish(d, r < 0 ? err : NULL);
 	return r < 0 ? -1 : 1;
+}
+
+int unload_node(const struct drain *d, const struct root *state, int timeout_ms, struct holders *ret_holders,
+		struct strv *ret_unloaded, struct err *err)
+{
+	auto_host struct host host = { 0 };
+	auto_journal struct journal j = { 0 };
+	struct err why;
+	if (host_read(d->host, d->kern, &host, err) < 0 || journal_read(state, &j, err) < 0)
+		return -1;
+	if (journal_is_wedged(&j, host.boot_id))
+		return err_set(err, E_WEDGED, "since %s: %s", j.since, j.text);
+	int r = unload_driver(d, timeout_ms, ret_holders, ret_unloaded, err);
+	if (r < 0 && err->code == E_WEDGED) {
+		journal_wedge(&j, host.boot_id, err->text);
+		if (journal_write(state, &j, &why) < 0)
+			watch_note(d->watch, "the journal does not remember it: %s", why.text);
+	}
+	return r;
 }

@@ -17,6 +17,31 @@ void watch_begin(struct watch *w)
 	w->started = now_seconds();
 }
 
+static void leave(struct watch *w)
+{
+	w->entered = NULL;
+	if (w->enter)
+		w->enter(w->ctx, NULL);
+}
+
+void watch_enter(struct watch *w, const char *name)
+{
+	watch_begin(w);
+	w->entered = name;
+	if (w->enter)
+		w->enter(w->ctx, name);
+}
+
+void watch_fail(struct watch *w)
+{
+	const char *name = w->entered;
+	if (!name)
+		return;
+	watch_end(w, name, "failed");
+	if (w->enter) // the error is about to be told
+		w->enter(w->ctx, name);
+}
+
 void watch_end(struct watch *w, const char *name, const char *note, ...)
 {
 	char text[512];
@@ -29,6 +54,8 @@ void watch_end(struct watch *w, const char *name, const char *note, ...)
 	*p = (struct phase){ .name = str_dup(name), .note = str_dup(text), .seconds = now_seconds() - w->started };
 	if (w->phase)
 		w->phase(w->ctx, p);
+	if (str_eq(w->entered, name))
+		leave(w);
 	watch_begin(w);
 }
 

@@ -10,16 +10,22 @@ struct phase {
 };
 
 struct watch {
+	void (*enter)(void *ctx, const char *name);                                   // NULL = none; may be NULL
 	void (*phase)(void *ctx, const struct phase *ended);                          // may be NULL
 	void (*progress)(void *ctx, const char *what, unsigned done, unsigned total); // may be NULL
 	void (*note)(void *ctx, const char *text); // one event worth a log line; may be NULL
 	void *ctx;
 	struct phase *phases;
 	size_t count;
-	double started; // of the phase that runs
+	const char *entered; // the phase that runs, when it was named before its end; else NULL
+	double started;      // of the phase that runs
 };
 
 void watch_begin(struct watch *w);
+// The same, and whatever is told until its end belongs to this phase. name must stay.
+void watch_enter(struct watch *w, const char *name);
+// What was entered and has not ended has failed: a phase, too, with its time.
+void watch_fail(struct watch *w);
 void watch_end(struct watch *w, const char *name, const char *note, ...) PRINTF(3, 4);
 void watch_progress(struct watch *w, const char *what, size_t done, size_t total);
 void watch_note(struct watch *w, const char *fmt, ...) PRINTF(2, 3);

@@ -58,6 +58,39 @@ same() { # the machine is as it was, but for the lock and the state directory
   assert_equal "$(loads)" "load nvidia NVreg_EnableMSI=1;load nvidia_modeset;load nvidia_uvm uvm_disable_hmm=1"
 }
 
+@test "R-Q1: --host-driver use: what others loaded stays, whatever is wished, and gets its nodes" {
+  host h100x8
+  KMODSMITH_HOST_DRIVER=use kmodsmith install --driver 570.1 --flavour proprietary --source /nowhere --json
+  assert_error E_NOT_FOUND "--source"
+  KMODSMITH_HOST_DRIVER=use kmodsmith install --driver 570.1 --flavour proprietary --from http://192.0.2.1/x --json
+  assert_status 0
+  assert_json .plan.outcome adopt
+  assert_json .plan.driver 535.261.03
+  assert_json .plan.flavour open
+  assert_json .status.state READY
+  [[ $stderr == *"the host's own driver 535.261.03 (open, from no file of the host) is loaded already"* ]]
+  assert_equal "$(loads)" ""
+}
+
+@test "R-Q1: what the host would load at its next boot counts, unless it is blacklisted" {
+  loadable
+  local tree=$ROOT/lib/modules/6.1.0-56-cloud-amd64
+  mkdir -p "$tree/updates" "$ROOT/etc/modprobe.d"
+  tiny_module "$tree/updates/nvidia-current.ko" 6.1.0-56-cloud-amd64 "" ""
+  sed -i 's/535.261.03/550.154.14/' "$tree/updates/nvidia-current.ko"
+  echo updates/nvidia-current.ko: >"$tree/modules.dep"
+  kmodsmith install --package "$package"
+  assert_error E_HOST_DRIVER "driver 550.154.14 (proprietary, from lib/modules/6.1.0-56-cloud-amd64/updates/nvidia-current.ko) is installed"
+  assert_equal "$(calls)" ""
+  kmodsmith plan --package "$package" --host-driver use
+  assert_error E_HOST_DRIVER "is not loaded"
+  kmodsmith plan --package "$package" --host-driver replace
+  assert_status 0
+  echo blacklist nvidia >"$ROOT/etc/modprobe.d/nvidia.conf"
+  kmodsmith install --package "$package"
+  assert_status 0
+}
+
 @test "dry run: the plan in text and JSON, and nothing is touched" {
   loadable
   local command
@@ -142,7 +175,9 @@ pascal|--package $package|E_UNSUPPORTED_GPU|10de:1bb3 Pascal (proprietary only
 pascal|--package $package --flavour open|E_FLAVOUR|proprietary can
 mixed|--driver 575.57|E_MIXED_GPUS|0000:5e:00.0 10de:2901 Blackwell (open only
 nouveau|--package $package|E_FIRMWARE|nvidia/535.261.03/gsp_tu10x.bin: the open modules need it for 0000:3b:00.0 (Turing)
-held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0|E_IN_USE|pid 611 nvidia-persiste (uid 107)
+h100x2-unloaded|--host-driver keep|E_USAGE|'keep' is none of use, replace, fail
+held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0|E_HOST_DRIVER|the host's own driver 535.261.03 (open, from no file of the host) is loaded
+held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0 --host-driver replace|E_IN_USE|pid 611 nvidia-persiste (uid 107)
 EOF
 }
 
@@ -384,6 +419,7 @@ stats() {
     assert_json .state NOT_READY
     assert_json '.kernel.build_id | length' 64
     assert_json '.gpus[0].id | startswith("10de:")'
+    assert_json '.modules | all(has("params") and has("file") and (.holders | type) == "array")' true
     assert_unchanged
     kmodsmith status
     assert_line "NOT READY"

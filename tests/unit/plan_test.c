@@ -17,12 +17,16 @@ struct row {
 	const char *wish_driver;
 	enum flavour wish_flavour;
 	bool is_compile_forbidden, is_sig_enforced;
-	const char *payload, *export_why, *payload_why_not; // as in struct at_hand
-	const char *holder;                                 // path held by a process
+	const char *payload, *export_why, *payload_why_not;     // as in struct at_hand
+	const char *holder;                                     // path held by a process
+	enum { OURS, HOST_PACKAGE, STALE, INSTALLED } resident; // whose what is loaded is; INSTALLED: version 530.1
+	enum host_policy host_driver;
 	enum drain_policy holders;
 	int code; // of the refusal, 0 = none
 	enum plan_outcome outcome;
-	const char *steps; // "package prove load nodes verify"
+	const char *driver;  // of the plan; NULL = not looked at
+	const char *subject; // of its first step; NULL = not looked at
+	const char *steps;   // "package prove load nodes verify"
 };
 
 #define ALL "nvidia,nvidia_uvm,nvidia_modeset"
@@ -248,6 +252,116 @@ static const struct row rows[] = {
 	  .package = "535.1",
 	  .code = E_NO_PACKAGE },
 	{ .name = "nothing says what to install", .gpus = 1, .code = E_USAGE },
+#define HOSTS_530                                                                                                \
+	.gpus = 2, .loaded = "530.1", .loaded_flavour = FLAVOUR_OPEN, .loaded_modules = ALL, .package = "535.1", \
+	.resident = HOST_PACKAGE
+	{ .name = "R-Q1: the host's own driver is not replaced by default", HOSTS_530, .code = E_HOST_DRIVER },
+	{ .name = "R-Q1: that comes before who holds it", HOSTS_530, .holder = "/dev/nvidia0", .code = E_HOST_DRIVER },
+	{ .name = "R-Q1: use keeps it, whatever is wished",
+	  HOSTS_530,
+	  .wish_driver = "570.1",
+	  .wish_flavour = FLAVOUR_PROPRIETARY,
+	  .holder = "/dev/nvidia0",
+	  .host_driver = HOST_USE,
+	  .driver = "530.1",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "R-Q1: and tells what the host has not loaded",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = "nvidia,nvidia_modeset",
+	  .resident = HOST_PACKAGE,
+	  .host_driver = HOST_USE,
+	  .subject = "the host's own driver 530.1 (open, from lib/modules/6/nvidia.ko), without nvidia-uvm",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "R-Q1: replace is a replacement like any other",
+	  HOSTS_530,
+	  .host_driver = HOST_REPLACE,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove unload load nodes verify" },
+	{ .name = "R-Q1: replace does not pass over holders",
+	  HOSTS_530,
+	  .host_driver = HOST_REPLACE,
+	  .holder = "/dev/nvidia0",
+	  .code = E_IN_USE },
+	{ .name = "R-Q1: the host's own driver that is the wished one is adopted",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .resident = HOST_PACKAGE,
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "R-Q1: of equal version and not of equal content it is another one",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .srcversion = "S2",
+	  .resident = HOST_PACKAGE,
+	  .code = E_HOST_DRIVER },
+	{ .name = "R-Q1: a driver that somebody left behind is replaceable",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .resident = STALE,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove unload load nodes verify" },
+	{ .name = "R-Q1: but stays under use",
+	  .gpus = 2,
+	  .loaded = "530.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = ALL,
+	  .package = "535.1",
+	  .resident = STALE,
+	  .host_driver = HOST_USE,
+	  .driver = "530.1",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "R-Q1: what the host would load at its next boot is a driver of the host",
+	  .gpus = 1,
+	  .package = "535.1",
+	  .resident = INSTALLED,
+	  .code = E_HOST_DRIVER },
+	{ .name = "R-Q1: unless it is the wished one",
+	  .gpus = 1,
+	  .package = "530.1",
+	  .resident = INSTALLED,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove load nodes verify" },
+	{ .name = "R-Q1: replace loads ours in its place",
+	  .gpus = 1,
+	  .package = "535.1",
+	  .resident = INSTALLED,
+	  .host_driver = HOST_REPLACE,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove load nodes verify" },
+	{ .name = "R-Q1: use of what is not loaded says so",
+	  .gpus = 1,
+	  .package = "535.1",
+	  .resident = INSTALLED,
+	  .host_driver = HOST_USE,
+	  .code = E_HOST_DRIVER },
+	{ .name = "R-Q1: use on a host without a driver installs",
+	  .gpus = 1,
+	  .package = "535.1",
+	  .host_driver = HOST_USE,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove load nodes verify" },
+	{ .name = "R-P8: nouveau comes before all of it",
+	  .gpus = 1,
+	  .bound = "nouveau",
+	  .package = "535.1",
+	  .resident = INSTALLED,
+	  .host_driver = HOST_USE,
+	  .code = E_BOUND },
 	{ .name = "nothing given: what is loaded stays",
 	  .gpus = 1,
 	  .loaded = "535.1",
@@ -281,6 +395,18 @@ static void make_facts(const struct row *row, struct facts *f)
 						.is_driver = true,
 						.version = str_dup(row->loaded),
 						.srcversion = str_dup("S1") };
+}
+
+static void make_resident(const struct row *row, struct resident *r)
+{
+	if (row->resident == OURS)
+		return;
+	*r = (struct resident){ .is_foreign = true,
+				.is_loaded = row->resident != INSTALLED,
+				.is_stale = row->resident == STALE,
+				.version = str_dup(row->resident == INSTALLED ? "530.1" : row->loaded),
+				.flavour = FLAVOUR_OPEN,
+				.file = str_dup(row->resident == STALE ? NULL : "lib/modules/6/nvidia.ko") };
 }
 
 static void make_package(const struct row *row, struct package *p)
@@ -319,6 +445,8 @@ static void check_plan(const struct row *row, const struct plan *plan)
 		       row->name);
 	}
 	expect(plan->outcome == row->outcome, row->name);
+	expect(!row->driver || str_eq(plan->driver, row->driver), row->name);
+	expect(!row->subject || str_eq(plan->steps[0].subject, row->subject), row->name);
 	if (!str_eq(steps, row->steps))
 		fail_msg("%s: steps are '%s', not '%s'", row->name, steps, row->steps);
 }
@@ -331,12 +459,14 @@ static void check_row(const struct row *row)
 	struct holders holders = { 0 };
 	struct err err = { 0 };
 	make_facts(row, &facts);
+	make_resident(row, &facts.resident);
 	make_holder(row, &holders);
 	if (row->package)
 		make_package(row, &package);
 	struct wish wish = { .driver = row->wish_driver,
 			     .flavour = row->wish_flavour,
 			     .is_compile_forbidden = row->is_compile_forbidden,
+			     .host_driver = row->host_driver,
 			     .holders = row->holders };
 	struct at_hand at_hand = { .package = row->package ? &package : NULL,
 				   .source_version = row->source,
@@ -350,6 +480,9 @@ static void check_row(const struct row *row)
 		if (r >= 0 || err.code != row->code)
 			fail_msg("%s: got %d %s, not %s", row->name, r, r < 0 ? err.text : "no refusal",
 				 err_info(row->code)->name);
+		expect(row->code != E_HOST_DRIVER || (strstr(err.text, " (open, from lib/modules/6/nvidia.ko) is ") &&
+						      strstr(err.text, "--host-driver ")),
+		       row->name);
 		return;
 	}
 	if (r < 0)

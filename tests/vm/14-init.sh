@@ -30,9 +30,10 @@ t "unload" kmodsmith unload
 
 mkdir -p /run/kmodsmith
 exec 8>/run/kmodsmith/lock
+echo $$ >&8
 t "somebody else has the node's lock" flock -n 8
 t_fails 1 "two at once: install" kmodsmith install --package /packages/open
-like "  the second is told so" "$out" 'E_LOCKED'
+like "  the second is told so, and who has it" "$out" "E_LOCKED: process $$ is changing this node"
 t_fails 1 "two at once: unload" kmodsmith unload
 t_fails 1 "two at once: nodes" kmodsmith nodes
 t "status needs no lock" sh -c 'kmodsmith status; [ $? -eq 1 ]'

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// R-K2: each post-condition of a working driver can fail by itself, and says so.
+#include "node/status.h"
+
+#include "tests/unit/tempdir.h"
+
+struct row {
+	const char *failed; // the one check that does; NULL = ready
+	const char *evidence;
+	const char *state, *uvm_version, *taint, *flavour_word, *wish;
+	unsigned gpus; // that the driver has; the machine has 2
+	bool has_no_nodes, is_uvm_missing;
+};
+
+#define GOOD .state = "live", .uvm_version = "535.1", .taint = "OE", .flavour_word = "Open ", .wish = "535.1", .gpus = 2
+
+static const struct row rows[] = {
+	{ NULL, NULL, GOOD },
+	{ "module", "nvidia_uvm 535.1, coming", "coming", "535.1", "OE", "Open ", "535.1", 2, false, false },
+	{ "module", "nvidia_uvm 535.1, going", "going", "535.1", "OE", "Open ", "535.1", 2, false, false },
+	{ "module", "nvidia_uvm 530.1, live", "live", "530.1", "OE", "Open ", "535.1", 2, false, false },
+	{ "flavour", "open, taint POE", "live", "535.1", "POE", "Open ", "535.1", 2, false, false },
+	{ "flavour", "proprietary, taint OE", "live", "535.1", "OE", "", NULL, 2, false, false },
+	{ "wish", "570.1 open", "live", "535.1", "OE", "Open ", "570.1", 2, false, false },
+	{ "wish", "535.1 open, and this is not loaded: nvidia-uvm", "live", NULL, "OE", "Open ", "535.1", 2, false,
+	  true },
+	{ "gpus", "1 of 2", "live", "535.1", "OE", "Open ", "535.1", 1, false, false },
+	{ "nodes", "0 of 3 right, with their /dev/char links, first: nvidia0 is missing", "live", "535.1", "OE",
+	  "Open ", "535.1", 2, true, false },
+};
+
+static void file(const struct folder *t, const char *path, const char *fmt, const char *value)
+{
+	auto_str char *text = str_dup("");
+	str_add(&text, "%s%s", value ? value : "", fmt);
+	tempdir_write(t, path, text);
+}
+
+static void make_machine(const struct row *row, const struct folder *t)
+{
+	auto_str char *version = str_fmt("NVRM version: NVIDIA UNIX %sKernel Module for x86_64  535.1  Release Build\n",
+					 row->flavour_word);
+	tempdir_write(t, "sys/module/nvidia/initstate", "live\n");
+	tempdir_write(t, "sys/module/nvidia/version", "535.1\n");
+	file(t, "sys/module/nvidia/taint", "\n", row->taint);
+	if (!row->is_uvm_missing) {
+		file(t, "sys/module/nvidia_uvm/initstate", "\n", row->state);
+		file(t, "sys/module/nvidia_uvm/version", "\n", row->uvm_version);
+	}
+	tempdir_write(t, "proc/driver/nvidia/version", version);
+	tempdir_write(t, "proc/devices", "Character devices:\n195 nvidia-frontend\n");
+	for (unsigned i = 0; i < row->gpus; i++) {
+		auto_str char *path = str_fmt("proc/driver/nvidia/gpus/0000:4%u:00.0/information", i);
+		auto_str char *text = str_fmt("Device Minor: \t %u\n", i);
+		tempdir_write(t, path, text);
+	}
+	folder_dir(t, "dev");
+}
+
+static void check_row(const struct row *row)
+{
+	static struct gpu gpus[] = { { .address = "0000:40:00.0", .device = 0x2330 },
+				     { .address = "0000:41:00.0", .device = 0x2330 } };
+	auto_folder struct folder t;
+	auto_loaded struct loaded loaded = { 0 };
+	auto_status struct status status = { 0 };
+	auto_devices struct devices devices = { 0 };
+	auto_strv struct strv modules = { 0 };
+	struct err err;
+	folder_make(&t);
+	make_machine(row, &t);
+	struct sys sys = sys_recorder(&t.root);
+	assert_int_equal(loaded_read(&t.root, &t.root, "6.1", &loaded, &err), 1);
+	struct facts facts = { .gpus = { .items = gpus, .count = 2 }, .loaded = loaded };
+	assert_int_equal(devices_want(&t.root, 0, &devices, &err), 1);
+	if (!row->has_no_nodes)
+		assert_int_equal(devices_apply(&t.root, &sys, false, &devices, &err), 1);
+	assert_int_equal(status_read(&facts, &t.root, &t.root, &t.root, &sys, &status, &err), 0);
+	strv_add(&modules, str_dup("nvidia"));
+	strv_add(&modules, str_dup("nvidia-uvm"));
+	if (row->wish)
+		status_wish(&status, &loaded, row->wish, FLAVOUR_OPEN, &modules);
+	expect(status.is_ready == !row->failed, row->evidence);
+	for (size_t i = 0; i < status.count; i++) {
+		const struct check *c = &status.checks[i];
+		if (c->is_ok == (str_eq(c->name, row->failed) && strstr(c->evidence, row->evidence)))
+			fail_msg("%s: %s is %s: %s", row->evidence, c->name, c->is_ok ? "right" : "wrong", c->evidence);
+	}
+}
+
+static void each_can_fail(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		check_row(&rows[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_can_fail),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
