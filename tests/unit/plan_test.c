@@ -30,6 +30,7 @@ struct row {
 };
 
 #define ALL "nvidia,nvidia_uvm,nvidia_modeset"
+#define LOADED(version) .loaded = version, .loaded_flavour = FLAVOUR_OPEN, .loaded_modules = ALL
 
 static const struct row rows[] = {
 	{ .name = "R-P11: no GPU, no steps", .package = "535.1", .outcome = PLAN_NO_GPU, .steps = "" },
@@ -146,9 +147,7 @@ static const struct row rows[] = {
 	  .steps = "payload preflight package prove load nodes export verify" },
 	{ .name = "R-E4: modules and user space are replaced together",
 	  .gpus = 1,
-	  .loaded = "530.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  LOADED("530.1"),
 	  .package = "535.1",
 	  .payload = "aa",
 	  .export_why = "usr is of something else",
@@ -156,9 +155,7 @@ static const struct row rows[] = {
 	  .steps = "payload preflight package prove unload load nodes export verify" },
 	{ .name = "R-E4: another payload alone needs no unload",
 	  .gpus = 1,
-	  .loaded = "535.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  LOADED("535.1"),
 	  .package = "535.1",
 	  .srcversion = "S1",
 	  .payload = "aa",
@@ -168,9 +165,7 @@ static const struct row rows[] = {
 	  .steps = "payload adopt nodes export verify" },
 	{ .name = "R-D1: an equal export is left alone",
 	  .gpus = 1,
-	  .loaded = "535.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  LOADED("535.1"),
 	  .package = "535.1",
 	  .srcversion = "S1",
 	  .payload = "aa",
@@ -184,9 +179,7 @@ static const struct row rows[] = {
 	  .steps = "payload preflight compile prove load nodes export verify" },
 	{ .name = "R-E4: no modules beside libraries of another version",
 	  .gpus = 1,
-	  .loaded = "530.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  LOADED("530.1"),
 	  .package = "535.1",
 	  .payload_why_not = "no source has it",
 	  .code = E_NO_PAYLOAD },
