@@ -209,7 +209,5 @@ int parcel_unpack(const struct layout *from, const char *hex, const struct root 
 	if (find_layer(from, hex, &layer, err) < 0 || scratch_make(store, "import", &into, err) < 0 ||
 	    unpack(from, &layer, &into.root, err) < 0)
 		return -1;
-	if (root_rename(store, into.name, hex, err) == 0)
-		return 1;
-	return err->code == ENOTEMPTY || err->code == EEXIST ? 0 : -1;
+	return scratch_keep(&into, hex, err);
 }

@@ -14,7 +14,8 @@ seams='installer/base/(resolve|root|file)\.c'    # these implement roots
 programs='installer/base/proc\.c'                # the directories where programs are looked for, /dev/null as input
 mounts='kmod/(sandbox|jail)\.c'                   # builds a private mount namespace, whose paths are absolute by nature
 callers='kmod/bounded\.c' # a call that hangs in the kernel takes its caller with it: a child makes it
-texts='installer/node/scan\.c|kmod/compile\.c' # compare names and what links of proc say; open nothing by them
+links='installer/base/sys\.c'                   # mount(2) takes a descriptor only by its link in proc
+texts='installer/node/(scan|space)\.c|kmod/compile\.c' # compare names and what links of proc say; open nothing by them
 speakers='installer/cmd/[a-z_]+\.c|installer/(main|mkman)\.c|installer/base/log\.c'
 export LC_ALL=C.UTF-8
 
@@ -24,7 +25,7 @@ calls() { # no shell, no unbounded copy, no process without exec, no host path t
   code "$seams|$mounts" '\<(open|fopen|freopen|creat|opendir|unlink|rename|mkdir|symlink|mknod)[(]|\<AT_FDCWD\>'
   code "$seams|$programs|$mounts" '\<(stat|lstat|chmod|chown|truncate|scandir|realpath)[(]'
 }
-paths() { code "$seams|$programs|$mounts|$texts" '"/(etc|proc|sys)[/"]'; }
+paths() { code "$seams|$programs|$mounts|$links|$texts" '"/(etc|proc|sys)[/"]'; }
 prints() { code "$speakers" '\<(printf|puts|putchar|perror|fputs|fprintf|vfprintf|vprintf)[(]'; }
 hosts() { # neither the mirrors that this machine uses nor Debian's well-known ones
   local names

@@ -26,7 +26,7 @@ static int copy_file(const struct root *from, const char *a, const struct root *
 	return n < 0 ? file_copy(in, out, b, err) : 0; // from here on: across file systems on old kernels
 }
 
-static int copy_entry(const struct root *from, const char *a, const struct root *to, const char *b, struct err *err)
+int copy_entry(const struct root *from, const char *a, const struct root *to, const char *b, struct err *err)
 {
 	struct stat st;
 	auto_str char *target = NULL;

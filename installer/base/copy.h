@@ -8,5 +8,8 @@
 // times.
 int copy_tree(const struct root *from, const char *path, const struct root *to, const char *name, struct err *err);
 
+// One file, directory or link; otherwise the same.
+int copy_entry(const struct root *from, const char *path, const struct root *to, const char *name, struct err *err);
+
 // SHA-256 over the sorted names, kinds, executable bits and contents of everything below the directory.
 int copy_digest(const struct root *root, char ret[DIGEST_HEX + 1], struct err *err);

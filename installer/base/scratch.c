@@ -75,3 +75,12 @@ void scratch_done(struct scratch *s)
 		close(s->lock);
 	*s = SCRATCH_NONE;
 }
+
+int scratch_keep(struct scratch *s, const char *name, struct err *err)
+{
+	if (syncfs(s->lock) < 0)
+		return file_fail("write to the disk", s->name, err);
+	if (root_rename(s->parent, s->name, name, err) == 0)
+		return 1;
+	return err->code == ENOTEMPTY || err->code == EEXIST ? 0 : -1;
+}

@@ -15,4 +15,6 @@ struct scratch {
 // A new, empty directory .tmp/PURPOSE.N below parent, which must outlive it.
 int scratch_make(const struct root *parent, const char *purpose, struct scratch *ret, struct err *err);
 void scratch_done(struct scratch *s); // removes it
+// It becomes a directory of its parent that stays, whole also after a power cut. 1 = kept, 0 = somebody was faster.
+int scratch_keep(struct scratch *s, const char *name, struct err *err);
 #define auto_scratch __attribute__((cleanup(scratch_done)))

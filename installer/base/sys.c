@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
@@ -48,6 +50,52 @@ static int real_node_set(const struct sys *sys, int dir, const char *name, mode_
 	return fchmodat(dir, name, mode, 0);
 }
 
+static int real_mount_enter(const struct sys *sys, int ns)
+{
+	(void)sys;
+	return setns(ns, CLONE_NEWNS);
+}
+
+// mount(2) has no form with descriptors on the kernels that are served; their links in /proc lead to the same place.
+static int change_mount(int from, int at, unsigned long flags)
+{
+	char source[32], place[32];
+	snprintf(source, sizeof(source), "/proc/self/fd/%d", from);
+	snprintf(place, sizeof(place), "/proc/self/fd/%d", at);
+	return mount(from < 0 ? NULL : source, place, NULL, flags, NULL);
+}
+
+static int real_mount_bind(const struct sys *sys, int from, int at, bool is_recursive)
+{
+	(void)sys;
+	return change_mount(from, at, MS_BIND | (is_recursive ? MS_REC : 0));
+}
+
+static int real_mount_private(const struct sys *sys, int at)
+{
+	(void)sys;
+	return change_mount(-1, at, MS_PRIVATE | MS_REC);
+}
+
+static int real_mount_read_only(const struct sys *sys, int at)
+{
+	(void)sys;
+	return change_mount(-1, at, MS_REMOUNT | MS_BIND | MS_RDONLY);
+}
+
+static int real_mount_detach(const struct sys *sys, int dir, const char *name)
+{
+	(void)sys;
+	auto_str char *path = str_fmt("/proc/self/fd/%d/%s", dir, name);
+	return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
+}
+
+static int real_exchange(const struct sys *sys, int dir, const char *a, const char *b)
+{
+	(void)sys;
+	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
+}
+
 static int real_process_open(const struct sys *sys, int pid)
 {
 	(void)sys;
@@ -84,6 +132,12 @@ static const struct sys real = {
 	.node_make = real_node_make,
 	.node_look = real_node_look,
 	.node_set = real_node_set,
+	.mount_enter = real_mount_enter,
+	.mount_bind = real_mount_bind,
+	.mount_private = real_mount_private,
+	.mount_read_only = real_mount_read_only,
+	.mount_detach = real_mount_detach,
+	.exchange = real_exchange,
 	.process_open = real_process_open,
 	.process_signal = real_process_signal,
 	.attribute_set = real_attribute_set,
@@ -201,6 +255,49 @@ static int record_node_set(const struct sys *sys, int dir, const char *name, mod
 	return node_text(dir, name, mode, st.st_rdev, uid, gid);
 }
 
+static int no_mounts(const struct sys *sys, const char *what)
+{
+	record(sys, "%s", what);
+	errno = EOPNOTSUPP;
+	return -1;
+}
+
+static int record_mount_enter(const struct sys *sys, int ns)
+{
+	(void)ns;
+	return no_mounts(sys, "enter a mount namespace");
+}
+
+static int record_mount_bind(const struct sys *sys, int from, int at, bool is_recursive)
+{
+	(void)from, (void)at, (void)is_recursive;
+	return no_mounts(sys, "bind");
+}
+
+static int record_mount_private(const struct sys *sys, int at)
+{
+	(void)at;
+	return no_mounts(sys, "make private");
+}
+
+static int record_mount_read_only(const struct sys *sys, int at)
+{
+	(void)at;
+	return no_mounts(sys, "make read-only");
+}
+
+static int record_mount_detach(const struct sys *sys, int dir, const char *name)
+{
+	(void)dir, (void)name;
+	return no_mounts(sys, "detach");
+}
+
+static int record_exchange(const struct sys *sys, int dir, const char *a, const char *b)
+{
+	record(sys, "exchange %s %s", a, b);
+	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
+}
+
 static int record_process_open(const struct sys *sys, int pid)
 {
 	struct err err;
@@ -260,6 +357,12 @@ struct sys sys_recorder(const struct root *record)
 		.node_make = record_node_make,
 		.node_look = record_node_look,
 		.node_set = record_node_set,
+		.mount_enter = record_mount_enter,
+		.mount_bind = record_mount_bind,
+		.mount_private = record_mount_private,
+		.mount_read_only = record_mount_read_only,
+		.mount_detach = record_mount_detach,
+		.exchange = record_exchange,
 		.process_open = record_process_open,
 		.process_signal = record_process_signal,
 		.attribute_set = record_attribute_set,

@@ -19,6 +19,14 @@ struct sys {
 	// lstat, recorded nodes included.
 	int (*node_look)(const struct sys *sys, int dir, const char *name, struct stat *ret);
 	int (*node_set)(const struct sys *sys, int dir, const char *name, mode_t mode, uid_t uid, gid_t gid);
+	// Mounts of the namespace that mount_enter() chose, ours otherwise. Descriptors stand for what they were opened
+	// as, also those that were opened in another namespace. A recorded machine has no mounts: EOPNOTSUPP.
+	int (*mount_enter)(const struct sys *sys, int ns); // an open ns/mnt; working and root directory become its own
+	int (*mount_bind)(const struct sys *sys, int from, int at, bool is_recursive);
+	int (*mount_private)(const struct sys *sys, int at); // it and all below leave their peers
+	int (*mount_read_only)(const struct sys *sys, int at);
+	int (*mount_detach)(const struct sys *sys, int dir, const char *name); // the topmost there, with all below
+	int (*exchange)(const struct sys *sys, int dir, const char *a, const char *b); // two names, in one instant
 	// A descriptor that stays with the process although its number may be given to another one, and a signal by it.
 	int (*process_open)(const struct sys *sys, int pid);
 	int (*process_signal)(const struct sys *sys, int process, int pid, int signal);

@@ -153,7 +153,7 @@ const struct cmd cmd_fetch = {
 		 "and counts for nothing until its digest and its signature are right. A cut download goes on where it "
 		 "stopped, from\n"
 		 "another mirror, too, and after a restart. With --payload it is what `kmodsmith pack payload` made;\n"
-		 "`kmodsmith install` does not use that yet.\n\n"
+		 "`kmodsmith install --export` takes it from the store.\n\n"
 		 "  kmodsmith fetch --driver 535.261.03 --flavour open --kernel 6.1.0-56-cloud-amd64 \\\n"
 		 "      --from docker://registry.example/drivers,https://mirror.example/drivers\n",
 	.opts = { opts, package_opts, origin_opts, remote_opts, common_opts },

@@ -69,8 +69,10 @@ static int flow(const struct values *v, sigset_t *stop, struct err *err)
 static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
+	struct values *v = values;
 	sigset_t set;
-	if (flow(values, &set, err) < 0)
+	v->job.is_export_default = true;
+	if (flow(v, &set, err) < 0)
 		return -1;
 	int signal = wait_for_stop(&set);
 	log_info("signal %d: leaving; the driver stays loaded", signal);

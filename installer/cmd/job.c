@@ -46,6 +46,8 @@ const struct opt job_opts[] = {
 	    "what to do with a driver that others put on this host and that is not the wished one; default fail"),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
+	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
+	    "where others find the driver's user space; default: " EXPORT_DEFAULT " for init, else where it is now"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
@@ -321,6 +323,8 @@ static int make_plan(struct job *j, struct err *err)
 void job_done(struct job *j)
 {
 	plan_done(&j->plan);
+	export_done(&j->export);
+	free(j->export_why);
 	holders_done(&j->holders);
 	journal_done(&j->journal);
 	source_done(&j->source);
@@ -366,6 +370,7 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 		.wish = &j->wish,
 		.plan = &j->plan,
 		.obtain = &j->obtain,
+		.export = j->export.dir ? &j->export : NULL,
 		.compile = compile,
 		.imex_channels = v->imex_channels,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
@@ -413,6 +418,12 @@ static int decide(struct job *j, struct err *err)
 	j->wish.params = &j->params;
 	j->wish.is_compile_forbidden = v->is_compile_forbidden;
 	j->wish.is_retry = v->is_retry;
+	j->export = (struct export){ .host = &j->machine.host,
+				     .kern = &j->machine.kern,
+				     .state = &j->state,
+				     .sys = &j->machine.sys,
+				     .watch = &j->watch,
+				     .boot = j->facts.host.boot_id };
 	j->at_hand = (struct at_hand){ .package = obtain_package(&j->obtain),
 				       .is_named = j->obtain.is_named,
 				       .package_why_not = j->obtain.why_not,
@@ -420,7 +431,7 @@ static int decide(struct job *j, struct err *err)
 				       .journal = &j->journal,
 				       .source_version = j->source.version,
 				       .source_flavours = j->source.flavours };
-	return make_plan(j, err);
+	return facts_has_gpu(&j->facts) && job_export(j, err) < 0 ? -1 : make_plan(j, err);
 }
 
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err)
@@ -446,6 +457,8 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 	struct compile_wish compile;
 	struct apply apply;
 	describe(j, &compile, &apply);
+	if (j->at_hand.payload && !j->at_hand.export_why && export_confirm(&j->export, &j->export_wish, err) < 0)
+		return -1;
 	if (apply_plan(&apply, ret, err) == 0)
 		return 0;
 	fall_back(j, NULL, err);

@@ -5,6 +5,7 @@
 #include "base/scratch.h"
 #include "cmd/origin.h"
 #include "node/apply.h"
+#include "node/export.h"
 #include "node/report.h"
 
 struct job_values { // first member of the values of each of these commands
@@ -15,6 +16,8 @@ struct job_values { // first member of the values of each of these commands
 	struct strv from;
 	struct strv headers, modules, params;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
+	char *export;           // directory, "none"; NULL = as the command does
+	bool is_export_default; // the command exports when there is something to export
 	bool is_rt_allowed, is_compile_forbidden, is_retry;
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
@@ -33,6 +36,10 @@ struct job {
 	struct obtain obtain;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
 	struct journal journal;
+	struct export export; // .dir NULL = nothing is exported
+	struct export_wish export_wish;
+	char export_modules[DIGEST_HEX + 1];
+	char *export_why; // why what is exported is not right, or cannot be made right
 	struct holders holders;
 	struct wish wish;
 	struct at_hand at_hand;
@@ -55,6 +62,7 @@ void job_done(struct job *job);
 		       .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
 		       .obtain = OBTAIN_NONE,                               \
 		       .source = { .root = ROOT_NONE } })
+int job_export(struct job *job, struct err *err); // of job_open(): what is to be exported, and whether it is
 int job_apply(struct job *job, struct status *ret, struct err *err); // needs the lock
 
 // The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for

@@ -210,7 +210,7 @@ const struct cmd cmd_pack_payload = {
 		 "another\n"
 		 "version is refused. `kmodsmith fetch --payload` and `bundle create --payload-too` bring what was "
 		 "packed, signed as\n"
-		 "packages are; `kmodsmith install` does not use it yet.\n\n"
+		 "packages are; `kmodsmith install --export` uses it.\n\n"
 		 "  kmodsmith pack payload libcuda1.deb,libnvidia-ml1.deb,firmware-nvidia-gsp.deb \\\n"
 		 "      --driver 535.261.03 --output oci:DIR\n",
 	.opts = { payload_opts, common_opts },

@@ -65,7 +65,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.kern, ".", &dev_root, err)) < 0)
 		return -1;
-	if (status_read(&f, &m.kern, &dev_root, &m.sys, &s, err) < 0)
+	if (status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
 	if (publish_read(&m.kern, f.host.boot_id, &file, &unread) < 0)
 		log_warn("what the last run came to is not known: %s", unread.text);

@@ -23,11 +23,12 @@ static const struct {
 	bool is_touch; // changes the kernel: from the first of these on there is a journal
 	bool is_long;  // may be: others are told that it began
 } actions[] = {
-	[STEP_ADOPT] = { step_adopt, NULL, false, false },    [STEP_PREFLIGHT] = { step_preflight, NULL, false, false },
-	[STEP_PACKAGE] = { step_package, NULL, false, true }, [STEP_COMPILE] = { step_compile, NULL, false, true },
-	[STEP_PROVE] = { step_prove, NULL, false, false },    [STEP_HOLDERS] = { step_holders, NULL, false, true },
-	[STEP_UNLOAD] = { step_unload, NULL, true, true },    [STEP_UNBIND] = { step_unbind, undo_unbind, true, true },
-	[STEP_LOAD] = { step_load, undo_load, true, true },   [STEP_NODES] = { step_nodes, NULL, false, false },
+	[STEP_PAYLOAD] = { step_payload, NULL, false, true },      [STEP_ADOPT] = { step_adopt, NULL, false, false },
+	[STEP_PREFLIGHT] = { step_preflight, NULL, false, false }, [STEP_PACKAGE] = { step_package, NULL, false, true },
+	[STEP_COMPILE] = { step_compile, NULL, false, true },      [STEP_PROVE] = { step_prove, NULL, false, false },
+	[STEP_HOLDERS] = { step_holders, NULL, false, true },      [STEP_UNLOAD] = { step_unload, NULL, true, true },
+	[STEP_UNBIND] = { step_unbind, undo_unbind, true, true },  [STEP_LOAD] = { step_load, undo_load, true, true },
+	[STEP_NODES] = { step_nodes, NULL, false, false },         [STEP_EXPORT] = { step_export, NULL, false, false },
 	[STEP_VERIFY] = { step_verify, NULL, false, false },
 };
 
@@ -71,7 +72,7 @@ static int begin(struct run *r, const struct step *step, struct err *err)
 {
 	const char *name = step_kind_name(step->kind);
 	const struct host *host = &r->a->facts->host;
-	if (check_target(r, err) < 0)
+	if (check_target(r, err) < 0 || run_prepare_export(r, err) < 0)
 		return -1;
 	back_prepare(r->a, &r->journal, &r->target, &r->back);
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
@@ -86,7 +87,7 @@ static int begin(struct run *r, const struct step *step, struct err *err)
 static int before(struct run *r, const struct step *step, struct err *err)
 {
 	const char *name = step_kind_name(step->kind);
-	if (step->kind == STEP_HOLDERS && check_target(r, err) < 0)
+	if (step->kind == STEP_HOLDERS && (check_target(r, err) < 0 || run_prepare_export(r, err) < 0))
 		return -1;
 	if (!r->is_touched && actions[step->kind].is_touch)
 		return begin(r, step, err);
@@ -124,6 +125,8 @@ static int undo(struct run *r, size_t failed, struct err *err)
 	bool is_blamed = is_blame(err);
 	// A driver that loads but is not right yet beats none: it goes only when there is one to come back to.
 	bool is_kept = r->a->plan->steps[failed].kind > STEP_LOAD && !r->back.driver.version;
+	if (!is_kept || !r->a->export || !r->a->export->is_switched)
+		run_unexport(r);
 	if (!is_kept && err->code != E_WEDGED) {
 		journal_step(&r->journal, "undo");
 		run_write(r);
@@ -151,7 +154,10 @@ static int run_steps(struct run *r, struct err *err)
 		if (before(r, &plan->steps[i], err) < 0 || actions[kind].run(r, &plan->steps[i], err) < 0) {
 			watch_fail(r->a->watch);
 			err_wrap(err, "%s", step_kind_name(kind));
-			return r->is_touched ? undo(r, i, err) : -1;
+			if (r->is_touched)
+				return undo(r, i, err);
+			run_unexport(r);
+			return -1;
 		}
 	}
 	return 0;
@@ -194,6 +200,7 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 		apply_failed(apply, outcome, err);
 	} else {
 		finish(&r);
+		run_collect(&r);
 		run_publish_end(&r, outcome);
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);

@@ -2,6 +2,7 @@
 // Execute a plan, step by step; on a failure undo, last step first, what this run has changed in the kernel.
 #pragma once
 #include "node/compile.h"
+#include "node/export.h"
 #include "node/obtain.h"
 #include "node/plan.h"
 #include "node/status.h"
@@ -15,6 +16,7 @@ struct apply {
 	const struct plan *plan;
 	struct obtain *obtain;              // store, and of STEP_PACKAGE what was found
 	const struct compile_wish *compile; // of STEP_COMPILE; output and flavour are filled in here
+	struct export *export;              // NULL = user space is not exported
 	unsigned imex_channels;
 	int unload_timeout_ms, holders_timeout_ms;
 	struct watch *watch;

@@ -4,14 +4,6 @@
 
 #include "node/preflight.h"
 
-static bool has_step(const struct plan *p, enum step_kind kind)
-{
-	for (size_t i = 0; i < p->count; i++)
-		if (p->steps[i].kind == kind)
-			return true;
-	return false;
-}
-
 static int check_firmware(const struct run *r, char **ret_text, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -21,6 +13,10 @@ static int check_firmware(const struct run *r, char **ret_text, struct err *err)
 	firmware_need_make(&a->facts->gpus, a->plan->driver, a->plan->flavour, a->wish->params, &need);
 	if (firmware_search(a->host, a->kern, a->facts->host.release, &search, err) < 0)
 		return -1;
+	if (need.names.count && a->export && export_brings(a->export, a->obtain->payload, &search, &need.names)) {
+		*ret_text = str_dup("firmware comes with the user space");
+		return 0;
+	}
 	int found = preflight_firmware(a->host, &search, &need, &where, err);
 	if (found >= 0)
 		*ret_text = found ? str_fmt("firmware %s", where) : str_fmt("no firmware: %s", need.why);
@@ -32,7 +28,7 @@ static uint64_t room_wanted(const struct run *r)
 {
 	const struct obtain *o = r->a->obtain;
 	uint64_t bytes = 0;
-	if (has_step(r->a->plan, STEP_PACKAGE) && obtain_package(o) == &o->kept)
+	if (plan_has(r->a->plan, STEP_PACKAGE) && obtain_package(o) == &o->kept)
 		for (size_t i = 0; i < o->kept.count; i++)
 			bytes += o->kept.files[i].size;
 	return bytes;
@@ -43,7 +39,7 @@ int step_preflight(struct run *r, const struct step *step, struct err *err)
 	(void)step;
 	const struct apply *a = r->a;
 	auto_str char *firmware = NULL;
-	bool is_swap = has_step(a->plan, STEP_UNLOAD) || has_step(a->plan, STEP_UNBIND);
+	bool is_swap = plan_has(a->plan, STEP_UNLOAD) || plan_has(a->plan, STEP_UNBIND);
 	if (preflight_rights(a->kern, is_swap ? RIGHTS_HOLDERS : RIGHTS_DRIVER, err) < 0 ||
 	    check_firmware(r, &firmware, err) < 0 || preflight_space(a->state, room_wanted(r), err) < 0)
 		return -1;

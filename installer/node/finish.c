@@ -19,7 +19,7 @@ int step_nodes(struct run *r, const struct step *step, struct err *err)
 static int measure(const struct apply *a, struct facts *now, struct status *ret, struct err *err)
 {
 	return facts_read(a->host, a->kern, now, err) < 0 ||
-			       status_read(now, a->kern, a->dev_root, a->sys, ret, err) < 0 ?
+			       status_read(now, a->host, a->kern, a->dev_root, a->sys, ret, err) < 0 ?
 		       -1 :
 		       0;
 }

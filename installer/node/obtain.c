@@ -189,3 +189,66 @@ int obtain_headers(void *obtain, const char *release, const struct root *store, 
 		       -1 :
 		       0;
 }
+
+static struct parcel_key payload_key(const struct obtain *o, const char *driver)
+{
+	return (struct parcel_key){ .kind = &PARCEL_PAYLOAD, .driver = driver, .arch = o->want.arch };
+}
+
+static int payload_in_store(const struct obtain *o, const struct parcel_key *want, char ret_hex[DIGEST_HEX + 1],
+			    char **ret_why, struct err *err)
+{
+	if (obtain_has_store(o))
+		return parcel_find(&o->store.layout, want, ret_hex, ret_why, err);
+	*ret_why = str_dup("there is none yet");
+	return 0;
+}
+
+static int payload_in_sources(const struct obtain *o, const struct parcel_key *want, char ret_hex[DIGEST_HEX + 1],
+			      char **ret_why, struct err *err)
+{
+	if (parcel_fetch(&o->fetch, want, NULL, ret_hex, err) == 0)
+		return 1;
+	if (err->code != E_NO_PACKAGE)
+		return -1;
+	*ret_why = str_dup(err->text);
+	return 0;
+}
+
+// In the order of packages: what was named by hand comes before the store.
+int obtain_payload_look(struct obtain *o, const char *driver, bool is_local, char **ret_why, struct err *err)
+{
+	struct parcel_key want = payload_key(o, driver);
+	bool has_sources = !is_local && o->fetch.from && o->fetch.from->count;
+	auto_str char *why = NULL, *why_not_stored = NULL;
+	int r = obtain_open(o, err) < 0 ? -1 : 0;
+	if (r == 0 && has_sources && o->is_named)
+		r = payload_in_sources(o, &want, o->payload, &why, err);
+	if (r == 0)
+		r = payload_in_store(o, &want, o->payload, &why_not_stored, err);
+	if (r == 0 && has_sources && !o->is_named)
+		r = payload_in_sources(o, &want, o->payload, &why, err);
+	if (r == 0)
+		*ret_why = why ? TAKE(why) : str_fmt("the store: %s", why_not_stored);
+	return r;
+}
+
+int obtain_payload(struct obtain *o, const char *driver, struct err *err)
+{
+	struct parcel_key want = payload_key(o, driver);
+	auto_root struct root trees = ROOT_NONE;
+	auto_str char *why = NULL;
+	char hex[DIGEST_HEX + 1];
+	if (make_store(o, err) < 0)
+		return -1;
+	int r = payload_in_store(o, &want, hex, &why, err);
+	if (r < 0)
+		return -1;
+	if ((r == 0 || !str_eq(hex, o->payload)) &&
+	    parcel_fetch(&o->fetch, &want, &o->store.layout, o->payload, err) < 0)
+		return -1;
+	if (root_mkdirs(o->fetch.state, "payloads", 0755, err) < 0 ||
+	    root_sub(o->fetch.state, "payloads", &trees, err) < 0)
+		return -1;
+	return parcel_unpack(&o->store.layout, o->payload, &trees, err) < 0 ? -1 : 0;
+}

@@ -10,17 +10,18 @@
 #include "precompiled/store.h"
 
 struct obtain {
-	struct store store;       // STATE/store; not open while there is none and nothing to put in
-	uint64_t limit;           // of the store, bytes; 0 = what the disk has
-	struct fetch fetch;       // .from, .options, .trust and .state are borrowed
-	struct package_want want; // borrowed strings
-	struct strv kernels;      // whose packages stay when the store needs room
-	bool is_named;            // the one source was named by hand: the store is not asked
-	const struct gpus *gpus;  // for the flavour, when want.flavour is NULL
-	struct package kept;      // what the store has
-	struct found found;       // what a source has
-	char *why_not;            // when neither: why
-	int code;                 // and the first code of a source that failed; 0 = they merely lack it
+	struct store store;           // STATE/store; not open while there is none and nothing to put in
+	uint64_t limit;               // of the store, bytes; 0 = what the disk has
+	struct fetch fetch;           // .from, .options, .trust and .state are borrowed
+	struct package_want want;     // borrowed strings
+	struct strv kernels;          // whose packages stay when the store needs room
+	bool is_named;                // the one source was named by hand: the store is not asked
+	const struct gpus *gpus;      // for the flavour, when want.flavour is NULL
+	struct package kept;          // what the store has
+	struct found found;           // what a source has
+	char payload[DIGEST_HEX + 1]; // what obtain_payload_look() found
+	char *why_not;                // when neither: why
+	int code;                     // and the first code of a source that failed; 0 = they merely lack it
 	struct watch *watch;
 };
 void obtain_done(struct obtain *o);
@@ -35,6 +36,11 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err);
 const struct package *obtain_package(const struct obtain *o); // NULL = none
 // Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
 int obtain_take(struct obtain *o, struct package *ret, struct err *err);
+// The payload of a driver version. 1 = .payload names it; 0 = nobody has it, and *ret_why (caller frees). is_local:
+// only the store is asked. Sources are only looked at.
+int obtain_payload_look(struct obtain *o, const char *driver, bool is_local, char **ret_why, struct err *err);
+// Into the store, and unpacked at payloads/HEX of the state directory. .payload is what it came to be.
+int obtain_payload(struct obtain *o, const char *driver, struct err *err);
 // headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
 int obtain_headers(void *obtain, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		   struct err *err);

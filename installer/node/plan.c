@@ -29,8 +29,11 @@ void plan_done(struct plan *p)
 const char *step_kind_name(enum step_kind kind)
 {
 	static const char *const names[] = {
-		"adopt",  "preflight", "package", "compile", "prove",  "holders",
-		"unload", "unbind",    "load",    "nodes",   "verify",
+		[STEP_PAYLOAD] = "payload", [STEP_ADOPT] = "adopt",     [STEP_PREFLIGHT] = "preflight",
+		[STEP_PACKAGE] = "package", [STEP_COMPILE] = "compile", [STEP_PROVE] = "prove",
+		[STEP_HOLDERS] = "holders", [STEP_UNLOAD] = "unload",   [STEP_UNBIND] = "unbind",
+		[STEP_LOAD] = "load",       [STEP_NODES] = "nodes",     [STEP_EXPORT] = "export",
+		[STEP_VERIFY] = "verify",
 	};
 	return names[kind];
 }
@@ -45,6 +48,14 @@ static void add(struct plan *p, enum step_kind kind, char *take_subject, char *t
 {
 	p->steps = mem_grow(p->steps, p->count + 1, sizeof(*p->steps));
 	p->steps[p->count++] = (struct step){ .kind = kind, .subject = take_subject, .why = take_why };
+}
+
+bool plan_has(const struct plan *p, enum step_kind kind)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (p->steps[i].kind == kind)
+			return true;
+	return false;
 }
 
 static void want_modules(const struct making *m)
@@ -66,17 +77,21 @@ static int no_package(const struct making *m)
 	return m->at_hand->package_code ? m->at_hand->package_code : E_NO_PACKAGE;
 }
 
-// The version: as wished, else of what is at hand, else what the kernel has.
+const char *plan_driver(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand)
+{
+	if (wish->driver)
+		return wish->driver;
+	if (at_hand->package)
+		return at_hand->package->key.driver;
+	if (at_hand->source_version)
+		return at_hand->source_version;
+	// What was named by hand and cannot be used is a mistake to tell, no reason to be content with what is there.
+	return at_hand->is_named ? NULL : facts->loaded.version;
+}
+
 static int choose_driver(const struct making *m, struct err *err)
 {
-	const char *version = m->wish->driver;
-	if (!version && m->at_hand->package)
-		version = m->at_hand->package->key.driver;
-	if (!version)
-		version = m->at_hand->source_version;
-	// What was named by hand and cannot be used is a mistake to tell, no reason to be content with what is there.
-	if (!version && !m->at_hand->is_named)
-		version = m->facts->loaded.version;
+	const char *version = plan_driver(m->facts, m->wish, m->at_hand);
 	if (!version)
 		return m->at_hand->package_why_not ?
 			       err_set(err, no_package(m), "no package: %s", m->at_hand->package_why_not) :
@@ -324,6 +339,24 @@ static int add_modules(const struct making *m, struct err *err)
 	return 0;
 }
 
+// Why user space is exported anew. What is compiled now is in no export yet.
+static const char *export_why(const struct making *m)
+{
+	if (!m->at_hand->payload)
+		return NULL;
+	return m->at_hand->export_why          ? m->at_hand->export_why :
+	       plan_has(m->plan, STEP_COMPILE) ? "the modules are new" :
+						 NULL;
+}
+
+static void add_payload(struct plan *p, const char *payload, const char *why)
+{
+	add(p, STEP_PAYLOAD, str_fmt("user space %s, %.12s", p->driver, payload), str_dup(why));
+	struct step first = p->steps[p->count - 1];
+	memmove(p->steps + 1, p->steps, (p->count - 1) * sizeof(first));
+	p->steps[0] = first;
+}
+
 // Modules that containers need and that the host has not loaded are the host's matter, too, and worth a word.
 static void tell_missing(const struct making *m, char **text)
 {
@@ -369,7 +402,17 @@ static int make(const struct making *m, struct err *err)
 	if (gpus_check_owner(&m->facts->gpus, !is_host_used, err) < 0 ||
 	    (is_host_used ? use_host(m, err) : choose_and_add(m, err)) < 0)
 		return -1;
+	// A host that keeps its own driver has its own user space beside it.
+	const char *why = is_host_used ? NULL : export_why(m);
+	// Modules of one version beside libraries of another would serve nobody (R-E4).
+	if (!is_host_used && m->at_hand->payload_why_not)
+		return err_set(err, E_NO_PAYLOAD, "%s", m->at_hand->payload_why_not);
+	if (why)
+		add_payload(m->plan, m->at_hand->payload, why);
 	add(m->plan, STEP_NODES, str_dup("/dev"), str_dup("containers need every node and its /dev/char link"));
+	if (why)
+		add(m->plan, STEP_EXPORT, str_fmt("user space %s", m->plan->driver),
+		    str_dup("one switch, when the modules are in"));
 	add(m->plan, STEP_VERIFY,
 	    str_fmt("%zu GPUs, %zu switches", gpus_ours(&m->facts->gpus, GPU_DISPLAY),
 		    gpus_ours(&m->facts->gpus, GPU_SWITCH)),

@@ -29,11 +29,15 @@ struct at_hand {
 	const char *source_version;    // of a driver source; NULL = none given
 	unsigned source_flavours;      // set of enum flavour
 	const struct journal *journal; // what happened here before; NULL = nothing is known
+	const char *payload;           // digest of the user-space files that are to be exported; NULL = nothing is
+	const char *payload_why_not;   // why user space that has to be exported is not at hand; NULL = none has to be
+	const char *export_why;        // why what is exported now is not that; NULL = it is
 	bool has_signing;              // modules made here can be signed with a key that this kernel trusts
 };
 
-// In the order in which they come in a plan.
+// In the order of a plan: nothing up to STEP_PROVE touches anything, everything behind STEP_LOAD finds modules loaded.
 enum step_kind {
+	STEP_PAYLOAD,
 	STEP_ADOPT,
 	STEP_PREFLIGHT,
 	STEP_PACKAGE,
@@ -44,6 +48,7 @@ enum step_kind {
 	STEP_UNBIND,
 	STEP_LOAD,
 	STEP_NODES,
+	STEP_EXPORT,
 	STEP_VERIFY
 };
 
@@ -55,7 +60,7 @@ struct step {
 
 enum plan_outcome {
 	PLAN_NO_GPU, // nothing here to serve: no steps
-	PLAN_ADOPT,  // the kernel has what is wished: only nodes are looked after (R-D1)
+	PLAN_ADOPT,  // the kernel has what is wished: only nodes and user space are looked after (R-D1, R-E4)
 	PLAN_CHANGE, // modules are loaded or replaced
 };
 
@@ -72,11 +77,15 @@ struct plan {
 // Refusals are errors: E_WEDGED (this boot's kernel is stuck), E_TARGET_FAILED (see plan_why_not), E_BOUND,
 // E_HOST_DRIVER, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, holders stop it, and that
 // is not to be changed), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1),
-// E_USAGE (nothing says what to install). holders may be NULL when nothing is loaded.
+// E_USAGE (nothing says what to install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
 int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
 	      const struct holders *holders, struct plan *ret, struct err *err);
 void plan_done(struct plan *p);
 #define auto_plan __attribute__((cleanup(plan_done)))
+
+// The version that would be installed: as wished, else of what is at hand, else what the kernel has; NULL = unknown.
+const char *plan_driver(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand);
+bool plan_has(const struct plan *p, enum step_kind kind);
 
 // The driver that a plan ends in, with this package (NULL = not known yet).
 void plan_target(const struct plan *p, const struct wish *wish, const char *digest, const char *build_id,

@@ -101,7 +101,7 @@ int preflight_firmware(const struct root *host, const struct firmware_search *se
 		auto_str char *names = strv_join(&missing, ", "), *places = firmware_search_text(search);
 		return err_set(err, E_FIRMWARE, "%s: %s; the kernel would look in %s", names, need->why, places);
 	}
-	if (!need->names.count)
+	if (!first)
 		return 0;
 	*ret_where = str_fmt("%s%s", *first == '/' ? "" : "/", first);
 	return 1;

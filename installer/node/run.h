@@ -12,14 +12,15 @@ struct run {
 	struct package package; // what is installed: in the node's store, and unpacked
 	struct driver target;   // the same with its parameters, as the journal tells it
 	struct journal journal;
-	struct back back;         // prepared before anything is touched
-	bool was_open;            // this boot was in the middle of a change already
-	bool is_touched;          // the kernel may not be as it was
-	struct module_set set;    // files of package
-	size_t *order;            // of set, for loading
-	struct strv needs;        // modules of the kernel's own tree that the set imports from
-	struct strv loaded;       // names that this run loaded
-	struct released released; // who had a GPU before
+	struct back back;             // prepared before anything is touched
+	bool was_open;                // this boot was in the middle of a change already
+	bool is_touched;              // the kernel may not be as it was
+	struct module_set set;        // files of package
+	size_t *order;                // of set, for loading
+	struct strv needs;            // modules of the kernel's own tree that the set imports from
+	struct strv loaded;           // names that this run loaded
+	struct released released;     // who had a GPU before
+	char modules[DIGEST_HEX + 1]; // of the tree of modules exported with it; "" = none
 	struct status *status;
 	struct facts now; // as status was measured on
 };
@@ -66,6 +67,14 @@ int step_load(struct run *r, const struct step *step, struct err *err);
 // Take out what this run, or one that was cut off, has put in; and bring in again what the kernel had, with its nodes.
 int undo_load(struct run *r, struct err *err);
 int undo_unload(struct run *r, struct err *err);
+// show.c
+int step_payload(struct run *r, const struct step *step, struct err *err);
+int step_export(struct run *r, const struct step *step, struct err *err);
+int run_prepare_export(struct run *r, struct err *err); // before anything is touched, or by step_export()
+int run_show_firmware(struct run *r, struct err *err);  // to the kernel that is about to load the modules
+// What was exported before is in place again; a failure is a note, because it must not stop the undo of the modules.
+void run_unexport(struct run *r);
+void run_collect(struct run *r); // what nobody looks at any more
 // finish.c
 int step_nodes(struct run *r, const struct step *step, struct err *err);
 int step_verify(struct run *r, const struct step *step, struct err *err);

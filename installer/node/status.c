@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/status.h"
 
+#include "node/exported.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -80,6 +82,22 @@ static int check_nodes(const struct root *kern, const struct root *dev_root, con
 	return 0;
 }
 
+// Only where something is exported; a node that has its user space elsewhere lacks nothing.
+static int check_export(const struct facts *facts, const struct root *host, const struct root *kern,
+			const struct sys *sys, struct status *s, struct err *err)
+{
+	auto_exported struct exported now = { 0 };
+	const char *kernel = facts->loaded.version;
+	int r = exported_read(host, kern, sys, facts->host.boot_id, &now, err);
+	if (r <= 0)
+		return r;
+	add(s, "user space", str_eq(now.user_space, kernel), "%s exported, %s in the kernel",
+	    now.user_space ? now.user_space : "no library", kernel ? kernel : "none");
+	add(s, "export", !now.problem, "/%s, generation %u%s%s", now.dir, now.generation, now.problem ? ": " : "",
+	    now.problem ? now.problem : "");
+	return 0;
+}
+
 static void measure(struct status *s)
 {
 	s->is_ready = true;
@@ -99,8 +117,8 @@ void status_wish(struct status *s, const struct loaded *l, const char *driver, e
 	measure(s);
 }
 
-int status_read(const struct facts *facts, const struct root *kern, const struct root *dev_root, const struct sys *sys,
-		struct status *ret, struct err *err)
+int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
+		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err)
 {
 	auto_status struct status s = { .has_gpu = facts_has_gpu(facts) };
 	if (s.has_gpu) {
@@ -109,7 +127,7 @@ int status_read(const struct facts *facts, const struct root *kern, const struct
 		if (check_count(kern, &s, "gpus", "proc/driver/nvidia/gpus", gpus, err) < 0 ||
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
-		    check_nodes(kern, dev_root, sys, &s, err) < 0)
+		    check_nodes(kern, dev_root, sys, &s, err) < 0 || check_export(facts, host, kern, sys, &s, err) < 0)
 			return -1;
 		measure(&s);
 	}

@@ -18,8 +18,8 @@ struct status {
 };
 
 // Compares and changes nothing. dev_root holds dev/.
-int status_read(const struct facts *facts, const struct root *kern, const struct root *dev_root, const struct sys *sys,
-		struct status *ret, struct err *err);
+int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
+		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err);
 // One more post-condition: what the run wanted is what the kernel has. modules may be empty.
 void status_wish(struct status *s, const struct loaded *l, const char *driver, enum flavour flavour,
 		 const struct strv *modules);

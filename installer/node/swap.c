@@ -56,6 +56,8 @@ static void note_loaded(const struct run *r)
 int step_load(struct run *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
+	if (run_show_firmware(r, err) < 0)
+		return -1;
 	for (size_t i = 0; i < r->needs.count; i++)
 		if (provider_load(a->host, a->kern, a->sys, a->facts->host.release, r->needs.items[i], err) < 0)
 			return -1;

@@ -41,7 +41,7 @@ static void publish(const struct drain *d, const struct err *failure)
 	const struct publish_end end = { .outcome = "unload", .watch = d->watch, .failure = failure };
 	struct err ignored;
 	if (facts_read(d->host, d->kern, &now, &ignored) == 0 &&
-	    status_read(&now, d->kern, d->kern, d->sys, &status, &ignored) == 0)
+	    status_read(&now, d->host, d->kern, d->kern, d->sys, &status, &ignored) == 0)
 		publish_end(d->kern, &now, &status, &end, &ignored);
 }
 

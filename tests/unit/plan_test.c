@@ -17,6 +17,7 @@ struct row {
 	const char *wish_driver;
 	enum flavour wish_flavour;
 	bool is_compile_forbidden, is_sig_enforced;
+	const char *payload, *export_why, *payload_why_not;     // as in struct at_hand
 	const char *holder;                                     // path held by a process
 	enum { OURS, HOST_PACKAGE, STALE, INSTALLED } resident; // whose what is loaded is; INSTALLED: version 530.1
 	enum host_policy host_driver;
@@ -29,6 +30,7 @@ struct row {
 };
 
 #define ALL "nvidia,nvidia_uvm,nvidia_modeset"
+#define LOADED(version) .loaded = version, .loaded_flavour = FLAVOUR_OPEN, .loaded_modules = ALL
 
 static const struct row rows[] = {
 	{ .name = "R-P11: no GPU, no steps", .package = "535.1", .outcome = PLAN_NO_GPU, .steps = "" },
@@ -136,6 +138,56 @@ static const struct row rows[] = {
 	  .holder = "/dev/nvidia0",
 	  .outcome = PLAN_ADOPT,
 	  .steps = "adopt nodes verify" },
+	{ .name = "user space is brought before anything is touched, and switched after the nodes",
+	  .gpus = 1,
+	  .package = "535.1",
+	  .payload = "aa",
+	  .export_why = "there is none yet",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "payload preflight package prove load nodes export verify" },
+	{ .name = "R-E4: modules and user space are replaced together",
+	  .gpus = 1,
+	  LOADED("530.1"),
+	  .package = "535.1",
+	  .payload = "aa",
+	  .export_why = "usr is of something else",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "payload preflight package prove unload load nodes export verify" },
+	{ .name = "R-E4: another payload alone needs no unload",
+	  .gpus = 1,
+	  LOADED("535.1"),
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .payload = "aa",
+	  .export_why = "usr is of something else",
+	  .holder = "/dev/nvidia0",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "payload adopt nodes export verify" },
+	{ .name = "R-D1: an equal export is left alone",
+	  .gpus = 1,
+	  LOADED("535.1"),
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .payload = "aa",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "what is compiled now is in no export yet",
+	  .gpus = 1,
+	  .source = "535.1",
+	  .payload = "aa",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "payload preflight compile prove load nodes export verify" },
+	{ .name = "R-E4: no modules beside libraries of another version",
+	  .gpus = 1,
+	  LOADED("530.1"),
+	  .package = "535.1",
+	  .payload_why_not = "no source has it",
+	  .code = E_NO_PAYLOAD },
+	{ .name = "a package that nobody has comes first",
+	  .gpus = 1,
+	  .wish_driver = "570.1",
+	  .payload_why_not = "no source has it",
+	  .code = E_NO_PACKAGE },
 	{ .name = "R-P8: nouveau owns the GPU",
 	  .gpus = 1,
 	  .bound = "nouveau",
@@ -411,6 +463,9 @@ static void check_row(const struct row *row)
 			     .holders = row->holders };
 	struct at_hand at_hand = { .package = row->package ? &package : NULL,
 				   .source_version = row->source,
+				   .payload = row->payload,
+				   .export_why = row->export_why,
+				   .payload_why_not = row->payload_why_not,
 				   .source_flavours = row->source ? FLAVOUR_OPEN | FLAVOUR_PROPRIETARY : 0 };
 	int r = plan_make(&facts, &wish, &at_hand, &holders, &plan, &err);
 	holders_done(&holders);

@@ -52,10 +52,9 @@ static void card_remove(struct pci_dev *device)
 	clear_bit(card, used);
 }
 
-static const struct pci_device_id ids[] = {
-	{ PCI_DEVICE(PCI_VENDOR_ID_NVIDIA, PCI_ANY_ID), .class = PCI_BASE_CLASS_DISPLAY << 16, .class_mask = 0xff0000 },
-	{}
-};
+static const struct pci_device_id ids[] = { { PCI_DEVICE(PCI_VENDOR_ID_NVIDIA, PCI_ANY_ID),
+					      .class = PCI_BASE_CLASS_DISPLAY << 16, .class_mask = 0xff0000 },
+					    {} };
 
 static struct pci_driver driver = { .id_table = ids, .probe = card_probe, .remove = card_remove };
 

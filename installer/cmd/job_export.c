@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What user space is to be exported, and whether it is already.
+#include "cmd/job.h"
+
+#include "node/exported.h"
+#include "node/modtree.h"
+
+// An export that is there stays in step with the driver, also when nobody names it. *ret_is_demanded: a node without a
+// payload is an error.
+static int choose_dir(const struct job *j, char **ret, bool *ret_is_demanded, struct err *err)
+{
+	const struct job_values *v = j->values;
+	auto_exported struct exported now = { 0 };
+	*ret_is_demanded = v->export;
+	if (v->export) {
+		*ret = str_eq(v->export, "none") ? NULL : str_dup(v->export);
+		return 0;
+	}
+	int r = exported_record(&j->machine.kern, j->facts.host.boot_id, &now, err);
+	if (r < 0)
+		return -1;
+	*ret_is_demanded = r > 0;
+	*ret = r > 0 ? str_fmt("/%s", now.dir) : v->is_export_default ? str_dup(EXPORT_DEFAULT) : NULL;
+	return 0;
+}
+
+// The store may have lost what serves well.
+static int is_served(const struct job *j, const char *driver, struct err *err)
+{
+	const struct machine *m = &j->machine;
+	auto_exported struct exported now = { 0 };
+	int r = exported_read(&m->host, &m->kern, &m->sys, j->facts.host.boot_id, &now, err);
+	return r <= 0 ? r : str_eq(now.dir, j->export.dir) && str_eq(now.driver, driver) && !now.problem;
+}
+
+// 1 = obtain.payload is to be exported; 0 = nothing is to be done.
+static int find_payload(struct job *j, const char *driver, bool is_demanded, struct err *err)
+{
+	auto_str char *why = NULL;
+	bool is_loaded = str_eq(driver, j->facts.loaded.version);
+	bool is_local = !j->obtain.is_named || (is_loaded && j->values->driver);
+	int r = obtain_payload_look(&j->obtain, driver, is_local, &why, err);
+	if (r != 0)
+		return r;
+	r = is_served(j, driver, err);
+	if (r != 0)
+		return r < 0 ? -1 : 0;
+	if (is_demanded || !is_loaded) {
+		free(TAKE(why));
+		r = obtain_payload_look(&j->obtain, driver, false, &why, err);
+	}
+	if (r > 0)
+		return 1;
+	if (r < 0 && is_demanded)
+		return -1;
+	if (is_demanded)
+		j->at_hand.payload_why_not = j->export_why =
+			str_fmt("driver %s, for /%s: %s", driver, j->export.dir, why);
+	else
+		watch_note(&j->watch, "no user space is exported: %s", r < 0 ? err->text : why);
+	return 0;
+}
+
+int job_export(struct job *j, struct err *err)
+{
+	const struct package *p = obtain_package(&j->obtain);
+	const char *driver = plan_driver(&j->facts, &j->wish, &j->at_hand);
+	auto_str char *dir = NULL;
+	bool is_demanded = false;
+	if (choose_dir(j, &dir, &is_demanded, err) < 0 || (dir && export_open(&j->export, dir, err) < 0))
+		return -1;
+	if (!dir || !driver)
+		return 0;
+	int r = find_payload(j, driver, is_demanded, err);
+	if (r <= 0)
+		return r;
+	if (p && modtree_key(p, &j->machine.host, j->export_modules, err) < 0)
+		return -1;
+	j->export_wish = (struct export_wish){ .driver = driver,
+					       .payload = j->obtain.payload,
+					       .modules = p ? j->export_modules : NULL,
+					       .release = j->facts.host.release };
+	j->at_hand.payload = j->obtain.payload;
+	if (export_look(&j->export, &j->export_wish, &j->export_why, err) < 0)
+		return -1;
+	j->at_hand.export_why = j->export_why;
+	return 0;
+}

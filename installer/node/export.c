@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/export.h"
+
+#include "base/file.h"
+
+#include "node/exported.h"
+#include "node/generation.h"
+#include "node/reference.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+static const char FIRMWARE[] = "lib/firmware", SETTING[] = "sys/module/firmware_class/parameters/path";
+
+int export_open(struct export *e, const char *dir, struct err *err)
+{
+	auto_strv struct strv parts = { 0 };
+	strv_split(&parts, dir, "/");
+	for (size_t i = 0; i < parts.count; i++)
+		if (*parts.items[i] == '.')
+			return err_set(err, E_USAGE, "--export '%s': no part of the path may begin with a dot", dir);
+	if (*dir != '/' || parts.count < 2)
+		return err_set(err, E_USAGE, "--export '%s' is no absolute path with a directory above it", dir);
+	e->dir = strv_join(&parts, "/");
+	e->base = str_dup(parts.items[parts.count - 1]);
+	e->parent = str_ndup(e->dir, strlen(e->dir) - strlen(e->base) - 1);
+	return 0;
+}
+
+void export_done(struct export *e)
+{
+	free(e->dir);
+	free(e->parent);
+	free(e->base);
+	free(e->made);
+	free(e->fwpath_before);
+	free(e->record_before);
+	*e = (struct export){ 0 };
+}
+
+// Whatever a change of mounts needs: the namespace, and the directory that holds the generations.
+struct work {
+	struct space space;
+	struct root parent, payload, modules;
+	struct pieces pieces;
+};
+#define WORK_NONE \
+	((struct work){ .space = SPACE_NONE, .parent = ROOT_NONE, .payload = ROOT_NONE, .modules = ROOT_NONE })
+
+static void work_done(struct work *w)
+{
+	pieces_done(&w->pieces);
+	root_done(&w->modules);
+	root_done(&w->payload);
+	root_done(&w->parent);
+	space_done(&w->space);
+}
+#define auto_work __attribute__((cleanup(work_done)))
+
+static int work_open(const struct export *e, struct work *w, struct err *err)
+{
+	return space_open(e->host, e->kern, e->sys, &w->space, err) < 0 ||
+			       root_sub(e->host, e->parent, &w->parent, err) < 0 ?
+		       -1 :
+		       0;
+}
+
+static char *tree_path(const char *kind, const char *hex)
+{
+	return str_fmt("%s/%s", kind, hex);
+}
+
+static int open_payload(const struct export *e, const struct export_wish *wish, struct work *w, struct err *err)
+{
+	auto_str char *path = tree_path(EXPORT_PAYLOADS, wish->payload);
+	return root_sub(e->state, path, &w->payload, err);
+}
+
+static int work_pieces(const struct export *e, const struct export_wish *wish, struct work *w, struct err *err)
+{
+	auto_str char *modules = wish->modules ? tree_path(EXPORT_MODULES, wish->modules) : NULL;
+	if (modules && root_sub(e->state, modules, &w->modules, err) < 0)
+		return -1;
+	struct content content = { .payload = &w->payload,
+				   .host = e->host,
+				   .modules = modules ? &w->modules : NULL,
+				   .release = wish->release };
+	return pieces_list(&content, &w->pieces, err);
+}
+
+// Of a start that finds everything in place this is all that happens.
+int export_look(const struct export *e, const struct export_wish *wish, char **ret_why, struct err *err)
+{
+	auto_work struct work w = WORK_NONE;
+	auto_str char *payload = tree_path(EXPORT_PAYLOADS, wish->payload);
+	auto_str char *modules = wish->modules ? tree_path(EXPORT_MODULES, wish->modules) : NULL;
+	if (!root_exists(e->host, e->parent))
+		*ret_why = str_dup("there is none yet");
+	else if (!root_exists(e->state, payload))
+		*ret_why = str_fmt("payload %.12s is not unpacked yet", wish->payload);
+	else if (modules && !root_exists(e->state, modules))
+		*ret_why = str_dup("it lacks these modules");
+	if (*ret_why)
+		return 0;
+	if (work_open(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 || work_pieces(e, wish, &w, err) < 0)
+		return -1;
+	return generation_check(&w.space, &w.parent, e->base, &w.pieces, ret_why, err);
+}
+
+int export_confirm(const struct export *e, const struct export_wish *wish, struct err *err)
+{
+	auto_work struct work w = WORK_NONE;
+	auto_exported struct exported now = { 0 };
+	int r = exported_record(e->kern, e->boot, &now, err);
+	if (r < 0)
+		return -1;
+	if (r > 0 && str_eq(now.dir, e->dir) && str_eq(now.payload, wish->payload) &&
+	    (!wish->modules || str_eq(now.modules, wish->modules)))
+		return 0;
+	return work_open(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 || work_pieces(e, wish, &w, err) < 0 ?
+		       -1 :
+		       exported_write(e, wish, &w.pieces, err);
+}
+
+// One more than any that is there, so that no name is used for two at a time.
+static int choose_name(struct export *e, const struct work *w, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	e->number = exported_number(e->kern) + 1;
+	if (generation_list(&w->parent, e->base, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		unsigned number = generation_number(e->base, names.items[i]);
+		e->number = number >= e->number ? number + 1 : e->number;
+	}
+	e->made = generation_name(e->base, e->number);
+	return 0;
+}
+
+int export_prepare(struct export *e, const struct export_wish *wish, struct err *err)
+{
+	auto_work struct work w = WORK_NONE;
+	if (e->made)
+		return 0;
+	if (e->sys->record)
+		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is exported");
+	if (root_mkdirs(e->host, e->parent, 0755, err) < 0 || work_open(e, &w, err) < 0 ||
+	    choose_name(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 ||
+	    pieces_prepare(&w.payload, wish->release, err) < 0 || work_pieces(e, wish, &w, err) < 0)
+		return -1;
+	return generation_make(&w.space, &w.parent, e->made, &w.pieces, err);
+}
+
+// Ours is what leads into the place of the exports, or beside it.
+static bool is_our_path(const struct export *e, const char *path)
+{
+	auto_str char *now = str_fmt("/%s/%s", e->dir, FIRMWARE), *next = str_fmt("/%s/.%s.", e->parent, e->base);
+	return str_eq(path, now) || (str_starts(path, next) && str_ends(path, FIRMWARE));
+}
+
+// The kernel shows a setting, and nobody else has set it.
+static bool is_free(const struct export *e, const struct firmware_search *search)
+{
+	return search->path && (!*search->path || is_our_path(e, search->path));
+}
+
+static char *firmware_of(const char *payload, const char *name)
+{
+	return str_fmt(EXPORT_PAYLOADS "/%s/%s/%s", payload, FIRMWARE, name);
+}
+
+bool export_brings(const struct export *e, const char *payload, const struct firmware_search *search,
+		   const struct strv *names)
+{
+	for (size_t i = 0; i < names->count; i++) {
+		auto_str char *path = firmware_of(payload, names->items[i]);
+		if (!*payload || !root_exists(e->state, path))
+			return false;
+	}
+	return is_free(e, search);
+}
+
+static int set_path(struct export *e, const struct firmware_search *search, const char *path, struct err *err)
+{
+	if (str_eq(search->path, path))
+		return 0;
+	if (e->sys->attribute_set(e->sys, e->kern, SETTING, path) < 0)
+		return file_fail("set", SETTING, err);
+	if (!e->fwpath_before)
+		e->fwpath_before = str_dup(search->path);
+	return 0;
+}
+
+// 1 = the payload has firmware that the kernel finds nowhere else, or only by a path of ours that may be an old one.
+static int needs_path(const struct export *e, const struct export_wish *wish, const struct firmware_search *search,
+		      struct err *err)
+{
+	auto_str char *version = str_fmt("nvidia/%s", wish->driver), *dir = firmware_of(wish->payload, version);
+	auto_strv struct strv names = { 0 };
+	bool is_missing = false;
+	if (root_list(e->state, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *name = str_fmt("%s/%s", version, names.items[i]);
+		auto_str char *found = firmware_find(e->host, search, name);
+		is_missing = is_missing || !found;
+	}
+	return names.count && (is_missing || (search->path && is_our_path(e, search->path)));
+}
+
+int export_firmware(struct export *e, const struct export_wish *wish, struct err *err)
+{
+	auto_firmware_search struct firmware_search search = { 0 };
+	if (firmware_search(e->host, e->kern, wish->release, &search, err) < 0)
+		return -1;
+	int r = needs_path(e, wish, &search, err);
+	if (r <= 0)
+		return r;
+	if (!is_free(e, &search)) {
+		watch_note(e->watch, "the kernel's firmware path is '%s', set by somebody else: it stays",
+			   search.path ? search.path : "not to be seen");
+		return 0;
+	}
+	auto_str char *path = str_fmt("/%s/%s/%s", e->parent, e->is_switched ? e->base : e->made, FIRMWARE);
+	return set_path(e, &search, path, err);
+}
+
+static int exchange(const struct export *e, const struct work *w, struct err *err)
+{
+	auto_fd int dir = root_open(&w->parent, ".", O_PATH | O_DIRECTORY, err);
+	if (dir < 0 || root_mkdirs(&w->parent, e->base, 0755, err) < 0 ||
+	    generation_uncover(&w->space, &w->parent, e->base, err) < 0)
+		return -1;
+	if (e->sys->exchange(e->sys, dir, e->made, e->base) < 0)
+		return err_set(err, errno, "exchange '%s' and '%s' in '%s'", e->made, e->base, w->parent.name);
+	return 0;
+}
+
+int export_switch(struct export *e, const struct export_wish *wish, struct err *err)
+{
+	auto_work struct work w = WORK_NONE;
+	if (work_open(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 || work_pieces(e, wish, &w, err) < 0 ||
+	    exported_text(e->kern, &e->record_before, err) < 0 || exchange(e, &w, err) < 0)
+		return -1;
+	e->is_switched = true;
+	return exported_write(e, wish, &w.pieces, err) < 0 ? -1 : export_firmware(e, wish, err);
+}
+
+int export_back(struct export *e, struct err *err)
+{
+	auto_work struct work w = WORK_NONE;
+	if (!e->made)
+		return 0;
+	if (work_open(e, &w, err) < 0 || (e->is_switched && exchange(e, &w, err) < 0))
+		return -1;
+	if (e->is_switched && exported_restore(e->kern, e->record_before, err) < 0)
+		return -1;
+	e->is_switched = false;
+	// The kernel takes the value as it is; nothing cannot be written, and is what a line without text is to it.
+	if (e->fwpath_before &&
+	    e->sys->attribute_set(e->sys, e->kern, SETTING, *e->fwpath_before ? e->fwpath_before : "\n") < 0)
+		return file_fail("set", SETTING, err);
+	return generation_remove(&w.space, &w.parent, e->made, err) < 0 ? -1 : 0;
+}

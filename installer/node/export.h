@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver root that other pods and programs see, by default /run/nvidia/driver (contract 1.7, 1.8), as generations:
+// a new one is made beside, exchanged with the present one in one instant, and the one before is kept until the new
+// one was measured. What nobody looks at any more is collected (R-D4). A kill at any instant leaves either the old or
+// the new one in place.
+//
+// The kernel looks for the driver's firmware when a GPU is opened first, which may be while modules are being loaded,
+// in the mount namespace of the machine. So before the load its firmware path leads into the generation that is ready
+// and not yet in place: that is below /run/nvidia, which has the same name on the machine and in every pod, while the
+// state directory may have none there. After the exchange it is the contract's path, which outlives the pod and leads
+// to whatever generation is in place.
+#pragma once
+#include "base/digest.h"
+#include "base/sys.h"
+#include "node/firmware.h"
+#include "node/watch.h"
+
+struct export_wish {
+	const char *driver;  // version
+	const char *payload; // digest: STATE/payloads/HEX
+	const char *modules; // STATE/modules/HEX; NULL = not known
+	const char *release; // of the kernel
+};
+
+struct export
+{
+	const struct root *host, *kern, *state; // borrowed
+	const struct sys *sys;
+	struct watch *watch;
+	const char *boot;    // boot id
+	char *dir;           // below host: "run/nvidia/driver"
+	char *parent, *base; // "run/nvidia", "driver"
+	char *made;          // beside base: the next generation, and after the exchange the one before
+	char *fwpath_before; // what the kernel had; NULL = it was not changed
+	char *record_before; // of exported.h; NULL = there was none
+	unsigned number;
+	bool is_switched;
+};
+#define EXPORT_DEFAULT "/run/nvidia/driver"
+#define EXPORT_PAYLOADS "payloads" // below state: trees by the digest of what they are of
+#define EXPORT_MODULES "modules"
+
+// dir: a path of the host. E_USAGE when it cannot be one.
+int export_open(struct export *e, const char *dir, struct err *err);
+void export_done(struct export *e);
+#define auto_export __attribute__((cleanup(export_done)))
+
+// 1 = what is in place is what is wished, measured; 0 = a new generation is due, with *ret_why (caller frees).
+int export_look(const struct export *e, const struct export_wish *wish, char **ret_why, struct err *err);
+// What is in place is right: the record says so, too, although another pod has made it.
+int export_confirm(const struct export *e, const struct export_wish *wish, struct err *err);
+// The next generation, ready to be put in place. Nothing that is in use is touched.
+int export_prepare(struct export *e, const struct export_wish *wish, struct err *err);
+// The payload, when it is unpacked, has all of these files ("nvidia/535.261.03/gsp_ga10x.bin"), and the kernel can be
+// told so.
+bool export_brings(const struct export *e, const char *payload, const struct firmware_search *search,
+		   const struct strv *names);
+int export_firmware(struct export *e, const struct export_wish *wish, struct err *err); // found by the load
+int export_switch(struct export *e, const struct export_wish *wish, struct err *err);
+int export_back(struct export *e, struct err *err); // as it was before export_prepare()

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/modtree.h"
+
+#include "base/copy.h"
+#include "kmod/depindex.h"
+#include "kmod/load.h"
+#include "node/modules.h"
+
+#include <errno.h>
+
+// Of our modules, beside the kernel's own directories.
+static const char DIR_NAME[] = "kmodsmith";
+
+static char *tree_of(const struct package *p)
+{
+	return str_fmt("lib/modules/%s", p->key.release);
+}
+
+// Every distribution writes modules.dep anew when the tree changes.
+int modtree_key(const struct package *p, const struct root *host, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", p->key.release), *text = NULL;
+	struct digest *sum = digest_new();
+	size_t len = 0;
+	int r = root_read(host, path, &text, &len, err);
+	digest_add(sum, p->manifest.digest, DIGEST_HEX);
+	if (r > 0)
+		digest_add(sum, text, len);
+	digest_hex(sum, ret);
+	return r < 0 ? -1 : 0;
+}
+
+struct lines {
+	struct strv own, all; // of modules.dep
+};
+
+static void lines_done(struct lines *l)
+{
+	strv_done(&l->own);
+	strv_done(&l->all);
+}
+#define auto_lines __attribute__((cleanup(lines_done)))
+
+static char *path_of_line(const char *line)
+{
+	return str_ndup(line, strcspn(line, ":"));
+}
+
+// The line of a module; NULL = there is none.
+static const char *find_line(const struct strv *lines, const char *module)
+{
+	for (size_t i = 0; i < lines->count; i++) {
+		auto_str char *path = path_of_line(lines->items[i]), *name = depindex_name(path);
+		if (module_name_eq(name, module))
+			return lines->items[i];
+	}
+	return NULL;
+}
+
+static void drop(struct strv *v, const char *text)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < v->count; i++)
+		if (str_eq(v->items[i], text))
+			free(v->items[i]);
+		else
+			v->items[kept++] = v->items[i];
+	v->count = kept;
+}
+
+// What a module needs and all that this needs: the paths of a line, itself first. modprobe loads from the end of a
+// line, so what is needed again moves behind everything that needs it.
+static void add_needs(const char *line, struct strv *ret)
+{
+	auto_strv struct strv paths = { 0 };
+	strv_split(&paths, line, ": ");
+	for (size_t i = 0; i < paths.count; i++) {
+		drop(ret, paths.items[i]);
+		strv_add(ret, str_dup(paths.items[i]));
+	}
+}
+
+// Modules come after those that they need, so the lines of these are there already. What the machine does not have is
+// left out, as depmod does.
+static void add_line(const struct package_file *f, const struct module *m, const struct strv *kernel, struct lines *l)
+{
+	auto_strv struct strv needs = { 0 };
+	for (size_t i = 0; i < m->depends.count; i++) {
+		const char *own = find_line(&l->own, m->depends.items[i]);
+		const char *line = own ? own : find_line(kernel, m->depends.items[i]);
+		if (line)
+			add_needs(line, &needs);
+	}
+	auto_str char *text = needs.count ? strv_join(&needs, " ") : str_dup("");
+	strv_add(&l->own, str_fmt("%s/%s:%s%s", DIR_NAME, f->name, *text ? " " : "", text));
+}
+
+static int own_lines(const struct package *p, const struct strv *kernel, struct lines *l, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	for (size_t i = 0; i < p->count; i++)
+		strv_add(&names, str_dup(p->files[i].name));
+	if (module_set_read(&p->dir, &names, &set, err) < 0)
+		return -1;
+	size_t *order = mem_alloc((set.count + 1) * sizeof(*order));
+	int r = load_order(set.pointers, set.count, order, err);
+	for (size_t i = 0; r == 0 && i < set.count; i++)
+		add_line(&p->files[order[i]], &set.items[order[i]], kernel, l);
+	free(order);
+	return r;
+}
+
+// A driver that the host has, too, is not the one of this root.
+static void add_kernel_lines(const struct strv *kernel, struct lines *l)
+{
+	for (size_t i = 0; i < l->own.count; i++)
+		strv_add(&l->all, str_dup(l->own.items[i]));
+	for (size_t i = 0; i < kernel->count; i++) {
+		auto_str char *path = path_of_line(kernel->items[i]), *name = depindex_name(path);
+		if (!str_starts(name, "nvidia") || !find_line(&l->own, name))
+			strv_add(&l->all, str_dup(kernel->items[i]));
+	}
+}
+
+static int write_index(const struct package *p, const struct root *host, const struct root *into, struct err *err)
+{
+	auto_str char *tree = tree_of(p), *path = str_fmt("%s/modules.dep", tree), *text = NULL;
+	auto_strv struct strv kernel = { 0 };
+	auto_lines struct lines l = { 0 };
+	size_t len = 0;
+	if (root_read(host, path, &text, NULL, err) < 0)
+		return -1;
+	strv_split(&kernel, text ? text : "", "\n");
+	if (own_lines(p, &kernel, &l, err) < 0)
+		return -1;
+	add_kernel_lines(&kernel, &l);
+	auto_str char *joined = strv_join(&l.all, "\n"), *index = depindex_make(&l.all, &len);
+	str_add(&joined, "\n");
+	return root_write(into, "modules.dep", joined, strlen(joined), 0644, err) < 0 ||
+			       root_write(into, "modules.dep.bin", index, len, 0644, err) < 0 ?
+		       -1 :
+		       0;
+}
+
+// Its directories become places to mount them on; its other indexes name modules, not files, so they hold here, too.
+static int add_kernel_entry(const struct root *host, const char *tree, const char *name, const struct root *into,
+			    struct err *err)
+{
+	auto_str char *path = str_fmt("%s/%s", tree, name);
+	struct stat st;
+	int r = root_stat(host, path, &st, err);
+	if (r <= 0 || str_starts(name, "modules.dep"))
+		return r < 0 ? -1 : 0;
+	if (S_ISDIR(st.st_mode))
+		return root_mkdirs(into, name, 0755, err);
+	return S_ISREG(st.st_mode) && str_starts(name, "modules.") ? copy_entry(host, path, into, name, err) : 0;
+}
+
+static int fill(const struct package *p, const struct root *host, const struct root *into, struct err *err)
+{
+	auto_str char *tree = tree_of(p);
+	auto_strv struct strv names = { 0 };
+	if (root_list(host, tree, &names, err) < 0 || root_mkdirs(into, DIR_NAME, 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++)
+		if (!str_eq(names.items[i], DIR_NAME) && add_kernel_entry(host, tree, names.items[i], into, err) < 0)
+			return -1;
+	for (size_t i = 0; i < p->count; i++) {
+		auto_str char *path = str_fmt("%s/%s", DIR_NAME, p->files[i].name);
+		if (copy_entry(&p->dir, p->files[i].name, into, path, err) < 0)
+			return -1;
+	}
+	return write_index(p, host, into, err);
+}
+
+int modtree_make(const struct package *p, const struct root *host, const struct root *store, const char *key,
+		 struct err *err)
+{
+	auto_scratch struct scratch into = SCRATCH_NONE;
+	if (root_exists(store, key))
+		return 0;
+	if (scratch_make(store, "modules", &into, err) < 0 || fill(p, host, &into.root, err) < 0)
+		return err_wrap(err, "make the tree of modules");
+	return scratch_keep(&into, key, err);
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/mount.h"
+
+#include <stdio.h>
+
+enum { FIELD_MOST = 4096 };
+
+void mounts_done(struct mounts *m)
+{
+	for (size_t i = 0; i < m->count; i++) {
+		free(m->items[i].root);
+		free(m->items[i].point);
+	}
+	free(m->items);
+	*m = (struct mounts){ 0 };
+}
+
+void spot_done(struct spot *s)
+{
+	free(s->path);
+	*s = (struct spot){ 0 };
+}
+
+// The kernel writes blank, tab, newline and backslash as three octal digits.
+static char *plain(const char *field)
+{
+	char *ret = str_dup(field), *to = ret;
+	for (const char *from = field; *from; to++) {
+		unsigned value;
+		if (*from == '\\' && strlen(from) >= 4 && sscanf(from + 1, "%3o", &value) == 1) {
+			*to = (char)value;
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	}
+	*to = '\0';
+	return ret;
+}
+
+static bool has_option(const char *options, const char *option)
+{
+	auto_strv struct strv all = { 0 };
+	strv_split(&all, options, ",");
+	return strv_has(&all, option);
+}
+
+void mounts_parse(const char *mountinfo, struct mounts *ret)
+{
+	auto_strv struct strv lines = { 0 };
+	char root[FIELD_MOST + 1], point[FIELD_MOST + 1], options[FIELD_MOST + 1];
+	strv_split(&lines, mountinfo, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		struct mount m = { 0 };
+		if (sscanf(lines.items[i], "%*d %*d %u:%u %4096s %4096s %4096s", &m.major, &m.minor, root, point,
+			   options) != 5)
+			continue;
+		m.root = plain(root);
+		m.point = plain(point);
+		m.is_read_only = has_option(options, "ro");
+		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
+		ret->items[ret->count++] = m;
+	}
+}
+
+const struct mount *mounts_at(const struct mounts *m, const char *point)
+{
+	for (size_t i = m->count; i-- > 0;)
+		if (str_eq(m->items[i].point, point))
+			return &m->items[i];
+	return NULL;
+}
+
+bool path_is_below(const char *path, const char *dir)
+{
+	size_t len = strlen(dir);
+	while (len && dir[len - 1] == '/')
+		len--;
+	return strncmp(path, dir, len) == 0 && (!path[len] || path[len] == '/');
+}
+
+void mounts_spot(const struct mounts *m, const char *path, struct spot *ret)
+{
+	const struct mount *best = NULL;
+	for (size_t i = 0; i < m->count; i++)
+		if (path_is_below(path, m->items[i].point) &&
+		    (!best || strlen(m->items[i].point) >= strlen(best->point)))
+			best = &m->items[i];
+	if (!best) {
+		*ret = (struct spot){ .path = str_dup(path) };
+		return;
+	}
+	const char *rest = path + (str_eq(best->point, "/") ? 0 : strlen(best->point));
+	*ret = (struct spot){ .major = best->major,
+			      .minor = best->minor,
+			      .path = str_fmt("%s%s", str_eq(best->root, "/") ? "" : best->root, rest) };
+}
+
+bool mounts_show(const struct mounts *m, const struct spot *spot)
+{
+	for (size_t i = 0; i < m->count; i++) {
+		const struct mount *at = &m->items[i];
+		if (at->major == spot->major && at->minor == spot->minor && path_is_below(at->root, spot->path))
+			return true;
+	}
+	return false;
+}

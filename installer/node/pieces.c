@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/pieces.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+static const char FIRMWARE[] = "lib/firmware";
+
+void pieces_done(struct pieces *p)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		free(p->items[i].path);
+		free(p->items[i].source);
+	}
+	free(p->items);
+	*p = (struct pieces){ 0 };
+}
+
+static struct piece *add(struct pieces *p, const struct root *from, const char *path, const char *source)
+{
+	p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
+	p->items[p->count] =
+		(struct piece){ .path = str_dup(path), .is_link = !from, .from = from, .source = str_dup(source) };
+	return &p->items[p->count++];
+}
+
+// The machine's own, and what only the payload's package needs.
+static bool is_ours(const char *name)
+{
+	static const char *const others[] = { "dev", "proc", "sys" };
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (str_eq(name, others[i]))
+			return false;
+	return *name != '.';
+}
+
+static int add_entry(const struct root *payload, const char *name, struct pieces *p, struct err *err)
+{
+	auto_str char *target = NULL;
+	int r = root_readlink(payload, name, &target, err);
+	if (r < 0)
+		return -1;
+	// An absolute one would lead a consumer, who sees this root as a directory, out of it.
+	if (r > 0)
+		add(p, NULL, name, target + strspn(target, "/"));
+	else
+		add(p, payload, name, name)->is_read_only = true;
+	return 0;
+}
+
+static int add_payload(const struct content *c, struct pieces *p, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(c->payload, ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++)
+		if (is_ours(names.items[i]) && add_entry(c->payload, names.items[i], p, err) < 0)
+			return -1;
+	return 0;
+}
+
+static void add_machine(const struct content *c, struct pieces *p)
+{
+	add(p, c->host, "dev", "dev")->is_whole = true;
+	add(p, c->host, "proc", "proc");
+	add(p, c->host, "sys", "sys");
+}
+
+// The kernel's own modules stay where the machine has them; only the index beside them is made anew.
+static int add_modules(const struct content *c, struct pieces *p, struct err *err)
+{
+	auto_str char *dir = str_fmt("lib/modules/%s", c->release);
+	auto_strv struct strv names = { 0 };
+	add(p, c->modules, dir, ".")->is_read_only = true;
+	if (root_list(c->modules, ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]);
+		struct stat st;
+		int r = root_stat(c->host, path, &st, err);
+		if (r < 0)
+			return -1;
+		if (r > 0 && S_ISDIR(st.st_mode))
+			add(p, c->host, path, path)->is_read_only = true;
+	}
+	return 0;
+}
+
+int pieces_prepare(const struct root *payload, const char *release, struct err *err)
+{
+	auto_str char *modules = str_fmt("lib/modules/%s", release);
+	return root_mkdirs(payload, FIRMWARE, 0755, err) < 0 ? -1 : root_mkdirs(payload, modules, 0755, err);
+}
+
+static int measure(struct piece *p, struct err *err)
+{
+	struct stat st;
+	auto_fd int fd = p->is_link ? -1 : root_open(p->from, p->source, O_PATH, err);
+	if (p->is_link)
+		return 0;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fd < 0 ? -1 : err_set(err, errno, "look at '%s'", p->source);
+	p->dev = st.st_dev;
+	p->ino = st.st_ino;
+	return 0;
+}
+
+int pieces_list(const struct content *c, struct pieces *ret, struct err *err)
+{
+	auto_pieces struct pieces p = { 0 };
+	if (add_payload(c, &p, err) < 0)
+		return -1;
+	add_machine(c, &p);
+	if (c->modules && add_modules(c, &p, err) < 0)
+		return -1;
+	for (size_t i = 0; i < p.count; i++)
+		if (measure(&p.items[i], err) < 0)
+			return -1;
+	*ret = p;
+	p = (struct pieces){ 0 };
+	return 0;
+}

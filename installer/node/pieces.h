@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an exported driver root is made of: the tree of a payload, and from the machine what its consumers look for
+// (contract 1.7, 1.8): dev, proc, the top level of sysfs, and the modules of the running kernel.
+#pragma once
+#include "base/root.h"
+
+struct piece {
+	char *path; // in the root: "usr", "lib/modules/6.1.0-9-amd64"
+	bool is_link;
+	const struct root *from;     // of a mount; borrowed
+	char *source;                // below from; where the link leads
+	bool is_read_only, is_whole; // whole: with what is mounted below
+	uint64_t dev, ino;           // of what is seen there
+};
+struct pieces {
+	struct piece *items;
+	size_t count;
+};
+void pieces_done(struct pieces *p);
+#define auto_pieces __attribute__((cleanup(pieces_done)))
+
+struct content {
+	const struct root *payload, *host;
+	const struct root *modules; // what belongs at lib/modules/RELEASE; NULL = nothing
+	const char *release;
+};
+// What is mounted deeper needs a directory to lie on: those that a payload lacks are made in its tree, because what is
+// exported of it cannot be written.
+int pieces_prepare(const struct root *payload, const char *release, struct err *err);
+// In the order of making.
+int pieces_list(const struct content *c, struct pieces *ret, struct err *err);

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's user space in place, beside the modules that it belongs to.
+#include "node/run.h"
+
+#include "node/collect.h"
+#include "node/exported.h"
+#include "node/modtree.h"
+#include "precompiled/stage.h"
+
+int step_payload(struct run *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	const struct apply *a = r->a;
+	if (obtain_payload(a->obtain, a->plan->driver, err) < 0)
+		return -1;
+	watch_end(a->watch, "payload", "user space %s, sha256 %.12s...", a->plan->driver, a->obtain->payload);
+	return 0;
+}
+
+static struct export_wish wish_of(const struct run *r)
+{
+	return (struct export_wish){ .driver = r->a->plan->driver,
+				     .payload = r->a->obtain->payload,
+				     .modules = *r->modules ? r->modules : NULL,
+				     .release = r->a->facts->host.release };
+}
+
+static int make_modules(const struct run *r, struct package *p, const struct root *store, struct err *err)
+{
+	const struct apply *a = r->a;
+	if (root_exists(store, r->modules))
+		return 0;
+	if (p->dir.fd < 0 && stage_package(&a->obtain->store.layout, a->state, p, err) < 0)
+		return -1;
+	return modtree_make(p, a->host, store, r->modules, err) < 0 ? -1 : 0;
+}
+
+// Without a package, what was exported with the same modules goes on to be.
+static int keep_modules(struct run *r, struct err *err)
+{
+	const struct apply *a = r->a;
+	auto_exported struct exported now = { 0 };
+	if (exported_record(a->kern, a->facts->host.boot_id, &now, err) < 0)
+		return -1;
+	auto_str char *path = now.modules ? str_fmt(EXPORT_MODULES "/%s", now.modules) : NULL;
+	if (path && digest_is_hex(now.modules) && str_eq(now.driver, a->plan->driver) && root_exists(a->state, path))
+		memcpy(r->modules, now.modules, sizeof(r->modules));
+	return 0;
+}
+
+static int modules_of(struct run *r, struct package *p, struct err *err)
+{
+	auto_root struct root store = ROOT_NONE;
+	return modtree_key(p, r->a->host, r->modules, err) < 0 ||
+			       root_mkdirs(r->a->state, EXPORT_MODULES, 0755, err) < 0 ||
+			       root_sub(r->a->state, EXPORT_MODULES, &store, err) < 0 ?
+		       -1 :
+		       make_modules(r, p, &store, err);
+}
+
+// The package of this run; when the kernel has its modules already, the one that the store keeps, or that a source has.
+static int find_modules(struct run *r, struct err *err)
+{
+	struct obtain *o = r->a->obtain;
+	auto_package struct package brought = PACKAGE_NONE;
+	if (r->package.count)
+		return modules_of(r, &r->package, err);
+	if (o->kept.count)
+		return modules_of(r, &o->kept, err);
+	if (!obtain_package(o))
+		return keep_modules(r, err);
+	return obtain_take(o, &brought, err) < 0 ? -1 : modules_of(r, &brought, err);
+}
+
+int run_prepare_export(struct run *r, struct err *err)
+{
+	struct export *e = r->a->export;
+	if (!plan_has(r->a->plan, STEP_EXPORT) || e->made)
+		return 0;
+	if (find_modules(r, err) < 0)
+		return -1;
+	struct export_wish wish = wish_of(r);
+	return export_prepare(e, &wish, err);
+}
+
+int run_show_firmware(struct run *r, struct err *err)
+{
+	struct export_wish wish = wish_of(r);
+	return r->a->export && r->a->export->made ? export_firmware(r->a->export, &wish, err) : 0;
+}
+
+int step_export(struct run *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	struct export *e = r->a->export;
+	if (run_prepare_export(r, err) < 0)
+		return -1;
+	struct export_wish wish = wish_of(r);
+	if (export_switch(e, &wish, err) < 0)
+		return -1;
+	watch_end(r->a->watch, "export", "/%s, generation %u", e->dir, e->number);
+	return 0;
+}
+
+void run_unexport(struct run *r)
+{
+	struct err why;
+	if (r->a->export && export_back(r->a->export, &why) < 0)
+		watch_note(r->a->watch, "what was exported before is not in place again: %s", why.text);
+}
+
+void run_collect(struct run *r)
+{
+	struct err why;
+	int done = r->a->export ? collect_unused(r->a->export, &why) : 1;
+	if (done < 0)
+		watch_note(r->a->watch, "what was exported before is not cleared away: %s", why.text);
+	else if (!done)
+		watch_note(r->a->watch, "an earlier export is still in use; a later start removes it");
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// modules.dep.bin, without which modprobe finds no module: the lines of modules.dep as a tree over the names.
+// Format: libkmod/libkmod-index.h of kmod 30, "index file format"; the numbers are big-endian.
+#pragma once
+#include "base/str.h"
+
+char *depindex_name(const char *path); // of a module file: "kernel/net/ib-core.ko.xz" is "ib_core"
+// lines: "kernel/a.ko: kernel/b.ko", of each module one. Caller frees.
+char *depindex_make(const struct strv *lines, size_t *ret_len);

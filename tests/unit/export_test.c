@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/export.h"
+
+#include "node/exported.h"
+#include "node/generation.h"
+#include "tests/unit/tempdir.h"
+
+#define RELEASE "6.1.0-9-amd64"
+
+static struct folder folder;
+
+static int setup(void **state)
+{
+	(void)state;
+	folder_make(&folder);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	folder_done(&folder);
+	return 0;
+}
+
+static struct root below(const char *dir)
+{
+	struct err err;
+	struct root root = ROOT_NONE;
+	folder_dir(&folder, dir);
+	assert_int_equal(root_sub(&folder.root, dir, &root, &err), 0);
+	return root;
+}
+
+// A piece as one line: what it is of, and how.
+static char *describe(const struct piece *p, const struct root *payload)
+{
+	if (p->is_link)
+		return str_fmt("%s -> %s", p->path, p->source);
+	return str_fmt("%s %s:%s%s%s", p->path, p->from == payload ? "payload" : "host", p->source,
+		       p->is_read_only ? " ro" : "", p->is_whole ? " whole" : "");
+}
+
+static void test_what_a_root_is_made_of(void **state)
+{
+	(void)state;
+	static const char *const machine[] = { "dev", "proc", "sys", "lib/modules/" RELEASE "/kernel",
+					       "lib/modules/" RELEASE "/updates" };
+	static const char WANT[] = "bin -> usr/bin\nlib -> usr/lib\nusr payload:usr ro\n"
+				   "dev host:dev whole\nproc host:proc\nsys host:sys\n"
+				   "lib/modules/" RELEASE " host:. ro\n"
+				   "lib/modules/" RELEASE "/kernel host:lib/modules/" RELEASE "/kernel ro\n";
+	auto_root struct root payload = below("payload"), host = below("host"), modules = below("modules/kernel/..");
+	auto_pieces struct pieces p = { 0 };
+	auto_str char *text = NULL;
+	struct err err = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(machine); i++) {
+		auto_str char *dir = str_fmt("host/%s", machine[i]);
+		folder_dir(&folder, dir);
+	}
+	tempdir_write(&folder, "payload/usr/lib/libcuda.so.535.261.03", "");
+	tempdir_write(&folder, "payload/dev/null", "");
+	tempdir_write(&folder, "payload/.tmp/x", "");
+	tempdir_link(&folder, "payload/lib", "/usr/lib");
+	tempdir_link(&folder, "payload/bin", "usr/bin");
+	assert_int_equal(pieces_prepare(&payload, RELEASE, &err), 0);
+	assert_true(root_exists(&folder.root, "payload/usr/lib/modules/" RELEASE));
+	assert_true(root_exists(&folder.root, "payload/usr/lib/firmware"));
+	struct content c = { .payload = &payload, .host = &host, .modules = &modules, .release = RELEASE };
+	expect(pieces_list(&c, &p, &err) == 0, err.text);
+	for (size_t i = 0; i < p.count; i++) {
+		auto_str char *line = describe(&p.items[i], &payload);
+		str_add(&text, "%s\n", line);
+		assert_true(p.items[i].is_link || p.items[i].ino);
+	}
+	assert_string_equal(text, WANT);
+}
+
+static void test_names_of_generations(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		unsigned number;
+	} rows[] = {
+		{ ".driver.7", 7 },   { ".driver.", 0 },    { ".driver.x", 0 }, { ".driver", 0 },
+		{ ".other.7", 0 },    { "driver.7", 0 },    { ".driver.0", 0 }, { ".driver.99999999999", 0 },
+		{ ".driver.7.8", 0 }, { ".driver.12", 12 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		expect(generation_number("driver", rows[i].name) == rows[i].number, rows[i].name);
+	auto_str char *name = generation_name("driver", 7);
+	assert_string_equal(name, ".driver.7");
+}
+
+// A half-made one goes, whatever is in it; a place that is a file or a link to a directory elsewhere is only that.
+static void test_what_was_left_is_removed(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_root struct root parent = below("run"), kern = ROOT_NONE;
+	auto_space struct space s = SPACE_NONE;
+	assert_int_equal(root_init(&kern, "/", &err), 0);
+	expect(space_open(&kern, &kern, sys_real(), &s, &err) == 0, err.text);
+	tempdir_write(&folder, "keep/file", "x");
+	tempdir_write(&folder, "run/.driver.1/lib/firmware/nvidia/1/gsp.bin", "x");
+	tempdir_link(&folder, "run/.driver.1/usr", "../../keep");
+	folder_dir(&folder, "run/.driver.1/dev/pts");
+	assert_int_equal(generation_remove(&s, &parent, ".driver.1", &err), 1);
+	assert_int_equal(generation_remove(&s, &parent, ".driver.1", &err), 0);
+	assert_false(root_exists(&folder.root, "run/.driver.1"));
+	folder_expect(&folder, "keep/file", "x");
+}
+
+static void test_where_it_may_be(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *dir;
+		int code;
+		const char *parent, *base;
+	} rows[] = {
+		{ "/run/nvidia/driver", 0, "run/nvidia", "driver" },
+		{ "/run//nvidia/driver/", 0, "run/nvidia", "driver" },
+		{ "/srv/root", 0, "srv", "root" },
+		{ "run/nvidia/driver", E_USAGE, NULL, NULL },
+		{ "/driver", E_USAGE, NULL, NULL },
+		{ "/", E_USAGE, NULL, NULL },
+		{ "/run/nvidia/../driver", E_USAGE, NULL, NULL },
+		{ "", E_USAGE, NULL, NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_export struct export e = { 0 };
+		struct err err = { 0 };
+		expect((export_open(&e, rows[i].dir, &err) < 0 ? err.code : 0) == rows[i].code, rows[i].dir);
+		expect(rows[i].code || (str_eq(e.parent, rows[i].parent) && str_eq(e.base, rows[i].base)), rows[i].dir);
+	}
+}
+
+static void test_versions(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *file, *version;
+	} rows[] = {
+		{ "usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03", "535.261.03" },
+		{ "usr/lib64/libnvidia-ml.so.560.35", "560.35" },
+		{ "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.535.261.03", "535.261.03" },
+		{ "usr/lib/x86_64-linux-gnu/libcuda.so.1", NULL },
+		{ "usr/lib/x86_64-linux-gnu/libnvidia-egl-wayland.so.1.1.13", NULL },
+		{ "opt/libcuda.so.535.261.03", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *dir = str_fmt("row%zu", i), *path = str_fmt("%s/%s", dir, rows[i].file);
+		tempdir_write(&folder, path, "");
+		auto_root struct root root = below(dir);
+		auto_str char *version = exported_version(&root);
+		expect(rows[i].version ? str_eq(version, rows[i].version) : !version, rows[i].file);
+	}
+}
+
+// What another boot wrote, or nobody, is no export.
+static void test_the_record(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_exported struct exported now = { 0 };
+	auto_str char *text = NULL;
+	struct pieces none = { 0 };
+	auto_export struct export e = { .kern = &folder.root, .boot = "this", .number = 3 };
+	struct export_wish wish = { .driver = "535.261.03", .payload = "aa" };
+	assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
+	assert_int_equal(exported_record(&folder.root, "this", &now, &err), 0);
+	assert_int_equal(exported_number(&folder.root), 0);
+	assert_int_equal(exported_write(&e, &wish, &none, &err), 0);
+	assert_int_equal(exported_record(&folder.root, "other", &now, &err), 0);
+	assert_int_equal(exported_record(&folder.root, "this", &now, &err), 1);
+	assert_string_equal(now.dir, "run/nvidia/driver");
+	assert_string_equal(now.driver, "535.261.03");
+	assert_null(now.modules);
+	assert_int_equal(exported_number(&folder.root), 3);
+	assert_int_equal(exported_text(&folder.root, &text, &err), 1);
+	folder_file(&folder, "run/kmodsmith/export.json", "{ \"boot\": ");
+	exported_done(&now);
+	assert_int_equal(exported_record(&folder.root, "this", &now, &err), 0);
+	assert_int_equal(exported_restore(&folder.root, text, &err), 0);
+	assert_int_equal(exported_number(&folder.root), 3);
+	assert_int_equal(exported_restore(&folder.root, NULL, &err), 0);
+	assert_false(root_exists(&folder.root, "run/kmodsmith/export.json"));
+}
+
+// R-P6: what somebody else has set stays; what is ours goes with the generation, and comes back.
+static void test_the_firmware_path(void **state)
+{
+	(void)state;
+	static const char SETTING[] = "sys/module/firmware_class/parameters/path";
+	static const struct {
+		const char *before, *host, *after;
+	} rows[] = {
+		{ "\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
+		{ "/run/nvidia/driver/lib/firmware\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
+		{ "/run/nvidia/.driver.2/lib/firmware\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
+		{ "/opt/firmware\n", NULL, "/opt/firmware\n" },
+		{ "\n", "lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "\n" }, // the kernel finds it there anyway
+		{ NULL, NULL, NULL },
+	};
+	tempdir_write(&folder, "state/payloads/aa/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "x");
+	auto_root struct root data = below("state");
+	struct export_wish wish = { .driver = "535.261.03", .payload = "aa", .release = RELEASE };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *dir = str_fmt("machine%zu", i), *path = str_fmt("%s/%s", dir, SETTING);
+		auto_str char *firmware = str_fmt("%s/%s", dir, rows[i].host ? rows[i].host : "lib/other");
+		auto_root struct root machine = below(dir);
+		struct watch watch = { 0 };
+		struct err err = { 0 };
+		struct sys sys = sys_recorder(&machine);
+		auto_export struct export e = {
+			.host = &machine, .kern = &machine, .state = &data, .sys = &sys, .watch = &watch
+		};
+		assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
+		e.made = generation_name(e.base, 4);
+		tempdir_write(&folder, firmware, "x");
+		if (rows[i].before)
+			tempdir_write(&folder, path, rows[i].before);
+		expect(export_firmware(&e, &wish, &err) >= 0, err.text);
+		if (rows[i].after)
+			folder_expect(&folder, path, rows[i].after);
+		assert_int_equal(root_exists(&machine, SETTING), rows[i].before != NULL);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_what_a_root_is_made_of, setup, teardown),
+		cmocka_unit_test(test_names_of_generations),
+		cmocka_unit_test_setup_teardown(test_what_was_left_is_removed, setup, teardown),
+		cmocka_unit_test(test_where_it_may_be),
+		cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_record, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_firmware_path, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/modtree.h"
+#include "tests/unit/forge.h"
+#include "tests/unit/tempdir.h"
+
+#define RELEASE "6.1.0-9-amd64"
+#define HOST "host/lib/modules/" RELEASE
+
+static const struct {
+	const char *name, *depends;
+} modules[] = { { "nvidia-uvm", "nvidia" },
+		{ "nvidia", "" },
+		{ "nvidia-drm", "nvidia,drm,nvidia-modeset" },
+		{ "nvidia-modeset", "nvidia" } };
+enum { MODULES = 4 };
+
+struct site {
+	struct folder folder;
+	struct root host, store;
+	struct package package;
+	struct package_file files[MODULES];
+};
+
+static struct root below(const struct folder *f, const char *dir)
+{
+	struct err err;
+	struct root root = ROOT_NONE;
+	folder_dir(f, dir);
+	assert_int_equal(root_sub(&f->root, dir, &root, &err), 0);
+	return root;
+}
+
+static void site_make(struct site *s)
+{
+	*s = (struct site){ .package = PACKAGE_NONE };
+	folder_make(&s->folder);
+	for (size_t i = 0; i < MODULES; i++) {
+		struct forge_module m = { .name = modules[i].name, .depends = modules[i].depends };
+		auto_str char *path = str_fmt("package/%s.ko", modules[i].name);
+		size_t len = 0;
+		auto_str char *data = forge_ko(&m, &len);
+		tempdir_data(&s->folder, path, data, len);
+		s->files[i].name = str_fmt("%s.ko", modules[i].name);
+	}
+	tempdir_write(&s->folder, HOST "/modules.dep",
+		      "kernel/drm_kms_helper.ko: kernel/drm.ko\nkernel/drm.ko: kernel/i2c-core.ko\n"
+		      "kernel/i2c-core.ko:\nupdates/dkms/nvidia.ko: kernel/i2c-core.ko\nkernel/nvidiafb.ko:\n");
+	tempdir_write(&s->folder, HOST "/modules.alias.bin", "aliases");
+	tempdir_write(&s->folder, HOST "/kernel/drm.ko", "");
+	tempdir_link(&s->folder, HOST "/build", "/usr/src/linux");
+	s->host = below(&s->folder, "host");
+	s->store = below(&s->folder, "store");
+	s->package.key.release = str_dup(RELEASE);
+	s->package.files = s->files;
+	s->package.count = MODULES;
+	s->package.dir = below(&s->folder, "package");
+	memset(s->package.manifest.digest, 'a', DIGEST_HEX);
+}
+
+static void site_done(struct site *s)
+{
+	for (size_t i = 0; i < MODULES; i++)
+		free(s->files[i].name);
+	s->package.files = NULL;
+	s->package.count = 0;
+	package_done(&s->package);
+	root_done(&s->host);
+	root_done(&s->store);
+	folder_done(&s->folder);
+}
+#define auto_site __attribute__((cleanup(site_done)))
+
+static void test_the_tree_knows_both(void **state)
+{
+	(void)state;
+	auto_site struct site s;
+	struct err err = { 0 };
+	site_make(&s);
+	expect(modtree_make(&s.package, &s.host, &s.store, "key", &err) == 1, err.text);
+	assert_int_equal(modtree_make(&s.package, &s.host, &s.store, "key", &err), 0);
+	// Our own first, each after what it needs; the host's nvidia is another one.
+	folder_expect(&s.folder, "store/key/modules.dep",
+		      "kmodsmith/nvidia.ko:\n"
+		      "kmodsmith/nvidia-uvm.ko: kmodsmith/nvidia.ko\n"
+		      "kmodsmith/nvidia-modeset.ko: kmodsmith/nvidia.ko\n"
+		      "kmodsmith/nvidia-drm.ko: kernel/drm.ko kernel/i2c-core.ko kmodsmith/nvidia-modeset.ko "
+		      "kmodsmith/nvidia.ko\n"
+		      "kernel/drm_kms_helper.ko: kernel/drm.ko\n"
+		      "kernel/drm.ko: kernel/i2c-core.ko\n"
+		      "kernel/i2c-core.ko:\n"
+		      "kernel/nvidiafb.ko:\n");
+	folder_expect(&s.folder, "store/key/modules.alias.bin", "aliases");
+	assert_true(root_exists(&s.store, "key/modules.dep.bin"));
+	assert_true(root_exists(&s.store, "key/kmodsmith/nvidia-drm.ko"));
+	assert_true(root_exists(&s.store, "key/kernel"));
+	assert_false(root_exists(&s.store, "key/kernel/drm.ko")); // mounted there, not copied
+	assert_false(root_exists(&s.store, "key/build"));
+}
+
+// It is made anew when the package is another, and when the machine's modules are.
+static void test_what_names_it(void **state)
+{
+	(void)state;
+	auto_site struct site s;
+	struct err err;
+	char one[DIGEST_HEX + 1], two[DIGEST_HEX + 1];
+	site_make(&s);
+	assert_int_equal(modtree_key(&s.package, &s.host, one, &err), 0);
+	assert_int_equal(modtree_key(&s.package, &s.host, two, &err), 0);
+	assert_string_equal(one, two);
+	s.package.manifest.digest[0] = 'b';
+	assert_int_equal(modtree_key(&s.package, &s.host, two, &err), 0);
+	assert_string_not_equal(one, two);
+	s.package.manifest.digest[0] = 'a';
+	folder_file(&s.folder, HOST "/modules.dep", "kernel/other.ko:\n");
+	assert_int_equal(modtree_key(&s.package, &s.host, two, &err), 0);
+	assert_string_not_equal(one, two);
+	assert_int_equal(unlinkat(s.folder.root.fd, HOST "/modules.dep", 0), 0);
+	assert_int_equal(modtree_key(&s.package, &s.host, two, &err), 0); // a machine without any module file
+	expect(modtree_make(&s.package, &s.host, &s.store, two, &err) == 1, err.text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_tree_knows_both),
+		cmocka_unit_test(test_what_names_it),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/mount.h"
+
+#include "node/reference.h"
+#include "tests/unit/tempdir.h"
+
+// As Linux 6.1 writes it: a host whose /run/nvidia/driver is the third generation.
+static const char HOST[] =
+	"22 1 0:20 / /proc rw,relatime shared:5 - proc proc rw\n"
+	"26 1 0:22 / /run rw,nosuid shared:7 - tmpfs tmpfs rw,mode=755\n"
+	"27 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+	"40 26 8:1 /var/lib/kmodsmith/payloads/aa/usr /run/nvidia/driver/usr ro,relatime shared:9 - ext4 /dev/sda1 rw\n"
+	"41 26 8:1 /srv/with\\040blank\\134 /mnt/with\\040blank rw - ext4 /dev/sda1 rw\n"
+	"42 40 0:30 / /run/nvidia/driver/usr rw - tmpfs tmpfs rw\n"
+	"no mount at all\n"
+	"43 1 8:17 /state /var/lib/kmodsmith rw - xfs /dev/sdb1 rw\n";
+
+static void test_what_is_mounted(void **state)
+{
+	(void)state;
+	auto_mounts struct mounts m = { 0 };
+	mounts_parse(HOST, &m);
+	assert_int_equal(m.count, 7);
+	assert_string_equal(mounts_at(&m, "/mnt/with blank")->root, "/srv/with blank\\");
+	assert_true(m.items[3].is_read_only);
+	assert_false(mounts_at(&m, "/run/nvidia/driver/usr")->is_read_only); // what lies on top counts
+	assert_int_equal(mounts_at(&m, "/run/nvidia/driver/usr")->minor, 30);
+	assert_null(mounts_at(&m, "/run/nvidia"));
+	assert_null(mounts_at(&m, "/run/nvidia/driver/us"));
+}
+
+static void test_below(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path, *dir;
+		bool is_below;
+	} rows[] = {
+		{ "/a/b", "/a", true },  { "/a", "/a", true }, { "/a", "/a/", true },    { "/ab", "/a", false },
+		{ "/a", "/a/b", false }, { "/a", "/", true },  { "/a/..b", "/a", true }, { "/b/a", "/a", false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		expect(path_is_below(rows[i].path, rows[i].dir) == rows[i].is_below, rows[i].path);
+}
+
+static void test_where_a_directory_is(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path;
+		unsigned major, minor;
+		const char *within;
+	} rows[] = {
+		{ "/run/nvidia/.driver.2", 0, 22, "/nvidia/.driver.2" },
+		{ "/var/lib/kmodsmith/payloads/aa", 8, 17, "/state/payloads/aa" },
+		{ "/var/lib/other", 8, 1, "/var/lib/other" },
+		{ "/mnt/with blank/x", 8, 1, "/srv/with blank\\/x" },
+	};
+	auto_mounts struct mounts m = { 0 };
+	mounts_parse(HOST, &m);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_spot struct spot spot = { 0 };
+		mounts_spot(&m, rows[i].path, &spot);
+		expect(spot.major == rows[i].major && spot.minor == rows[i].minor, rows[i].path);
+		expect(str_eq(spot.path, rows[i].within), spot.path);
+	}
+}
+
+// R-D4: what stays is what somebody sees, wherever it is mounted and whatever it is called by now.
+static void test_who_refers(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *mountinfo, *place;
+		bool is_used;
+	} rows[] = {
+		{ "nobody", "", NULL, false },
+		{ "/run itself, with everything in it", "50 1 0:22 / /run rw - tmpfs tmpfs rw\n", NULL, false },
+		{ "a consumer's root", "50 1 0:22 /nvidia/.driver.2 /driver-root rw - tmpfs tmpfs rw\n", NULL, true },
+		{ "a directory of it", "50 1 0:22 /nvidia/.driver.2/lib/firmware /lib/firmware rw - tmpfs tmpfs rw\n",
+		  NULL, true },
+		{ "the next generation", "50 1 0:22 /nvidia/.driver.20 /driver-root rw - tmpfs tmpfs rw\n", NULL,
+		  false },
+		{ "the one in place", "50 1 0:22 /nvidia/driver /driver-root rw - tmpfs tmpfs rw\n", NULL, false },
+		{ "the same path of another file system", "50 1 0:23 /nvidia/.driver.2 /d rw - tmpfs tmpfs rw\n", NULL,
+		  false },
+		{ "a process after a chroot", "", "/run/nvidia/.driver.2", true },
+		{ "a process that stands in it", "", "/run/nvidia/.driver.2/usr/bin", true },
+		{ "a process that stands elsewhere", "", "/run/nvidia/.driver.21", false },
+	};
+	auto_mounts struct mounts host = { 0 };
+	auto_spot struct spot spot = { 0 };
+	mounts_parse(HOST, &host);
+	mounts_spot(&host, "/run/nvidia/.driver.2", &spot);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_views struct views v = { .items = mem_alloc(2 * sizeof(*v.items)), .count = 2 };
+		mounts_parse(HOST, &v.items[0]);
+		mounts_parse(rows[i].mountinfo, &v.items[1]);
+		if (rows[i].place)
+			strv_add(&v.places, str_dup(rows[i].place));
+		expect(views_has(&v, &spot, "/run/nvidia/.driver.2") == rows[i].is_used, rows[i].name);
+	}
+}
+
+// Each namespace once, and of a process that sees all of it.
+static void test_the_views_of_a_machine(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *pid, *ns, *root, *mountinfo;
+	} processes[] = {
+		{ "1", "mnt:[1]", "/", "26 1 0:22 / /run rw - tmpfs tmpfs rw\n" },
+		{ "20", "mnt:[1]", "/", "nothing of this is read\n" },
+		{ "30", "mnt:[2]", "/run/nvidia/.driver.2", "9 1 0:99 / /chroot rw - tmpfs tmpfs rw\n" },
+		{ "40", "mnt:[2]", "/", "60 1 0:22 /nvidia/.driver.1 /driver-root rw - tmpfs tmpfs rw\n" },
+	};
+	auto_folder struct folder f = { .root = ROOT_NONE };
+	auto_views struct views v = { 0 };
+	struct err err;
+	folder_make(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(processes); i++) {
+		auto_str char *ns = str_fmt("proc/%s/ns/mnt", processes[i].pid);
+		auto_str char *root = str_fmt("proc/%s/root", processes[i].pid);
+		auto_str char *text = str_fmt("proc/%s/mountinfo", processes[i].pid);
+		tempdir_link(&f, ns, processes[i].ns);
+		tempdir_link(&f, root, processes[i].root);
+		tempdir_write(&f, text, processes[i].mountinfo);
+	}
+	assert_int_equal(views_read(&f.root, &v, &err), 0);
+	assert_int_equal(v.count, 2);
+	assert_int_equal(v.places.count, 1);
+	assert_false(v.is_partial);
+	auto_spot struct spot one = { .minor = 22, .path = str_dup("/nvidia/.driver.1") };
+	auto_spot struct spot chroot = { .minor = 99, .path = str_dup("/") };
+	assert_true(views_has(&v, &one, "/run/nvidia/.driver.1"));
+	assert_false(views_has(&v, &chroot, "/nowhere"));
+	assert_true(views_has(&v, &chroot, "/run/nvidia/.driver.2"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_is_mounted),        cmocka_unit_test(test_below),
+		cmocka_unit_test(test_where_a_directory_is),   cmocka_unit_test(test_who_refers),
+		cmocka_unit_test(test_the_views_of_a_machine),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
+# R-E4, R-I3: the driver root that other pods look into: what is in it, and how it is switched. What is left behind:
+# 38-generations.
+# gpus: 1
+# stub: yes
+# beside: payloads
+# programs: strace unshare
+# mem: 1536M
+# firmware: no
+driver=535.261.03
+root=/run/nvidia/driver
+fwpath=/sys/module/firmware_class/parameters/path
+from() { payload=$1 && shift && kmodsmith install --package /beside/"$payload" "$@"; }
+mounts() { wc -l </proc/self/mountinfo; }
+generations() { find /run/nvidia -maxdepth 1 -name '.driver.*' | wc -l; }
+break_it() { umount -l $root/dev; }
+library() { ls $root/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.$driver; }
+
+empty=$(mounts)
+t_fails 1 "an export that is asked for, and nobody has its payload" from plain --export $root
+like "  says so" "$out" 'error: E_NO_PAYLOAD.*payload-535.261.03'
+is "  before anything was touched" "$(grep -c ^nvidia /proc/modules)" 0
+mkdir -p /lib/firmware/nvidia/$driver
+echo x >/lib/firmware/nvidia/$driver/gsp_ga10x.bin
+t "without an export the host has its own user space" from plain
+unlike "  which is no matter to status" "$out" 'user space|export'
+is "  and nothing is mounted" "$(mounts)" "$empty"
+t_fails 2 "--export with a relative path" from a --export run/driver
+t "unload" kmodsmith unload
+rm -r /lib/firmware/nvidia
+
+# As the kubelet does for the driver's firmware.
+mkdir -p $root/lib/firmware
+t "install and export" from a --export $root
+like "  in this order" "$(echo "$out" | sed -n 's/^kmodsmith: \([a-z]*\) .*/\1/p' | tr '\n' ' ')" \
+  'payload preflight package prove load nodes export verify'
+like "  the firmware that is needed comes with it" "$out" 'preflight .* firmware comes with the user space'
+like "  user space is measured" "$out" "pass  user space  $driver exported, $driver in the kernel"
+t "  the library by its full version" library
+t "  nvidia-smi where the validator looks" test -x $root/usr/bin/nvidia-smi
+t "  functions of the bus" test -e $root/sys/bus/pci/devices/0000:40:00.0/vendor
+is "  the top level of sysfs alone" "$(ls $root/sys/kernel/security)" ""
+t "  nodes" test -c $root/dev/nvidia0
+t "  proc" test -e $root/proc/driver/nvidia/version
+t_fails 1 "  what is of the payload cannot be written" touch $root/usr/x
+is "  nothing is left beside it" "$(generations)" 0
+base=$(mounts)
+t "nvidia-smi starts after a chroot" chroot $root /bin/sh -c 'LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/nvidia/current nvidia-smi --help'
+like "  and is of this version" "$out" "$driver"
+is "the kernel is told where" "$(cat $fwpath)" $root/lib/firmware
+rmmod fakeopen
+dmesg_since >/dev/null
+t_fails 1 "a GPU that is started without the stub" cat /dev/nvidia0
+kernel=$(dmesg_since)
+like "  is refused by the module" "$kernel" 'NVRM: .*RmInitAdapter failed'
+like "  which the kernel gave the firmware of the export" "$kernel" "direct-loading firmware nvidia/$driver/gsp_ga10x.bin"
+insmod /vm/modules/fakeopen.ko
+t "unload" kmodsmith unload
+t "R-I3: modprobe after a chroot" chroot $root /sbin/modprobe nvidia-uvm
+is "  loads what the module needs, too" "$(grep -c '^nvidia' /proc/modules)" 2
+t "the rest is loaded, the export is as it should be" from a
+unlike "  and stays" "$out" 'export  +[0-9]'
+
+t "a start that finds everything" strace -f -e trace=mount,umount2,renameat2,connect -o /tmp/calls kmodsmith install --driver $driver \
+  --from docker://192.0.2.1/drivers
+is "  changes no mount and asks nobody" "$(grep -cE 'mount|EXCHANGE|connect' /tmp/calls)" 0
+is "  and no generation" "$(generations) $(mounts)" "0 $base"
+hold /dev/nvidia0
+t "R-E4: another payload of the same version, while the GPU is held" strace -f -e trace=delete_module,finit_module,init_module \
+  -o /tmp/calls kmodsmith install --package /beside/b
+like "  is seen as such" "$out" '^kmodsmith: payload .*'
+is "  no module goes or comes" "$(grep -c module /tmp/calls)" 0
+is "  the new one is in place, the old one gone" "$(cat $root/etc/payload) $(generations)" "b 0"
+is "  its links lead to itself" "$(readlink $root/lib)" usr/lib
+t "  modprobe finds its modules through them" chroot $root /sbin/modprobe --show-depends nvidia-uvm
+release
+b_base=$(mounts)
+t_fails 1 "a payload without libraries" from c
+like "  fails the measurement" "$out" 'E_NOT_READY: .*user space'
+is "  the former one is in place again" "$(cat $root/etc/payload) $(generations) $(mounts)" "b 0 $b_base"
+t "  and is right" kmodsmith status
+t "a plan" kmodsmith plan --package /beside/a
+like "  names the two steps and why" "$out" 'payload +user space 535.261.03, [0-9a-f]+ +payload [0-9a-f]{12} is not unpacked yet'
+t_fails 1 "another driver without its payload" kmodsmith plan --driver 535.216.03 --no-compile
+
+t "R-E4: modules and user space are replaced in one start" from a --param nvidia:NVreg_DeviceFileMode=432
+like "  the firmware before the load, the switch after it" "$(echo "$out" | sed -n 's/^kmodsmith: \([a-z]*\) .*/\1/p' | tr '\n' ' ')" \
+  'payload preflight package prove unload load nodes export verify'
+is "  both are the new ones" "$(ls $root/etc 2>&1 | grep -c payload) $(sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params)" "0 432"
+t "  and the former ones again" from b
+t_fails 1 "a replacement whose user space cannot be measured" from c --param nvidia:NVreg_DeviceFileMode=432
+is "  modules and user space are those from before" \
+  "$(cat $root/etc/payload) $(generations) $(mounts) $(sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params)" "b 0 $b_base 438"
+is "  and the kernel looks for their firmware" "$(cat $fwpath)" $root/lib/firmware
+t "  and ready" kmodsmith status
+rm /run/kmodsmith/export.json
+t "a pod that does not know what the one before it exported" strace -f -e trace=mount,umount2,renameat2 -o /tmp/calls kmodsmith install \
+  --package /beside/b --export $root
+is "  sees that it is right" "$(grep -cE 'mount|EXCHANGE' /tmp/calls) $(generations) $(mounts)" "0 0 $b_base"
+like "  and measures it" "$out" "pass  export +$root"
+
+# Somebody else's mounts.
+break_it
+t_fails 1 "status sees that a mount is gone" kmodsmith status
+like "  which" "$out" 'FAIL  export .*dev is not mounted'
+mount -o bind /tmp $root/etc
+t "a start puts it right" from b
+is "  with as many mounts as before" "$(mounts) $(generations)" "$b_base 0"
+mount -o rbind / $root
+t "NVIDIA's way to export, a mount on the place itself" from b
+is "  is replaced" "$(cat $root/etc/payload) $(mounts)" "b $b_base"
+t "  the machine's own mounts are there" test -e /sys/kernel/security -a -c /dev/null -a -d /proc/1
+
+# As systemd has it: every mount passes its events on. What is exported of the machine must not take its source along.
+mkdir -p /dev/pts
+mount -t devpts devpts /dev/pts
+mount --make-rshared /
+break_it
+t "on a machine that shares its mounts" from b
+b_base=$(mounts)
+/usr/bin/unshare --mount --propagation slave sleep 1000000 &
+other=$!
+until [ "$(readlink /proc/$other/ns/mnt)" != "$(readlink /proc/self/ns/mnt)" ]; do kill -0 $other || break; done
+others=$(wc -l </proc/$other/mountinfo)
+wrong=0
+for n in $(seq 1 2 40); do
+  break_it
+  strace -qq -e trace=mount -e inject=mount:signal=KILL:when=$n -o /dev/null kmodsmith install --package /beside/b >/dev/null 2>&1
+  from b >/tmp/out 2>&1
+  now="$? $(mounts) $(generations) $(wc -l </proc/$other/mountinfo) $(grep -c ' /dev/pts ' /proc/self/mountinfo)"
+  [ "$now" = "0 $b_base 0 $others 1" ] || { wrong=$((wrong + 1)) && echo "$n: $now" && cat /tmp/out; }
+done
+is "R-D4: killed and started again: as many mounts here and elsewhere, and the machine's own" "$wrong" 0
+kill $other
+wait $other
+
+# From a pod: its mounts come to the machine by way of /run/nvidia, or are made in the machine's namespace.
+for pod in first second; do
+  break_it
+  t "the $pod pod that shares /run" /usr/bin/unshare --mount --propagation unchanged kmodsmith install --package /beside/b
+  is "  its mounts are here, and the old ones gone" "$(mounts) $(generations)" "$b_base 0"
+  t "  also for status" kmodsmith status
+done
+break_it
+t "a namespace of its own, the host by the root of process 1" unshare -m kmodsmith install --package /beside/b --host-root /proc/1/root \
+  --dev-root /
+is "  the mounts are made here" "$(mounts) $(generations)" "$b_base 0"
+t "  status is right" kmodsmith status
+is "  and the machine has its own" "$(grep -c ' /dev/pts ' /proc/self/mountinfo)" 1
+mount --make-rprivate /
+
+t "the firmware path of somebody else" sh -c "echo -n /opt/firmware >$fwpath"
+break_it
+t "  is no reason to fail" from b
+is "  and stays" "$(cat $fwpath)" /opt/firmware
