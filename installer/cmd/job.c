@@ -399,6 +399,9 @@ static void fall_back(struct job *j, const char *outcome, struct err *err)
 	struct compile_wish compile;
 	struct apply apply;
 	struct err why;
+	bool ignored;
+	if (j->state.fd >= 0 && job_export_open(j, &ignored, &why) < 0)
+		watch_note(&j->watch, "no user space is exported: %s", why.text);
 	describe(j, &compile, &apply);
 	apply.failure = err;
 	int r = bring_back(j, &apply, &why);
@@ -418,12 +421,6 @@ static int decide(struct job *j, struct err *err)
 	j->wish.params = &j->params;
 	j->wish.is_compile_forbidden = v->is_compile_forbidden;
 	j->wish.is_retry = v->is_retry;
-	j->export = (struct export){ .host = &j->machine.host,
-				     .kern = &j->machine.kern,
-				     .state = &j->state,
-				     .sys = &j->machine.sys,
-				     .watch = &j->watch,
-				     .boot = j->facts.host.boot_id };
 	j->at_hand = (struct at_hand){ .package = obtain_package(&j->obtain),
 				       .is_named = j->obtain.is_named,
 				       .package_why_not = j->obtain.why_not,

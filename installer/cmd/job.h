@@ -62,6 +62,7 @@ void job_done(struct job *job);
 		       .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
 		       .obtain = OBTAIN_NONE,                               \
 		       .source = { .root = ROOT_NONE } })
+int job_export_open(struct job *job, bool *ret_is_demanded, struct err *err); // where to; once
 int job_export(struct job *job, struct err *err); // of job_open(): what is to be exported, and whether it is
 int job_apply(struct job *job, struct status *ret, struct err *err); // needs the lock
 

@@ -61,15 +61,30 @@ static int find_payload(struct job *j, const char *driver, bool is_demanded, str
 	return 0;
 }
 
+int job_export_open(struct job *j, bool *ret_is_demanded, struct err *err)
+{
+	auto_str char *dir = NULL;
+	if (j->export.dir)
+		return 0;
+	j->export = (struct export){ .host = &j->machine.host,
+				     .kern = &j->machine.kern,
+				     .state = &j->state,
+				     .sys = &j->machine.sys,
+				     .watch = &j->watch,
+				     .boot = j->facts.host.boot_id };
+	if (choose_dir(j, &dir, ret_is_demanded, err) < 0)
+		return -1;
+	return dir ? export_open(&j->export, dir, err) : 0;
+}
+
 int job_export(struct job *j, struct err *err)
 {
 	const struct package *p = obtain_package(&j->obtain);
 	const char *driver = plan_driver(&j->facts, &j->wish, &j->at_hand);
-	auto_str char *dir = NULL;
 	bool is_demanded = false;
-	if (choose_dir(j, &dir, &is_demanded, err) < 0 || (dir && export_open(&j->export, dir, err) < 0))
+	if (job_export_open(j, &is_demanded, err) < 0)
 		return -1;
-	if (!dir || !driver)
+	if (!j->export.dir || !driver)
 		return 0;
 	int r = find_payload(j, driver, is_demanded, err);
 	if (r <= 0)

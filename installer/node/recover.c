@@ -27,7 +27,13 @@ static int unload_rest(const struct run *r, struct err *err)
 
 static int bring(struct run *r, struct err *err)
 {
-	if (unload_rest(r, err) < 0 || undo_unload(r, err) < 0 || run_verify(r, NULL, err) < 0)
+	if (unload_rest(r, err) < 0)
+		return -1;
+	run_prepare_back(r);
+	if (undo_unload(r, err) < 0)
+		return -1;
+	run_export_back(r);
+	if (run_verify(r, NULL, err) < 0)
 		return -1;
 	watch_end(r->a->watch, "verify", "what worked last, every post-condition holds");
 	return 0;
@@ -78,10 +84,12 @@ int apply_back(const struct apply *a, struct status *ret, struct err *err)
 	else
 		journal_good(&r.journal);
 	run_write(&r);
-	if (done < 0)
+	if (done < 0) {
 		apply_failed(a, "back", err);
-	else
+	} else {
+		run_collect(&r);
 		run_publish_end(&r, "back");
+	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done < 0 ? -1 : 1;
 }

@@ -72,6 +72,10 @@ int step_payload(struct run *r, const struct step *step, struct err *err);
 int step_export(struct run *r, const struct step *step, struct err *err);
 int run_prepare_export(struct run *r, struct err *err); // before anything is touched, or by step_export()
 int run_show_firmware(struct run *r, struct err *err);  // to the kernel that is about to load the modules
+// The user space of the driver that came back on a node without one, as far as the store has it.
+// Made ready before its modules are loaded, put in place after it; what fails is a note.
+void run_prepare_back(struct run *r);
+void run_export_back(struct run *r);
 // What was exported before is in place again; a failure is a note, because it must not stop the undo of the modules.
 void run_unexport(struct run *r);
 void run_collect(struct run *r); // what nobody looks at any more

@@ -17,9 +17,9 @@ int step_payload(struct run *r, const struct step *step, struct err *err)
 	return 0;
 }
 
-static struct export_wish wish_of(const struct run *r)
+static struct export_wish wish_of(const struct run *r, const char *driver)
 {
-	return (struct export_wish){ .driver = r->a->plan->driver,
+	return (struct export_wish){ .driver = driver,
 				     .payload = r->a->obtain->payload,
 				     .modules = *r->modules ? r->modules : NULL,
 				     .release = r->a->facts->host.release };
@@ -79,13 +79,13 @@ int run_prepare_export(struct run *r, struct err *err)
 		return 0;
 	if (find_modules(r, err) < 0)
 		return -1;
-	struct export_wish wish = wish_of(r);
+	struct export_wish wish = wish_of(r, r->a->plan->driver);
 	return export_prepare(e, &wish, err);
 }
 
 int run_show_firmware(struct run *r, struct err *err)
 {
-	struct export_wish wish = wish_of(r);
+	struct export_wish wish = wish_of(r, r->a->plan->driver);
 	return r->a->export && r->a->export->made ? export_firmware(r->a->export, &wish, err) : 0;
 }
 
@@ -95,11 +95,50 @@ int step_export(struct run *r, const struct step *step, struct err *err)
 	struct export *e = r->a->export;
 	if (run_prepare_export(r, err) < 0)
 		return -1;
-	struct export_wish wish = wish_of(r);
+	struct export_wish wish = wish_of(r, r->a->plan->driver);
 	if (export_switch(e, &wish, err) < 0)
 		return -1;
 	watch_end(r->a->watch, "export", "/%s, generation %u", e->dir, e->number);
 	return 0;
+}
+
+static int prepare_back(struct run *r, struct err *err)
+{
+	const struct apply *a = r->a;
+	const char *version = r->back.driver.version;
+	auto_str char *why = NULL;
+	int found = obtain_payload_look(a->obtain, version, true, &why, err);
+	if (found == 0)
+		watch_note(a->watch, "no user space of driver %s is exported: %s", version, why);
+	if (found <= 0)
+		return found;
+	if (obtain_payload(a->obtain, version, err) < 0 ||
+	    (r->back.package.count && modules_of(r, &r->back.package, err) < 0))
+		return -1;
+	struct export_wish wish = wish_of(r, version);
+	return export_prepare(a->export, &wish, err) < 0 || export_firmware(a->export, &wish, err) < 0 ? -1 : 0;
+}
+
+void run_prepare_back(struct run *r)
+{
+	struct err why;
+	if (r->a->export && prepare_back(r, &why) < 0)
+		watch_note(r->a->watch, "the user space of driver %s is not exported: %s", r->back.driver.version,
+			   why.text);
+}
+
+void run_export_back(struct run *r)
+{
+	struct err why;
+	struct export *e = r->a->export;
+	struct export_wish wish = wish_of(r, r->back.driver.version);
+	if (!e || !e->made)
+		return;
+	if (export_switch(e, &wish, &why) < 0)
+		watch_note(r->a->watch, "the user space of driver %s is not exported: %s", r->back.driver.version,
+			   why.text);
+	else
+		watch_end(r->a->watch, "export", "/%s, generation %u", e->dir, e->number);
 }
 
 void run_unexport(struct run *r)

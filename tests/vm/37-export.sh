@@ -154,3 +154,11 @@ t "the firmware path of somebody else" sh -c "echo -n /opt/firmware >$fwpath"
 break_it
 t "  is no reason to fail" from b
 is "  and stays" "$(cat $fwpath)" /opt/firmware
+
+# As after a boot, with a wish that cannot be had: the last good driver comes back with its user space.
+t "unload" kmodsmith unload
+awk '$5 ~ "^/run/nvidia" { print $5 }' /proc/self/mountinfo | sort -r | xargs -n 1 umount -l
+rm -rf /run/nvidia /run/kmodsmith
+t_fails 1 "R-E4: a wish that cannot be had" kmodsmith install --driver 999.1 --no-compile --export $root
+t "  brings back the driver" kmodsmith status
+like "  and its user space" "$out" "pass  user space  $driver exported, $driver in the kernel"
