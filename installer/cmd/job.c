@@ -59,7 +59,7 @@ const struct opt job_opts[] = {
 
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err)
 {
-	static const char PATH[] = "var/lib/kmodsmith", USER_PATH[] = ".local/state/kmodsmith";
+	static const char USER_PATH[] = ".local/state/kmodsmith";
 	const char *home = getenv("HOME");
 	auto_root struct root base = ROOT_NONE;
 	if (values->state_dir) {
@@ -68,7 +68,7 @@ int job_state(const struct job_values *values, const struct machine *m, struct r
 		return 0;
 	}
 	if (m->is_recorded || geteuid() == 0 || !home)
-		return root_mkdirs(&m->host, PATH, 0755, err) < 0 ? -1 : root_sub(&m->host, PATH, ret, err);
+		return root_mkdirs(&m->host, JOB_STATE, 0755, err) < 0 ? -1 : root_sub(&m->host, JOB_STATE, ret, err);
 	if (root_init(&base, home, err) < 0 || root_mkdirs(&base, USER_PATH, 0755, err) < 0)
 		return -1;
 	return root_sub(&base, USER_PATH, ret, err);

@@ -66,6 +66,7 @@ int job_export_open(struct job *job, bool *ret_is_demanded, struct err *err); //
 int job_export(struct job *job, struct err *err); // of job_open(): what is to be exported, and whether it is
 int job_apply(struct job *job, struct status *ret, struct err *err); // needs the lock
 
+#define JOB_STATE "var/lib/kmodsmith" // of the host
 // The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
 // ordinary users, who only build) ~/.local/state/kmodsmith.
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
+#include "node/journal.h"
 #include "node/publish.h"
 
 #include <stdio.h>
 
 struct values {
 	struct common common;
-	char *dev_root;
+	char *dev_root, *state_dir;
 };
 
 static const struct opt opts[] = {
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
 	  "directory that holds the dev/ to look at" },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "where the node's journal is; default /var/lib/kmodsmith of the host" },
 	{ 0 },
 };
 
@@ -39,8 +42,36 @@ static void show_last(const json_t *file)
 		printf("last run: %s, well, at %s\n", text_of(last, "outcome"), text_of(last, "time"));
 }
 
+// What the node remembers of other boots, too: what must not be tried again, and why.
+static void show_journal(const struct journal *j, const char *boot)
+{
+	if (j->last_good.version)
+		printf("last good: %s %s\n", j->last_good.version, j->last_good.flavour);
+	for (size_t i = 0; i < j->failure_count; i++) {
+		const struct failure *f = &j->failures[i];
+		printf("bad target: %s %s failed at %s: %s: %s\n", f->driver.version, f->driver.flavour, f->time,
+		       f->code, f->text);
+	}
+	if (journal_is_wedged(j, boot))
+		printf("wedged since %s: %s\n", j->since, j->text);
+	else if (journal_is_open(j, boot))
+		printf("a change to %s %s was begun at %s and cut off: %s\n", j->target.version, j->target.flavour,
+		       j->since, j->step ? j->step : "begin");
+}
+
+// Looking makes no state directory.
+static int read_journal(const struct values *v, const struct machine *m, struct journal *ret, struct err *err)
+{
+	auto_root struct root state = ROOT_NONE;
+	if (v->state_dir)
+		return root_init(&state, v->state_dir, err) < 0 ? -1 : journal_read(&state, ret, err);
+	if (!root_exists(&m->host, JOB_STATE))
+		return 0;
+	return root_sub(&m->host, JOB_STATE, &state, err) < 0 ? -1 : journal_read(&state, ret, err);
+}
+
 // What was measured just now, and from the file of the last run what cannot be measured.
-static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file)
+static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file, const struct journal *j)
 {
 	static const char *const keys[] = { "since", "run", "last_run" };
 	json_t *json = report_json(f, s);
@@ -48,6 +79,7 @@ static json_t *whole_json(const struct facts *f, const struct status *s, const j
 		json_t *value = json_object_get(file, keys[i]);
 		json_object_set_new(json, keys[i], value ? json_incref(value) : json_null());
 	}
+	json_object_set_new(json, "journal", j->since ? journal_json(j) : json_null());
 	return json;
 }
 
@@ -60,6 +92,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	auto_status struct status s = { 0 };
 	auto_root struct root dev_root = ROOT_NONE;
 	auto_json json_t *file = NULL;
+	auto_journal struct journal j = { 0 };
 	struct err unread;
 	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
@@ -69,14 +102,17 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	if (publish_read(&m.kern, f.host.boot_id, &file, &unread) < 0)
 		log_warn("what the last run came to is not known: %s", unread.text);
+	if (read_journal(v, &m, &j, &unread) < 0)
+		log_warn("what failed here before is not known: %s", unread.text);
 	if (v->common.is_json) {
 		if (host_load_config(&f.host, &m.host, &m.kern, err) < 0)
 			return -1;
-		auto_json json_t *json = whole_json(&f, &s, file);
+		auto_json json_t *json = whole_json(&f, &s, file, &j);
 		show_json(json);
 	} else {
 		show_status(&s);
 		show_last(file);
+		show_journal(&j, f.host.boot_id);
 	}
 	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;
 }
@@ -84,8 +120,10 @@ static int run(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_status = {
 	.name = "status",
 	.help = "what is loaded and whether it works, post-condition by post-condition",
-	.about = "Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\n"
-		 "Says besides what the last run on this node came to, from /run/kmodsmith/status.json.\n",
+	.about =
+		"Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\n"
+		"Says besides what the last run on this node came to, from /run/kmodsmith/status.json, and what worked "
+		"last\nand what failed here, from the journal; see kmodsmith-recovery(7).\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,

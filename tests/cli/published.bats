@@ -148,3 +148,28 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   run cat "$log"
   assert_line --index 0 --partial E_USAGE
 }
+
+@test "R-E1: status tells what worked last and what failed here, from the journal" {
+  loadable
+  kmodsmith status
+  refute_line --partial 'bad target'
+  mkdir -p "$ROOT/var/lib/kmodsmith"
+  cat >"$ROOT/var/lib/kmodsmith/journal" <<'JSON'
+{"state": "idle", "since": "2026-01-02T03:04:05Z", "boot": "b",
+ "last-good": {"version": "535.1", "flavour": "open", "modules": ["nvidia"], "params": []},
+ "failures": [{"driver": {"version": "535.2", "flavour": "proprietary"}, "code": "E_LOAD", "text": "no way", "time": "T"}]}
+JSON
+  snapshot
+  kmodsmith status
+  assert_line 'last good: 535.1 open'
+  assert_line 'bad target: 535.2 proprietary failed at T: E_LOAD: no way'
+  kmodsmith status --json
+  assert_json '.journal.failures[0].code' E_LOAD
+  kmodsmith status --state-dir "$BATS_TEST_TMPDIR"
+  refute_line --partial 'bad target'
+  assert_unchanged
+  echo '{ broken' >"$ROOT/var/lib/kmodsmith/journal" # says nothing and stops nobody
+  kmodsmith status
+  assert_status 1
+  refute_line --partial 'bad target'
+}

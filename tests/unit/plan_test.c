@@ -30,7 +30,7 @@ struct row {
 };
 
 #define ALL "nvidia,nvidia_uvm,nvidia_modeset"
-#define LOADED(version) .loaded = version, .loaded_flavour = FLAVOUR_OPEN, .loaded_modules = ALL
+#define LOADED(version) .loaded = (version), .loaded_flavour = FLAVOUR_OPEN, .loaded_modules = ALL
 
 static const struct row rows[] = {
 	{ .name = "R-P11: no GPU, no steps", .package = "535.1", .outcome = PLAN_NO_GPU, .steps = "" },

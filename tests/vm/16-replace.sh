@@ -61,6 +61,7 @@ broken E_UNSUPPORTED_GPU "a GPU that the new one does not support" kmodsmith ins
 broken E_PARAM "a parameter that fails the load" kmodsmith install --package /packages/proprietary --param nvidia:NVreg_DeviceFileMode=often
 like "  the load was undone" "$refusal" 'back +.* 535.261.03 open is loaded again'
 is "  R-K1: the code is kept" "$(recorded)" E_PARAM
+like "  and status tells" "$(kmodsmith status)" "bad target: 535.261.03 proprietary failed at .* E_PARAM: .*invalid for parameter"
 broken E_TARGET_FAILED "R-E1: the same is not tried again" \
   kmodsmith install --package /packages/proprietary --param nvidia:NVreg_DeviceFileMode=often
 like "  it says what happened" "$refusal" 'it failed at .* with E_PARAM: .*invalid for parameter'
