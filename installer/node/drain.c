@@ -32,12 +32,18 @@ int drain_deadline_ms(enum drain_policy policy, unsigned seconds)
 	return (int)(seconds < DAY_S ? seconds : DAY_S) * 1000;
 }
 
+// nvidia-drm with modeset=1 keeps devices open from inside the kernel, and lets go when it is unloaded.
+static bool has_kernel_user(const struct loaded *l, const struct loaded_module *m)
+{
+	return loaded_find(l, "nvidia_drm") && (str_eq(m->name, "nvidia") || str_eq(m->name, "nvidia_modeset"));
+}
+
 // More references than dependents: the kernel would refuse when it is this module's turn, with others gone already.
 static char *uncounted(const struct loaded *l)
 {
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
-		if (m->refcount > m->holders.count)
+		if (m->refcount > m->holders.count && !has_kernel_user(l, m))
 			return str_fmt("somebody who cannot be seen from here uses module %s (%u references, %zu "
 				       "dependents)",
 				       m->name, m->refcount, m->holders.count);

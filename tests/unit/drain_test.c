@@ -93,7 +93,7 @@ static void who_is_in_the_way(void **state)
 	static const struct {
 		const char *row;
 		enum drain_policy policy;
-		bool is_held, is_mounted, is_foreign;
+		bool is_held, is_mounted, is_foreign, has_drm;
 		unsigned references, foreign_references;
 		const char *want; // NULL = nobody
 	} rows[] = {
@@ -109,16 +109,20 @@ static void who_is_in_the_way(void **state)
 		  .want = "uses module gdrdrv (1 references, 0 dependents)" },
 		{ "nobody to be seen", DRAIN_REFUSE, .references = 1,
 		  .want = "cannot be seen from here uses module nvidia" },
+		{ "nvidia-drm keeps devices open in the kernel", DRAIN_REFUSE, .has_drm = true, .references = 5,
+		  .want = NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		char gdrdrv[] = "gdrdrv", nvidia[] = "nvidia", comm[] = "a", node[] = "/dev/nvidia0";
+		char gdrdrv[] = "gdrdrv", nvidia[] = "nvidia", comm[] = "a", node[] = "/dev/nvidia0",
+		     drm[] = "nvidia_drm";
 		char *names[] = { gdrdrv };
 		struct strv foreign = { .items = names, .count = rows[i].is_foreign };
 		struct loaded_module modules[] = {
 			{ .name = nvidia, .is_driver = true, .refcount = rows[i].references, .holders = foreign },
-			{ .name = gdrdrv, .refcount = rows[i].foreign_references },
+			{ .name = rows[i].has_drm ? drm : gdrdrv, .refcount = rows[i].foreign_references },
 		};
-		struct loaded loaded = { .items = modules, .count = 1 + (size_t)rows[i].is_foreign };
+		struct loaded loaded = { .items = modules,
+					 .count = 1 + (size_t)(rows[i].is_foreign || rows[i].has_drm) };
 		struct holder list[2];
 		struct holders h = { .items = list, .modules = foreign };
 		if (rows[i].is_mounted)
