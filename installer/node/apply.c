@@ -108,14 +108,13 @@ static int undo_steps(struct run *r, size_t failed, struct err *err)
 	return undo_unload(r, err);
 }
 
-// Whether a failure is the target's own, so that trying the same again would only harm again.
+// Whether a failure is the target's own, so that trying the same again would only harm again. What may pass by itself is
+// not (no memory, a holder that came), except for what was measured of the target.
 static bool is_blame(const struct err *err)
 {
-	static const int others[] = { E_IN_USE, E_MODULE_BUSY, E_NO_SPACE, E_WEDGED, E_BOUND };
-	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-		if (err->code == others[i])
-			return false;
-	return true;
+	if (err->code == E_NOT_READY || err->code == E_NODES)
+		return true;
+	return err->code != E_WEDGED && err->code != E_BOUND && !err_info(err->code)->retryable;
 }
 
 static int undo(struct run *r, size_t failed, struct err *err)
