@@ -74,7 +74,7 @@ static int begin(struct run *r, const struct step *step, struct err *err)
 	const struct host *host = &r->a->facts->host;
 	if (check_target(r, err) < 0 || run_prepare_export(r, err) < 0)
 		return -1;
-	back_prepare(r->a, &r->journal, &r->target, &r->back);
+	back_prepare(r->a, &r->journal, &r->target, &r->package, &r->back);
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
 	journal_step(&r->journal, name);
 	run_hold_signals();

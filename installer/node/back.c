@@ -107,7 +107,7 @@ static bool is_loaded_one(const struct facts *f, const struct package *p)
 }
 
 // 1 = from the store.
-static int find_in_store(const struct apply *a, struct back *b, struct err *err)
+static int find_in_store(const struct apply *a, const struct package *have, struct back *b, struct err *err)
 {
 	const struct facts *f = a->facts;
 	const struct driver *d = &b->driver;
@@ -123,8 +123,10 @@ static int find_in_store(const struct apply *a, struct back *b, struct err *err)
 		package_done(&b->package);
 		return r < 0 ? -1 : 0;
 	}
-	if (stage_package(&a->obtain->store.layout, a->state, &b->package, err) < 0)
+	bool is_unpacked = have->dir.fd >= 0 && str_eq(have->manifest.digest, b->package.manifest.digest);
+	if (!is_unpacked && stage_package(&a->obtain->store.layout, a->state, &b->package, err) < 0)
 		return -1;
+	b->shared = is_unpacked ? &have->dir : NULL;
 	for (size_t i = 0; i < b->package.count; i++)
 		if (is_of(d, b->package.files[i].module))
 			strv_add(&b->files, str_dup(b->package.files[i].name));
@@ -156,14 +158,15 @@ static int find_on_host(const struct apply *a, struct back *b)
 	return b->files.count == b->driver.modules.count;
 }
 
-void back_prepare(const struct apply *a, const struct journal *j, const struct driver *target, struct back *ret)
+void back_prepare(const struct apply *a, const struct journal *j, const struct driver *target,
+		  const struct package *have, struct back *ret)
 {
 	auto_back struct back b = BACK_NONE;
 	struct err why = { .text = "its modules are in no package of this node, and not on the host" };
 	choose(a->facts, j, target, &b.driver);
 	if (!b.driver.version)
 		return;
-	if (find_in_store(a, &b, &why) <= 0 && !find_on_host(a, &b)) {
+	if (find_in_store(a, have, &b, &why) <= 0 && !find_on_host(a, &b)) {
 		watch_note(a->watch, "driver %s could not be brought back: %s", b.driver.version, why.text);
 		return;
 	}
@@ -188,7 +191,8 @@ static int load(const struct apply *a, const struct back *b, const struct module
 int back_load(const struct apply *a, const struct back *b, struct err *err)
 {
 	auto_module_set struct module_set set = { 0 };
-	if (module_set_read(b->package.count ? &b->package.dir : a->host, &b->files, &set, err) < 0)
+	const struct root *dir = b->shared ? b->shared : b->package.count ? &b->package.dir : a->host;
+	if (module_set_read(dir, &b->files, &set, err) < 0)
 		return -1;
 	size_t *order = mem_alloc(set.count * sizeof(*order));
 	int r = load_order(set.pointers, set.count, order, err);

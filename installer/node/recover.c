@@ -44,7 +44,7 @@ static int begin(struct run *r, struct err *err)
 	static const struct driver none;
 	const char *boot = r->a->facts->host.boot_id;
 	blame_loop(r);
-	back_prepare(r->a, &r->journal, &none, &r->back);
+	back_prepare(r->a, &r->journal, &none, &r->package, &r->back);
 	if (!r->back.driver.version)
 		return 0;
 	auto_str char *why = journal_why_not(&r->journal, boot, &r->back.driver);
