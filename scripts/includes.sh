@@ -10,7 +10,7 @@ places='archive(_entry)?\.h    | installer/base/(archive|inflate|member|pack)\.c
 openssl/.*                    | installer/base/(digest|http_tls|key|cms)\.c|kmod/(modsig|versions)\.c|tests/unit/(sign\.h|(versions|http_tls|key)_test\.c) | 10
 (gelf|libelf|elfutils/.*)\.h  | kmod/sections\.c                            | 1
 jansson\.h                    | installer/base/json\.h                      | 1
-curl/.*                       | installer/base/http_own\.h                  | 1
+curl/.*                       | installer/base/http_lib\.h                  | 1
 libmount/.*                   | installer/node/mounts?\.c                   | 1
 cmocka\.h                     | tests/unit/[a-z0-9_]+\.[ch]                 | 999'
 

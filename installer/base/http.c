@@ -28,9 +28,19 @@ int http_new(const struct http_options *options, struct http **ret, struct err *
 			    .connect_ms = options->connect_ms ? options->connect_ms : CONNECT_MS,
 			    .stall_ms = options->stall_ms ? options->stall_ms : STALL_MS,
 			    .tls = tls };
-	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(h->multi = curl_multi_init()))
-		abort();
 	*ret = h;
+	return 0;
+}
+
+// A start that asks nobody does not pay for libcurl.
+static int need_multi(struct http *h, struct err *err)
+{
+	if (h->multi)
+		return 0;
+	if (http_lib_load(err) < 0)
+		return -1;
+	if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(h->multi = curl.multi_init()))
+		abort();
 	return 0;
 }
 
@@ -40,8 +50,10 @@ void http_free(struct http *h)
 		return;
 	while (h->trips)
 		http_end(h->trips->call);
-	curl_multi_cleanup(h->multi);
-	curl_global_cleanup();
+	if (h->multi) {
+		curl.multi_cleanup(h->multi);
+		curl.global_cleanup();
+	}
 	http_tls_free(h->tls);
 	free(h->proxy);
 	free(h->no_proxy);
@@ -51,17 +63,17 @@ void http_free(struct http *h)
 static void add_headers(struct trip *t)
 {
 	const struct strv *given = t->call->headers;
-	curl_slist_free_all(t->headers);
+	curl.slist_free_all(t->headers);
 	// The one would cost a second where a server ignores it, the other is a guess.
-	t->headers = curl_slist_append(NULL, "Expect:");
+	t->headers = curl.slist_append(NULL, "Expect:");
 	bool has_type = false;
 	for (size_t i = 0; given && i < given->count; i++) {
 		has_type = has_type || strncasecmp(given->items[i], "Content-Type:", 13) == 0;
-		t->headers = curl_slist_append(t->headers, given->items[i]);
+		t->headers = curl.slist_append(t->headers, given->items[i]);
 	}
 	if (!has_type)
-		t->headers = curl_slist_append(t->headers, "Content-Type:");
-	curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+		t->headers = curl.slist_append(t->headers, "Content-Type:");
+	curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
 }
 
 static void set_method(struct trip *t)
@@ -70,15 +82,15 @@ static void set_method(struct trip *t)
 	const char *method = c->method ? c->method : "GET";
 	t->body_at = 0;
 	if (str_eq(method, "HEAD")) {
-		curl_easy_setopt(t->easy, CURLOPT_NOBODY, 1L);
+		curl.easy_setopt(t->easy, CURLOPT_NOBODY, 1L);
 	} else if (!str_eq(method, "GET")) {
-		curl_easy_setopt(t->easy, CURLOPT_UPLOAD, 1L);
-		curl_easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)c->body_size);
-		curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, method);
+		curl.easy_setopt(t->easy, CURLOPT_UPLOAD, 1L);
+		curl.easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)c->body_size);
+		curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, method);
 	}
 	if (c->range_from) {
 		auto_str char *range = str_fmt("%llu-", (unsigned long long)c->range_from);
-		curl_easy_setopt(t->easy, CURLOPT_RANGE, range);
+		curl.easy_setopt(t->easy, CURLOPT_RANGE, range);
 	}
 }
 
@@ -87,12 +99,12 @@ static void set_credentials(struct trip *t)
 	if (t->is_elsewhere)
 		return;
 	if (t->bearer) {
-		curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-		curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, t->bearer);
+		curl.easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+		curl.easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, t->bearer);
 	} else if (t->user) {
-		curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
-		curl_easy_setopt(t->easy, CURLOPT_USERNAME, t->user);
-		curl_easy_setopt(t->easy, CURLOPT_PASSWORD, t->password ? t->password : "");
+		curl.easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+		curl.easy_setopt(t->easy, CURLOPT_USERNAME, t->user);
+		curl.easy_setopt(t->easy, CURLOPT_PASSWORD, t->password ? t->password : "");
 	}
 }
 
@@ -100,23 +112,23 @@ static void set_path(struct trip *t)
 {
 	free(t->proxy);
 	t->proxy = proxy_choose(t->http->proxy, t->http->no_proxy, t->origin.scheme, t->origin.host, t->origin.port);
-	curl_easy_setopt(t->easy, CURLOPT_PROXY, t->proxy ? t->proxy : "");
-	curl_easy_setopt(t->easy, CURLOPT_NOPROXY, "");
-	curl_easy_setopt(t->easy, CURLOPT_URL, t->url);
-	curl_easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)t->http->connect_ms);
+	curl.easy_setopt(t->easy, CURLOPT_PROXY, t->proxy ? t->proxy : "");
+	curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "");
+	curl.easy_setopt(t->easy, CURLOPT_URL, t->url);
+	curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl.easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)t->http->connect_ms);
 	// A name that nobody answers for is waited for in a thread; ending the call must not wait for it too.
-	curl_easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
+	curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
 	if (t->is_fresh) {
-		curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
-		curl_easy_setopt(t->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
+		curl.easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
+		curl.easy_setopt(t->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
 	}
 }
 
 static void detach(struct trip *t)
 {
 	if (t->is_added)
-		curl_multi_remove_handle(t->http->multi, t->easy);
+		curl.multi_remove_handle(t->http->multi, t->easy);
 	t->is_added = false;
 }
 
@@ -124,8 +136,8 @@ static void detach(struct trip *t)
 static void launch(struct trip *t)
 {
 	detach(t);
-	curl_easy_cleanup(t->easy);
-	t->easy = curl_easy_init();
+	curl.easy_cleanup(t->easy);
+	t->easy = curl.easy_init();
 	if (!t->easy)
 		abort();
 	t->problem[0] = '\0';
@@ -136,10 +148,10 @@ static void launch(struct trip *t)
 	set_credentials(t);
 	http_body_attach(t);
 	http_tls_attach(t);
-	curl_easy_setopt(t->easy, CURLOPT_USERAGENT, "kmodsmith/" KMODSMITH_VERSION);
-	curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->problem);
-	curl_easy_setopt(t->easy, CURLOPT_PRIVATE, t);
-	if (curl_multi_add_handle(t->http->multi, t->easy) != CURLM_OK)
+	curl.easy_setopt(t->easy, CURLOPT_USERAGENT, "kmodsmith/" KMODSMITH_VERSION);
+	curl.easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->problem);
+	curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+	if (curl.multi_add_handle(t->http->multi, t->easy) != CURLM_OK)
 		abort();
 	t->is_added = true;
 }
@@ -169,7 +181,7 @@ static int refuse(struct trip *t, const char *to, const char *why)
 static int redirect(struct trip *t)
 {
 	char *place = NULL;
-	if (!is_redirect(t) || curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &place) != CURLE_OK || !place)
+	if (!is_redirect(t) || curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &place) != CURLE_OK || !place)
 		return 0;
 	struct http_origin to = { 0 };
 	if (t->redirects++ == REDIRECTS)
@@ -190,7 +202,7 @@ static int redirect(struct trip *t)
 static void conclude(struct trip *t, CURLcode code)
 {
 	struct http_call *c = t->call;
-	curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
+	curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
 	if (c->err.code == 0 && code != CURLE_OK && !t->is_enough)
 		http_error_curl(t, code);
 	if (c->err.code == 0 && redirect(t) > 0) {
@@ -208,7 +220,7 @@ static void conclude(struct trip *t, CURLcode code)
 static bool is_stalled(struct trip *t, long now)
 {
 	curl_off_t begun = 0;
-	curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &begun);
+	curl.easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &begun);
 	if (begun == 0)
 		t->last_ms = now;
 	return now - t->last_ms > (long)t->http->stall_ms;
@@ -218,13 +230,13 @@ static bool is_stalled(struct trip *t, long now)
 static int advance(struct http *h, struct err *err)
 {
 	int running = 0, left = 0, r = 0;
-	CURLMcode code = curl_multi_perform(h->multi, &running);
+	CURLMcode code = curl.multi_perform(h->multi, &running);
 	if (code != CURLM_OK)
-		return err_set(err, E_NETWORK, "libcurl: %s", curl_multi_strerror(code));
-	for (const CURLMsg *m; (m = curl_multi_info_read(h->multi, &left));) {
+		return err_set(err, E_NETWORK, "libcurl: %s", curl.multi_strerror(code));
+	for (const CURLMsg *m; (m = curl.multi_info_read(h->multi, &left));) {
 		struct trip *t = NULL;
 		CURLcode result = m->data.result;
-		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
+		curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
 		conclude(t, result);
 		r |= t->call->is_done;
 	}
@@ -256,17 +268,17 @@ int http_step(struct http *h, int wait_ms, struct err *err)
 	int r = advance(h, err);
 	if (r != 0)
 		return r < 0 ? -1 : 0;
-	CURLMcode code = curl_multi_poll(h->multi, NULL, 0, wait_bound(h, wait_ms), NULL);
+	CURLMcode code = curl.multi_poll(h->multi, NULL, 0, wait_bound(h, wait_ms), NULL);
 	if (code != CURLM_OK)
-		return err_set(err, E_NETWORK, "libcurl: %s", curl_multi_strerror(code));
+		return err_set(err, E_NETWORK, "libcurl: %s", curl.multi_strerror(code));
 	return advance(h, err) < 0 ? -1 : 0;
 }
 
 static void trip_free(struct trip *t)
 {
 	detach(t);
-	curl_easy_cleanup(t->easy);
-	curl_slist_free_all(t->headers);
+	curl.easy_cleanup(t->easy);
+	curl.slist_free_all(t->headers);
 	free(t->url);
 	free(t->proxy);
 	http_origin_done(&t->origin);
@@ -279,6 +291,8 @@ static void trip_free(struct trip *t)
 
 int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err)
 {
+	if (need_multi(h, err) < 0)
+		return -1;
 	struct trip *t = mem_alloc(sizeof(*t));
 	*t = (struct trip){ .http = h,
 			    .call = call,
@@ -329,7 +343,7 @@ const char *http_header_at(const struct http_call *call, const char *name, size_
 {
 	const struct trip *t = call->own;
 	struct curl_header *header;
-	if (!t || curl_easy_header(t->easy, name, i, CURLH_HEADER, -1, &header) != CURLHE_OK)
+	if (!t || curl.easy_header(t->easy, name, i, CURLH_HEADER, -1, &header) != CURLHE_OK)
 		return NULL;
 	return header->value;
 }

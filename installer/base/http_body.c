@@ -29,7 +29,7 @@ static bool keep_reply(struct trip *t, const char *data, size_t len)
 {
 	struct http_call *c = t->call;
 	curl_off_t promised = -1;
-	curl_easy_getinfo(t->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &promised);
+	curl.easy_getinfo(t->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &promised);
 	if (len <= c->max - c->reply_len && (promised < 0 || (uint64_t)promised <= c->max)) {
 		keep(c, data, len);
 		return true;
@@ -49,7 +49,7 @@ static size_t on_data(char *data, size_t size, size_t count, void *ctx)
 	struct http_call *c = t->call;
 	size_t len = size * count;
 	bool is_good;
-	curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
+	curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
 	if (c->status / 100 != 2)
 		is_good = keep_error(t, data, len);
 	else if (c->sink)
@@ -103,13 +103,13 @@ static int on_seek(void *ctx, curl_off_t offset, int origin)
 
 void http_body_attach(struct trip *t)
 {
-	curl_easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
-	curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_data);
-	curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
-	curl_easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_header);
-	curl_easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
-	curl_easy_setopt(t->easy, CURLOPT_READFUNCTION, on_body);
-	curl_easy_setopt(t->easy, CURLOPT_READDATA, t);
-	curl_easy_setopt(t->easy, CURLOPT_SEEKFUNCTION, on_seek);
-	curl_easy_setopt(t->easy, CURLOPT_SEEKDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
+	curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_data);
+	curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_header);
+	curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_READFUNCTION, on_body);
+	curl.easy_setopt(t->easy, CURLOPT_READDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_SEEKFUNCTION, on_seek);
+	curl.easy_setopt(t->easy, CURLOPT_SEEKDATA, t);
 }

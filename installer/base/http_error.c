@@ -38,7 +38,7 @@ static const char *reached(CURL *easy)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
 		curl_off_t at = 0;
-		curl_easy_getinfo(easy, marks[i].info, &at);
+		curl.easy_getinfo(easy, marks[i].info, &at);
 		if (at == 0)
 			return marks[i].layer;
 	}
@@ -48,7 +48,7 @@ static const char *reached(CURL *easy)
 static const char *layer_of(const struct trip *t, const char *layer)
 {
 	long connected = 0;
-	curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
+	curl.easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
 	layer = layer ? layer : reached(t->easy);
 	// What could not be looked up or connected to is the proxy where there is one.
 	if (t->proxy && (connected >= 300 || str_eq(layer, "dns") || str_eq(layer, "tcp")))
@@ -81,7 +81,7 @@ void http_error_curl(struct trip *t, CURLcode code)
 		}
 	}
 	t->layer = layer_of(t, layer);
-	explain(t, ours, t->problem[0] ? t->problem : curl_easy_strerror(code));
+	explain(t, ours, t->problem[0] ? t->problem : curl.easy_strerror(code));
 }
 
 void http_error_stall(struct trip *t)

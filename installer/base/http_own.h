@@ -2,8 +2,7 @@
 // What the files of the HTTP client share; nobody else includes it.
 #pragma once
 #include "base/http.h"
-
-#include <curl/curl.h>
+#include "base/http_lib.h"
 
 struct http {
 	CURLM *multi;

@@ -16,8 +16,8 @@ static void fill(const struct http_call *call, struct http_probe *ret)
 				    .layer = t->layer,
 				    .ca_subject = str_dup(t->issuer),
 				    .proxy = t->proxy ? http_url_shown(t->proxy) : NULL };
-	curl_easy_getinfo(t->easy, CURLINFO_PRIMARY_IP, &ip);
-	curl_easy_getinfo(t->easy, CURLINFO_PRIMARY_PORT, &port);
+	curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_IP, &ip);
+	curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_PORT, &port);
 	if (ip && *ip)
 		ret->address = strchr(ip, ':') ? str_fmt("[%s]:%ld", ip, port) : str_fmt("%s:%ld", ip, port);
 	ret->ms = (unsigned)(t->last_ms - t->start_ms);

@@ -131,9 +131,9 @@ static CURLcode on_context(CURL *easy, void *ctx, void *data)
 
 void http_tls_attach(struct trip *t)
 {
-	curl_easy_setopt(t->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	curl.easy_setopt(t->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	// What libcurl caches would replace the store that ours were added to.
-	curl_easy_setopt(t->easy, CURLOPT_CA_CACHE_TIMEOUT, t->http->tls ? 0L : 86400L);
-	curl_easy_setopt(t->easy, CURLOPT_SSL_CTX_FUNCTION, on_context);
-	curl_easy_setopt(t->easy, CURLOPT_SSL_CTX_DATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_CA_CACHE_TIMEOUT, t->http->tls ? 0L : 86400L);
+	curl.easy_setopt(t->easy, CURLOPT_SSL_CTX_FUNCTION, on_context);
+	curl.easy_setopt(t->easy, CURLOPT_SSL_CTX_DATA, t);
 }

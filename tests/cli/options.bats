@@ -110,3 +110,16 @@ EOF
     assert_json .error.code E_NOT_FOUND
   done < <(printf '%s\0' "$long" $'a b\n"c"\'d\'\t' '%s%n%d' "\$(id)" $'\xff\xfe')
 }
+
+@test "libcurl and what it needs are loaded for remote sources only, and missed by name" {
+  host h100x2-unloaded
+  LD_DEBUG=files run "$KMODSMITH" status --root "$ROOT"
+  assert_output --partial 'libjansson'
+  refute_output --partial 'libcurl'
+  LD_DEBUG=files run "$KMODSMITH" plan --root "$ROOT" --driver 535.1 --from http://127.0.0.1:9/x
+  assert_output --partial 'libcurl'
+  : >"$BATS_TEST_TMPDIR/libcurl.so.4"
+  LD_LIBRARY_PATH=$BATS_TEST_TMPDIR kmodsmith plan --driver 535.1 --from http://127.0.0.1:9/x
+  assert_status 1
+  [[ $stderr == *'a remote source needs libcurl: '* ]]
+}

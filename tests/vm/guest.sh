@@ -108,7 +108,7 @@ add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the 
 # guest_prepare SCRIPT KEY DIR [LIBRARY]: make DIR/vmlinuz and DIR/initrd; the script starts with what LIBRARY defines.
 guest_prepare() {
   local script=$1 key=$2 dir=$3 root=$3/root kmodsmith=${KMODSMITH:-$top/build/release/kmodsmith}
-  local release image beside
+  local release image beside curl
   rm -rf "$dir" && mkdir -p "$root"
   release=$(of "$key")
   image=$(kernel "$key")
@@ -120,6 +120,10 @@ guest_prepare() {
     "$here/beside/$beside" start "$dir/beside" "$root/beside" "$key"
   fi
   if [ -x "$kmodsmith" ]; then add_program "$root" "$kmodsmith" /usr/bin/kmodsmith; fi
+  if [ "$(header "$script" net no)" = yes ]; then # loaded when a remote source is asked
+    curl=$(ldconfig -p | sed -n 's|.*libcurl\.so\.4 .*x86-64.* => ||p')
+    add_program "$root" "$curl" "$curl"
+  fi
   cp "$script" "$root/vm/script"
   printf '. %s\n' "${@:4}" /vm/script >"$root/vm/start"
   printf '%s="%s"\n' key "$key" gpus "$(header "$script" gpus 0)" switches "$(header "$script" switches 0)" \
