@@ -108,8 +108,8 @@ static int undo_steps(struct run *r, size_t failed, struct err *err)
 	return undo_unload(r, err);
 }
 
-// Whether a failure is the target's own, so that trying the same again would only harm again. What may pass by itself is
-// not (no memory, a holder that came), except for what was measured of the target.
+// Whether a failure is the target's own, so that trying the same again would only harm again. What may pass by itself
+// is not (no memory, a holder that came), except for what was measured of the target.
 static bool is_blame(const struct err *err)
 {
 	if (err->code == E_NOT_READY || err->code == E_NODES)
