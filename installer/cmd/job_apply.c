@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job carried out; and what becomes of a node whose job cannot be.
+#include "cmd/job.h"
+
+static void describe(struct job *j, struct compile_wish *compile, struct apply *ret)
+{
+	const struct job_values *v = j->values;
+	*compile = (struct compile_wish){
+		.release = j->facts.host.release,
+		.banner = j->facts.host.banner,
+		.source = &j->source,
+		.headers = &v->headers,
+		.modules = &j->modules,
+		.gpus = &j->facts.gpus,
+		.host = &j->machine.host,
+		.kern = &j->machine.kern,
+		.state = &j->state,
+		.patches = v->patches ? &j->patches : NULL,
+		.jobs = v->jobs,
+		.timeout_s = v->timeout_s,
+		.is_rt_allowed = v->is_rt_allowed,
+	};
+	*ret = (struct apply){
+		.host = &j->machine.host,
+		.kern = &j->machine.kern,
+		.dev_root = &j->dev_root,
+		.sys = &j->machine.sys,
+		.state = &j->state,
+		.facts = &j->facts,
+		.wish = &j->wish,
+		.plan = &j->plan,
+		.obtain = &j->obtain,
+		.export = j->export.dir ? &j->export : NULL,
+		.compile = compile,
+		.imex_channels = v->imex_channels,
+		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
+		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),
+		.watch = &j->watch,
+	};
+}
+
+static int bring_back(struct job *j, const struct apply *apply, struct err *err)
+{
+	auto_status struct status status = { 0 };
+	if (j->state.fd < 0 || apply->failure->code == E_MODULE_BUSY) // busy: somebody else's load or unload
+		return 0;
+	j->obtain.fetch.state = &j->state;
+	loaded_done(&j->facts.loaded);
+	if (loaded_read(&j->machine.host, &j->machine.kern, j->facts.host.release, &j->facts.loaded, err) < 0 ||
+	    obtain_open(&j->obtain, err) < 0)
+		return 0;
+	return apply_back(apply, &status, err);
+}
+
+void job_fall_back(struct job *j, const char *outcome, struct err *err)
+{
+	struct compile_wish compile;
+	struct apply apply;
+	struct err why;
+	bool ignored;
+	if (j->state.fd >= 0 && job_export_open(j, &ignored, &why) < 0)
+		watch_note(&j->watch, "no user space is exported: %s", why.text);
+	describe(j, &compile, &apply);
+	apply.failure = err;
+	int r = bring_back(j, &apply, &why);
+	if (r > 0)
+		watch_note(&j->watch, "the last good driver serves, not the one that was wished");
+	else if (r < 0)
+		err_wrap(err, "and the last good driver could not be brought back (%s)", why.text);
+	else if (outcome)
+		apply_failed(&apply, outcome, err);
+}
+
+int job_apply(struct job *j, struct status *ret, struct err *err)
+{
+	struct compile_wish compile;
+	struct apply apply;
+	describe(j, &compile, &apply);
+	if (j->at_hand.payload && !j->at_hand.export_why && export_confirm(&j->export, &j->export_wish, err) < 0)
+		return -1;
+	if (apply_plan(&apply, ret, err) == 0)
+		return 0;
+	job_fall_back(j, NULL, err);
+	return -1;
+}
