@@ -20,13 +20,25 @@ int json_read(const struct root *root, const char *path, json_t **ret, struct er
 	return 1;
 }
 
-int json_write(const struct root *root, const char *path, const json_t *value, struct err *err)
+static char *dump(const json_t *value)
 {
-	auto_str char *text = json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS);
+	char *text = json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS);
 	if (!text)
 		abort();
 	str_add(&text, "\n");
+	return text;
+}
+
+int json_write(const struct root *root, const char *path, const json_t *value, struct err *err)
+{
+	auto_str char *text = dump(value);
 	return root_write(root, path, text, strlen(text), 0644, err);
+}
+
+int json_put(const struct root *root, const char *path, const json_t *value, struct err *err)
+{
+	auto_str char *text = dump(value);
+	return root_put(root, path, text, strlen(text), 0644, err);
 }
 
 json_t *json_text(const char *s)

@@ -203,19 +203,21 @@ int root_create(const struct root *root, const char *path, struct err *err)
 	return fd < 0 ? fail(root, "create", path, err) : fd;
 }
 
-static int write_temporary(int dir, const char *temporary, const void *data, size_t len, mode_t mode, struct err *err)
+static int write_temporary(int dir, const char *temporary, const void *data, size_t len, mode_t mode, bool is_lasting,
+			   struct err *err)
 {
 	auto_fd int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	if (fd < 0)
 		return file_fail("create", temporary, err);
 	if (file_write(fd, temporary, data, len, err) < 0)
 		return -1;
-	if (fchmod(fd, mode) < 0 || fsync(fd) < 0)
+	if (fchmod(fd, mode) < 0 || (is_lasting && fsync(fd) < 0))
 		return file_fail("write", temporary, err);
 	return 0;
 }
 
-int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err)
+static int write_whole(const struct root *root, const char *path, const void *data, size_t len, mode_t mode,
+		       bool is_lasting, struct err *err)
 {
 	auto_str char *name = NULL;
 	auto_fd int dir = root_parent(root, path, &name, err);
@@ -224,7 +226,7 @@ int root_write(const struct root *root, const char *path, const void *data, size
 	auto_fd int sync = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_str char *temporary = str_fmt(".%s.%d.tmp", name, (int)getpid());
 	unlinkat(dir, temporary, 0);
-	if (write_temporary(dir, temporary, data, len, mode, err) < 0) {
+	if (write_temporary(dir, temporary, data, len, mode, is_lasting, err) < 0) {
 		unlinkat(dir, temporary, 0);
 		auto_str char *full = root_path(root, path);
 		return err_wrap(err, "write '%s'", full);
@@ -234,7 +236,17 @@ int root_write(const struct root *root, const char *path, const void *data, size
 		unlinkat(dir, temporary, 0);
 		return r;
 	}
-	return sync >= 0 && fsync(sync) < 0 ? fail(root, "write", path, err) : 0;
+	return is_lasting && sync >= 0 && fsync(sync) < 0 ? fail(root, "write", path, err) : 0;
+}
+
+int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err)
+{
+	return write_whole(root, path, data, len, mode, true, err);
+}
+
+int root_put(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err)
+{
+	return write_whole(root, path, data, len, mode, false, err);
 }
 
 int root_symlink(const struct root *root, const char *target, const char *path, struct err *err)

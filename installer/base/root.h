@@ -45,6 +45,8 @@ int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct e
 int root_create(const struct root *root, const char *path, struct err *err); // fd >= 0: a new or emptied file, 0644
 // Whole or not at all: temporary name, fsync, rename, fsync of the directory. Parents must exist.
 int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err);
+// The same without the syncs: for what a power cut may take with it, such as all of run/.
+int root_put(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err);
 int root_symlink(const struct root *root, const char *target, const char *path, struct err *err); // replaces a link
 int root_rename(const struct root *root, const char *from, const char *to, struct err *err);
 int root_unlink(const struct root *root, const char *path, struct err *err); // 1 = removed, 0 = was absent

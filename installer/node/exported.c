@@ -38,7 +38,7 @@ int exported_write(const struct export *e, const struct export_wish *wish, const
 		json_pack("{s:o, s:o, s:s, s:s, s:o, s:i, s:o}", "boot", json_text(e->boot), "dir", json_text(e->dir),
 			  "driver", wish->driver, "payload", wish->payload, "modules", json_text(wish->modules),
 			  "generation", (int)e->number, "pieces", pieces_json(p));
-	return root_mkdirs(e->kern, DIR_NAME, 0755, err) < 0 ? -1 : json_write(e->kern, RECORD, json, err);
+	return root_mkdirs(e->kern, DIR_NAME, 0755, err) < 0 ? -1 : json_put(e->kern, RECORD, json, err);
 }
 
 int exported_text(const struct root *kern, char **ret, struct err *err)
@@ -49,7 +49,7 @@ int exported_text(const struct root *kern, char **ret, struct err *err)
 int exported_restore(const struct root *kern, const char *text, struct err *err)
 {
 	if (text)
-		return root_write(kern, RECORD, text, strlen(text), 0644, err);
+		return root_put(kern, RECORD, text, strlen(text), 0644, err);
 	return root_unlink(kern, RECORD, err) < 0 ? -1 : 0;
 }
 

@@ -45,7 +45,7 @@ static int write_file(const struct root *kern, const struct host *host, json_t *
 	json_object_set_new(file, "time", now_json());
 	json_object_set_new(file, "since",
 			    since && str_eq(state_of(old), state_of(file)) ? json_incref(since) : now_json());
-	return root_mkdirs(kern, DIR_NAME, 0755, err) < 0 ? -1 : json_write(kern, FILE_NAME, file, err);
+	return root_mkdirs(kern, DIR_NAME, 0755, err) < 0 ? -1 : json_put(kern, FILE_NAME, file, err);
 }
 
 // Nothing of what was measured before holds from here on.

@@ -88,7 +88,7 @@ int resident_note(const struct root *kern, const char *boot_id, const struct str
 		json_object_set_new(list, name, json_text(srcversion));
 	}
 	note = json_pack("{s:o, s:O}", "boot_id", json_text(boot_id), "modules", list);
-	return json_write(kern, NOTE, note, err);
+	return json_put(kern, NOTE, note, err);
 }
 
 // 1 = the store has a package with this module of the driver.
