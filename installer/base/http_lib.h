@@ -33,7 +33,7 @@
 	X(url_set)
 
 struct http_lib { // curl.easy_init is curl_easy_init, and so on
-#define X(name) __typeof__(curl_##name) *name;
+#define X(name) __typeof__(curl_##name) *(name);
 	HTTP_LIB(X)
 #undef X
 };

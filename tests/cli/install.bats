@@ -384,10 +384,10 @@ stats() {
 
 @test "unload: references that nothing explains leave everything as it is" {
   host h100x8
-  echo 5 >"$ROOT/sys/module/nvidia/refcnt"
+  echo 2 >"$ROOT/sys/module/nvidia_uvm/refcnt"
   kmodsmith unload
   assert_status 1
-  assert_error E_IN_USE "somebody who cannot be seen from here uses module nvidia (5 references, 2 dependents)"
+  assert_error E_IN_USE "somebody who cannot be seen from here uses module nvidia_uvm (2 references, 0 dependents)"
   assert_equal "$(calls)" ""
 }
 
