@@ -14,7 +14,7 @@ void show_phase(void *ctx, const struct phase *p)
 {
 	(void)ctx;
 	const char *within = log_step(p->name);
-	log_info("%-8s %8.3f s  %s", p->name, p->seconds, p->note);
+	log_info("%-9s %8.3f s  %s", p->name, p->seconds, p->note);
 	log_step(within);
 }
 
