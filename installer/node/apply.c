@@ -162,16 +162,24 @@ static int run_steps(struct run *r, struct err *err)
 	return 0;
 }
 
+// What was found in the kernel is what a run that was cut off meant, parameters included; else it was cut off before it
+// changed anything, and somebody has changed their mind.
+static bool is_meant(const struct run *r)
+{
+	const struct driver *meant = &r->journal.target;
+	auto_driver struct driver found = { 0 };
+	plan_target(r->a->plan, r->a->wish, meant->digest, r->a->facts->host.build_id, &found);
+	return driver_same(&found, meant);
+}
+
 // Everything holds: what was changed, or what a run that was cut off had changed, is the last good driver.
 static void finish(struct run *r)
 {
 	if (r->was_open)
 		settle_left(r);
-	bool is_meant = r->is_touched || (str_eq(r->journal.target.version, r->a->plan->driver) &&
-					  str_eq(r->journal.target.flavour, flavour_name(r->a->plan->flavour)));
 	if (!r->is_touched && r->journal.state != JOURNAL_CHANGING)
 		return;
-	if (is_meant)
+	if (r->is_touched || is_meant(r))
 		journal_good(&r->journal);
 	else
 		journal_back(&r->journal);

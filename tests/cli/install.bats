@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# plan, install, unload, nodes and init on recorded machines: what the kernel would be asked for, and that a refusal
-# asks for nothing (R-D1, R-D3, R-G2).
+# plan, install, nodes and init on recorded machines: what the kernel would be asked for, and that a refusal
+# asks for nothing (R-D1, R-G2).
 # shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
 load helper
 load package
@@ -315,99 +315,6 @@ bound_to() { # DRIVER: who has the first GPU
   assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
   kmodsmith status
   assert_status 0
-}
-
-@test "unload: in the order of the holders; refused while held, naming each" {
-  host h100x8
-  kmodsmith unload --json
-  assert_status 0
-  assert_json '.unloaded | join(" ")' "nvidia_drm nvidia_modeset nvidia_uvm nvidia"
-  assert_equal "$(loads)" "unload nvidia_drm;unload nvidia_modeset;unload nvidia_uvm;unload nvidia"
-  kmodsmith unload
-  assert_status 0
-  assert_output "no NVIDIA module is loaded"
-  host held
-  kmodsmith unload
-  assert_status 1
-  assert_error E_IN_USE
-  assert_line --partial \
-    "pid 4242 python3 (uid 1000, pod 0f3a9c1e-57d2-4a6b-9c0e-1b2d3e4f5a6b, containerd container ab12cd34ab12)"
-  assert_line "module nvidia_fs"
-  kmodsmith unload --json
-  assert_status 1
-  assert_json .error.code E_IN_USE
-  assert_json '[.holders.processes[].pid] | unique | join(",")' 611,4242,5150,6001
-  assert_equal "$(calls)" ""
-}
-
-# What tells a process from its successor, and from a thread of the kernel.
-stats() {
-  local dir
-  for dir in "$ROOT"/proc/[0-9]*; do
-    echo "${dir##*/} (x) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 500 0" >"$dir/stat"
-  done
-}
-
-@test "unload: --holders stop asks each process once, then takes modules of others, too (R-D3)" {
-  host held
-  stats
-  kmodsmith unload --holders stop --json
-  assert_status 0
-  assert_equal "$(calls | grep ^signal)" "$(printf 'signal 15 %s\n' 611 4242 5150 6001)"
-  assert_json '.unloaded | join(" ")' "nvidia_fs nvidia_modeset nvidia_uvm nvidia"
-  [[ $stderr == *"asked pid 4242 python3 to end (SIGTERM)"* ]]
-  [[ $stderr == *"module nvidia_fs, which used the driver, is unloaded and is not loaded again"* ]]
-}
-
-@test "unload: --holders wait has an end, and asks nobody (R-E3)" {
-  host held
-  stats
-  KMODSMITH_HOLDERS="wait" kmodsmith unload --holders-timeout 1
-  assert_status 1
-  assert_error E_IN_USE "5 holder(s), first: pid 611 "
-  assert_line "module nvidia_fs"
-  [[ $stderr == *"waiting for whoever uses the driver: "* ]]
-  assert_equal "$(calls)" ""
-  kmodsmith unload --holders kill
-  assert_status 2
-  assert_error E_USAGE "'kill' is none of refuse, wait, stop"
-}
-
-@test "unload: a module that is going is waited for, with a deadline (R-D5)" {
-  host h100x8
-  echo going >"$ROOT/sys/module/nvidia_uvm/initstate"
-  kmodsmith unload --unload-timeout 1
-  assert_status 1
-  assert_error E_MODULE_BUSY "module nvidia_uvm is still going after 1 s"
-  assert_equal "$(calls)" ""
-}
-
-@test "unload: references that nothing explains leave everything as it is" {
-  host h100x8
-  echo 2 >"$ROOT/sys/module/nvidia_uvm/refcnt"
-  kmodsmith unload
-  assert_status 1
-  assert_error E_IN_USE "somebody who cannot be seen from here uses module nvidia_uvm (2 references, 0 dependents)"
-  assert_equal "$(calls)" ""
-}
-
-@test "holders: every kind, with container, pod and module" {
-  host held
-  kmodsmith holders --json
-  assert_status 0
-  assert_json .in_use true
-  assert_json .looked_at 6
-  assert_json '.modules | join(",")' nvidia_fs
-  assert_json '[.processes[] | "\(.pid) \(.kind) \(.path) \(.count)"] | join(";")' "611 fd /dev/nvidia0 1;\
-611 fd /dev/nvidiactl 1;4242 fd /dev/nvidia-uvm 1;4242 fd /dev/nvidia0 2;4242 map /dev/nvidia0 1;\
-4242 mount /dev/nvidia0 1;4242 mount /usr/lib/x86_64-linux-gnu/libcuda.so.1 1;\
-5150 fd /dev/nvidia-caps/nvidia-cap2 1;6001 map /dev/nvidia0 1"
-  assert_json '.processes[] | select(.pid == 5150) | "\(.runtime) \(.container[0:4])"' "docker ef12"
-  assert_json 'first(.processes[] | select(.pid == 4242)) | "\(.uid) \(.cmdline) \(.runtime) \(.pod)"' \
-    "1000 python3 train.py --epochs 3 containerd 0f3a9c1e-57d2-4a6b-9c0e-1b2d3e4f5a6b"
-  host h100x8
-  kmodsmith holders
-  assert_output "nobody holds the driver (0 processes looked at)"
 }
 
 @test "status and doctor measure and change nothing" {

@@ -47,6 +47,7 @@ broken() { # CODE NAME COMMAND...: refused or undone with this code, and the old
   like "  with a next step" "$out" '^kmodsmith: next: '
   is "  the old driver is loaded, with its parameters" "$(kernel_has)" "$first"
   t "  and everything about it is right" kmodsmith status
+  like "  R-K1: what happened is recorded" "$out" "^last run: .* failed at .*: $code "
 }
 broken E_NO_PACKAGE "wrong kernel: a package of another one" kmodsmith install --package /packages/open-K61R
 broken E_ABI "wrong kernel: a package that lies" kmodsmith install --package /packages/liar
@@ -73,6 +74,9 @@ broken E_NOT_READY "a post-condition that is false" kmodsmith install --package 
 like "  the load was undone" "$refusal" 'back +.* 535.261.03 open is loaded again'
 is "  the code is kept" "$(recorded)" E_NOT_READY
 
+mv /lib/firmware/nvidia/535.216.03 /tmp/firmware
+broken E_FIRMWARE "missing firmware" kmodsmith install --package /packages/tesla535 --flavour proprietary
+mv /tmp/firmware /lib/firmware/nvidia/535.216.03
 mkdir -p /tmp/full && mount -t tmpfs -o size=40M tmpfs /tmp/full && cp -r $state/journal $state/roots.json /tmp/full/
 broken E_STORE_FULL "disk full" kmodsmith install --package /packages/tesla535 --flavour proprietary --state-dir /tmp/full
 umount /tmp/full

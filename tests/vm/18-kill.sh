@@ -27,6 +27,13 @@ journal() { sed -n "s/.*\"$1\": \"\\(.*\\)\",*/\\1/p" /var/lib/kmodsmith/journal
 t "a driver to begin with" kmodsmith install --package /packages/open --param nvidia:NVreg_DeviceFileMode=432
 old=432 new=438 points=0
 printf '%-18s %-44s %s\n' "killed at" "what was left (journal step: modules)" "after the next start" >/tmp/table
+# Cut off before anything changed, and somebody has changed their mind: what was meant is not what works.
+wish $new strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=KILL:when=2 >/tmp/log 2>&1
+is "killed before the first unload" "$? $(journal step)" "137 unload"
+t "the driver that is there is wished again" settled wish $old
+is "  it is the last good one, with its parameters" "$(journal state) $(sed -n 's/.*"nvidia \(NVreg.*\)".*/\1/p' \
+  /var/lib/kmodsmith/journal)" "idle NVreg_DeviceFileMode=$old"
+
 for call in fsync finit_module pidfd_open fchmodat; do # a rename is between two fsyncs
   number=1
   while :; do
