@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# build/images/runtime/root.tar: what a node needs and no more. From the base root it takes the programs below, the
+# The runtime image: what a node needs and no more. From the base root it takes the programs below, the
 # libraries that they name, and what those name; there is neither a compiler nor a package manager.
 #   images/runtime.sh
 . "$(dirname "$0")/common.bash"
@@ -85,5 +85,7 @@ programs
 ours
 files
 epoch=$(epoch_of "$base")
+describe runtime "$epoch" --base "$base" --made etc/ssl/certs/ca-certificates.crt=ca-certificates
 pack "$root" "$epoch"
 echo "$epoch" >"$root.epoch"
+images/oci.sh runtime "$epoch" "$root.tar" scratch "${environment[@]}"
