@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2317 # what is set and defined here is used by those that read this file
 # SPDX-License-Identifier: Apache-2.0
 # What the scripts of the images share. They stand in the repository's root and write below $out: NAME/root (the files),
 # NAME/root.tar (the same, reproducible) and NAME/oci.tar (the image).
@@ -27,21 +27,7 @@ skeleton() { # ROOT: an empty one with merged /usr; the links are relative, so t
     ln -s "usr/$d" "$1/$d"
   done
 }
-unsize_of() { # ROOT: MiB of its files
-  find "$1" -type f -printf '%s\n' | awk '{ s += $1 } END { printf "%.1f", s / 1048576 }'
-}
-digest_of() { # OCI-ARCHIVE: of the image's manifest
-  tar -xOf "$1" index.json | jq -r '.manifests[0].digest'
-}
-describe() { # NAME EPOCH OPTION-OF-sbom.py...: what NAME/root is made of, and under which licences
-  local name=$1 epoch=$2
-  shift 2
-  mkdir -p "$out/$name/root/usr/share/doc/kmodsmith"
-  cp LICENSE "$out/$name/root/usr/share/doc/kmodsmith/copyright"
-  PYTHONDONTWRITEBYTECODE=1 python3 images/sbom.py "$out/$name/root" --name "$name" --epoch "$epoch" \
-    --version "$(sed -n 's/^VERSION := //p' Makefile)" --linked "${linked[@]}" "$@"
-}
-pack() { # ROOT DEB...: the files of the packages, and what is known of each below var/lib/dpkg; no script of them runs
+unpack() { # ROOT DEB...: the files of the packages, and what is known of each below var/lib/dpkg; no script of them runs
   local root=$1 db=$1/var/lib/dpkg deb name
   shift
   mkdir -p "$db/status.d" "$db/info"
@@ -70,8 +56,9 @@ describe() { # NAME EPOCH OPTION-OF-sbom.py...: what NAME/root is made of, and u
   PYTHONDONTWRITEBYTECODE=1 python3 images/sbom.py "$out/$name/root" --name "$name" --epoch "$epoch" \
     --version "$(sed -n 's/^VERSION := //p' Makefile)" --linked "${linked[@]}" "$@"
 }
-pack() { # ROOT EPOCH: beside it as root.tar, the same bytes for the same files
+pack() { # ROOT EPOCH [NAME...]: beside it as a tar file, the same bytes for the same files
+  [ $# -gt 2 ] || set -- "$1" "$2" .
   find "$1" -newermt "@$2" -exec touch -h -d "@$2" {} +
-  tar -C "$1" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner -cf "$1.tar.new" .
+  tar -C "$1" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner -cf "$1.tar.new" "${@:3}"
   mv "$1.tar.new" "$1.tar"
 }

@@ -1,46 +1,52 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Make an image, build/images/NAME/oci.tar, of a tar file; no registry is asked. buildah is taken, or else podman, docker.
-#   images/oci.sh NAME EPOCH LAYER.tar ON [KEY=VALUE...]    ON: "scratch", or the oci.tar below the layer; KEY=VALUE
-#                                                           goes into the environment
+# Make an image, an oci-archive, of layers that layer.sh made, the lowest first. The same layers give the same bytes.
+#   images/oci.sh NAME EPOCH OUTPUT LAYER... [KEY=VALUE...]    KEY=VALUE goes into the environment
+# shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
-name=$1 epoch=$2 layer=$3 on=$4 archive=$out/$1/oci.tar
-shift 4
-work=$(mktemp -d "$out/.storage.XXXXXX")
+name=$1 epoch=$2 output=$3
+shift 3
+work=$(mktemp -d "$out/.oci.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-echo '{"default": [{"type": "insecureAcceptAnything"}]}' >"$work/policy.json" # what is read was made here
-title=org.opencontainers.image.title=kmodsmith-$name
+mkdir -p "$work/layout/blobs/sha256"
+blobs=$work/layout/blobs/sha256
 
-with_buildah() {
-  local storage=(--root "$work/root" --runroot "$work/run" --storage-driver vfs) settings=() box value
-  for value; do settings+=(--env "$value"); done
-  [ "$on" = scratch ] || on=oci-archive:$on
-  box=$(buildah "${storage[@]}" from -q --signature-policy "$work/policy.json" "$on")
-  buildah "${storage[@]}" add -q "$box" "$layer" / >/dev/null
-  buildah "${storage[@]}" config --entrypoint '["nvidia-driver"]' --cmd init --workingdir /drivers --user 0:0 \
-    --created-by "kmodsmith images/$name" --label "$title" "${settings[@]}" "$box"
-  buildah "${storage[@]}" commit -q --signature-policy "$work/policy.json" --disable-compression=false --format oci --timestamp "$epoch" "$box" \
-    "oci-archive:$archive.new" >/dev/null
+blob() { # FILE.json -> its digest and size, as fields of a descriptor; the file becomes a blob
+  local sum
+  sum=$(sha256sum <"$1" | cut -d' ' -f1)
+  mv "$1" "$blobs/$sum"
+  printf '"digest": "sha256:%s", "size": %s' "$sum" "$(stat -c %s "$blobs/$sum")"
 }
-with_engine() { # PROGRAM SAVE-OPTION...: one layer, of the whole root
-  local settings=() value engine=$1
-  shift
-  for value in 'ENTRYPOINT ["nvidia-driver"]' 'CMD ["init"]' 'WORKDIR /drivers' 'USER 0:0' "LABEL $title"; do
-    settings+=(--change "$value")
-  done
-  for value in "${environment[@]}"; do settings+=(--change "ENV $value"); done
-  "$engine" import "${settings[@]}" "$out/$name/root.tar" "localhost/kmodsmith-$name:made" >/dev/null
-  "$engine" save "$@" -o "$archive.new" "localhost/kmodsmith-$name:made"
+member() { # ARCHIVE DIGEST
+  tar -xOf "$1" "blobs/sha256/${2#sha256:}"
 }
-environment=("$@")
-rm -f "$archive.new"
-if type -P buildah >/dev/null; then
-  with_buildah "$@"
-elif type -P podman >/dev/null; then
-  with_engine podman --format oci-archive
-elif type -P docker >/dev/null; then
-  with_engine docker
-else
-  fail "an image needs buildah, podman or docker, and none is installed; $out/$name/root.tar is the root of it"
-fi
-mv "$archive.new" "$archive"
+layers=() environment=()
+for argument; do
+  case $argument in
+  *=*) environment+=("$argument") ;;
+  *) layers+=("$argument") ;;
+  esac
+done
+for layer in "${layers[@]}"; do
+  member "$layer" "$(tar -xOf "$layer" index.json | jq -r '.manifests[0].digest')" >"$work/manifest"
+  jq -c '.layers[]' "$work/manifest" >>"$work/layers"
+  member "$layer" "$(jq -r .config.digest "$work/manifest")" | jq -c '.rootfs.diff_ids[]' >>"$work/diff_ids"
+  for digest in $(jq -r '.layers[].digest' "$work/manifest"); do member "$layer" "$digest" >"$blobs/${digest#sha256:}"; done
+done
+printf '%s\n' "${environment[@]}" | jq -nRc --arg name "$name" --arg arch "$(dpkg --print-architecture)" \
+  --arg when "$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)" --slurpfile ids "$work/diff_ids" '{
+    created: $when, architecture: $arch, os: "linux",
+    config: {User: "0:0", Env: [inputs], Entrypoint: ["nvidia-driver"], Cmd: ["init"], WorkingDir: "/drivers",
+      Labels: {"org.opencontainers.image.title": "kmodsmith-\($name)"}},
+    rootfs: {type: "layers", diff_ids: $ids},
+    history: [$ids[] | {created: $when, created_by: "kmodsmith images"}]}' >"$work/config.json"
+config=$(blob "$work/config.json")
+type=application/vnd.oci.image
+jq -nc --argjson config "{\"mediaType\": \"$type.config.v1+json\", $config}" --slurpfile layers "$work/layers" \
+  --arg type "$type.manifest.v1+json" '{schemaVersion: 2, mediaType: $type, config: $config, layers: $layers}' >"$work/made.json"
+manifest=$(blob "$work/made.json")
+echo '{"imageLayoutVersion":"1.0.0"}' >"$work/layout/oci-layout"
+jq -nc --argjson m "{\"mediaType\": \"$type.manifest.v1+json\", $manifest}" '{schemaVersion: 2, manifests: [$m]}' \
+  >"$work/layout/index.json"
+pack "$work/layout" "$epoch" blobs index.json oci-layout
+mv "$work/layout.tar" "$output"

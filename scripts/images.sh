@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Make the container images, below build/images: NAME/root (the files), NAME/root.tar and NAME/oci.tar.
 #   scripts/images.sh [runtime|builder|driver]...     without a name: all three
+# shellcheck source=images/common.bash
 . "$(dirname "$0")/../images/common.bash"
 
 shown() { # NAME: sizes and digest
