@@ -167,7 +167,7 @@ static void test_the_record(void **state)
 	auto_exported struct exported now = { 0 };
 	auto_str char *text = NULL;
 	struct pieces none = { 0 };
-	auto_export struct export e = { .kern = &folder.root, .boot = "this", .number = 3 };
+	auto_export struct export e = { .host = &folder.root, .boot = "this", .number = 3 };
 	struct export_wish wish = { .driver = "535.261.03", .payload = "aa" };
 	assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
 	assert_int_equal(exported_record(&folder.root, "this", &now, &err), 0);
