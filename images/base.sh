@@ -3,6 +3,7 @@
 # The files that the runtime image chooses from: Debian's packages, unpacked. Prints the directory. KMODSMITH_BASE names
 # another root to choose from: a directory, or a tar file of one.
 #   images/base.sh
+# shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
 base=$out/base/root
 packages=(base-files bash busybox ca-certificates dash kmod libacl1 libcurl4 libelf1 libjansson4 liblz4-1 libssl3)

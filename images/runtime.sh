@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# build/images/runtime/root.tar: what a node needs and no more. From the base root it takes the programs below, the
+# The runtime image: what a node needs and no more. From the base root it takes the programs below, the
 # libraries that they name, and what those name; there is neither a compiler nor a package manager.
 #   images/runtime.sh
+# shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
 base=$(images/base.sh)
 root=$out/runtime/root
@@ -19,7 +20,7 @@ standins=(librtmp.so.1 libldap-2.5.so.0 liblber-2.5.so.0 libgssapi_krb5.so.2)
 take() { # PATH...: from the base root with all that it needs, once; a link becomes a relative one
   local path to
   for path in "$@"; do
-    [ ! -e "$root/$path" ] && [ ! -L "$root/$path" ] || continue
+    if [ -e "$root/$path" ] || [ -L "$root/$path" ]; then continue; fi
     [ -e "$base/$path" ] || [ -L "$base/$path" ] || fail "the base root has no '$path'"
     mkdir -p "$root/$(dirname "$path")"
     if [ -L "$base/$path" ]; then
@@ -66,7 +67,8 @@ ours() { # the build id would tell in which directory it was built
 }
 files() {
   mkdir -p "$root"/{dev,drivers,etc/modprobe.d,etc/ssl/certs,mnt,opt,proc,root,run,sys,usr/local/bin,var/lib,var/log} "$root"/usr/share
-  mkdir -p -m 1777 "$root/tmp" "$root/var/tmp"
+  mkdir -p "$root"/{tmp,var/tmp}
+  chmod 1777 "$root"/{tmp,var/tmp}
   chmod 700 "$root/root"
   ln -s ../run "$root/var/run"
   printf 'root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n' >"$root/etc/passwd"
@@ -85,5 +87,8 @@ programs
 ours
 files
 epoch=$(epoch_of "$base")
+describe runtime "$epoch" --base "$base" --made etc/ssl/certs/ca-certificates.crt=ca-certificates
 pack "$root" "$epoch"
 echo "$epoch" >"$root.epoch"
+images/layer.sh "$root.tar" "$out/runtime/layer.tar"
+images/oci.sh runtime "$epoch" "$out/runtime/oci.tar" "$out/runtime/layer.tar" "${environment[@]}"
