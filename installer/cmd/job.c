@@ -368,7 +368,7 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 {
 	*ret = JOB_NONE;
 	ret->values = values;
-	ret->watch = show_watch();
+	ret->watch = values->watch ? *values->watch : show_watch();
 	job_modules(&values->modules, &ret->modules);
 	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
 	    host_policy(values, &ret->wish.host_driver, err) < 0 ||
