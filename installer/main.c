@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that the program is called by, and the way into its commands; no decision is made here.
 #include "cmd/common.h"
+#include "cmd/dtk.h"
 #include "cmd/entry.h"
 #include "cmd/nvidia_driver.h"
 #include "kmod/sandbox.h"
@@ -10,6 +11,7 @@ static const struct program {
 	int (*main)(int argc, char **argv);
 } programs[] = {
 	{ "nvidia-driver", nvidia_driver_main },
+	{ DTK_PROGRAM, dtk_main },
 };
 
 int main(int argc, char **argv)
