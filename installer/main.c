@@ -18,11 +18,11 @@ int main(int argc, char **argv)
 {
 	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
 		return sandbox_main(argc, argv);
+	entry_guard();
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *name = slash ? slash + 1 : argv[0];
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
 		if (str_eq(name, programs[i].name))
 			return programs[i].main(argc, argv);
-	entry_guard();
 	if (argc < 2 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
 		return entry_usage(argc < 2);
 	if (str_eq(argv[1], "--version"))
