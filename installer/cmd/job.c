@@ -24,7 +24,9 @@ const struct opt source_opts[] = {
 	OPT("headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, headers,
 	    "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree"),
 	OPT("modules", 'm', "NAME,...", "KMODSMITH_MODULES", OPT_LIST, modules,
-	    "module set: nvidia,uvm,modeset,drm,peermem"),
+	    "module set: nvidia,uvm,modeset,drm,peermem; each of them must load. Default: nvidia,uvm, and modeset, "
+	    "which "
+	    "may fail"),
 	OPT("patches", 0, "DIR", "KMODSMITH_PATCHES", OPT_STR, patches,
 	    "more source patches, see kmodsmith-patches(7)"),
 	OPT("jobs", 'j', "N", "MAX_THREADS", OPT_UINT, jobs,
@@ -285,10 +287,13 @@ static int gather(struct job *j, bool is_change, struct err *err)
 	if (!facts_has_gpu(&j->facts))
 		return 0;
 	if (job_inputs(v, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
-	    journal_read(&j->state, &j->journal, err) < 0 || settle(j, is_change, err) < 0 ||
+	    journal_read(&j->state, &j->journal, err) < 0 ||
+	    optional_read(&j->machine.host, j->facts.host.boot_id, &j->failed, err) < 0 ||
+	    settle(j, is_change, err) < 0 ||
 	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
 	    find_package(j, err) < 0)
 		return -1;
+	params_add_defaults(&j->params, &j->facts.gpus);
 	return is_source_needed(j) ? open_source(j, err) : 0;
 }
 
@@ -328,6 +333,7 @@ void job_done(struct job *j)
 	obtain_done(&j->obtain);
 	origin_done(&j->origin);
 	params_done(&j->params);
+	optional_done(&j->failed);
 	facts_done(&j->facts);
 	strv_done(&j->modules);
 	watch_done(&j->watch);
@@ -352,6 +358,7 @@ static int decide(struct job *j, struct err *err)
 				       .package_why_not = j->obtain.why_not,
 				       .package_code = j->obtain.code,
 				       .journal = &j->journal,
+				       .failed = &j->failed,
 				       .source_version = j->source.version,
 				       .source_flavours = j->source.flavours };
 	return facts_has_gpu(&j->facts) && job_export(j, err) < 0 ? -1 : make_plan(j, err);

@@ -37,7 +37,8 @@ struct job {
 	struct obtain obtain;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
 	struct journal journal;
-	struct export export; // .dir NULL = nothing is exported
+	struct optional failed; // modules, in this boot
+	struct export export;   // .dir NULL = nothing is exported
 	struct export_wish export_wish;
 	char export_modules[DIGEST_HEX + 1];
 	char *export_why; // why what is exported is not right, or cannot be made right

@@ -120,7 +120,7 @@ static void pieces_of(const json_t *json, struct pieces *p)
 }
 
 // Where the container toolkit looks, in its order (nvidia-container-toolkit, internal/lookup/library.go).
-char *exported_version(const struct root *root)
+char *exported_libraries(const struct root *root, char **ret_dir)
 {
 	static const char *const dirs[] = {
 		"usr/lib64",
@@ -140,8 +140,10 @@ char *exported_version(const struct root *root)
 			if (str_starts(names.items[j], "libcuda.so.") ||
 			    str_starts(names.items[j], "libnvidia-ml.so.")) {
 				char *version = payload_version(names.items[j]);
-				if (version)
-					return version;
+				if (!version)
+					continue;
+				*ret_dir = str_dup(dirs[i]);
+				return version;
 			}
 	}
 	return NULL;
@@ -161,7 +163,8 @@ static int look(const struct root *host, const struct root *kern, const struct s
 	if (space_open(host, kern, sys, &s, err) < 0 || root_sub(host, *above ? above : ".", &parent, err) < 0 ||
 	    root_sub(&parent, base, &here, err) < 0 || generation_check(&s, &parent, base, p, &x->problem, err) < 0)
 		return -1;
-	x->user_space = exported_version(&here);
+	auto_str char *libraries = NULL;
+	x->user_space = exported_libraries(&here, &libraries);
 	return 0;
 }
 

@@ -20,7 +20,9 @@ int exported_record(const struct root *host, const char *boot, struct exported *
 // With a look at them.
 int exported_read(const struct root *host, const struct root *kern, const struct sys *sys, const char *boot,
 		  struct exported *ret, struct err *err);
-char *exported_version(const struct root *root);   // of the libraries in a driver root; NULL = there are none
+// The version of the libraries in a driver root, and the directory that has them, where the container toolkit looks.
+// NULL = there are none.
+char *exported_libraries(const struct root *root, char **ret_dir);
 unsigned exported_number(const struct root *host); // of the last generation; 0 = none is known
 
 int exported_write(const struct export *e, const struct export_wish *wish, const struct pieces *p, struct err *err);

@@ -24,12 +24,24 @@ static int measure(const struct apply *a, struct facts *now, struct status *ret,
 		       0;
 }
 
+// The rest may fail, see optional.h.
+static void demanded(const struct plan *plan, struct strv *ret)
+{
+	for (size_t i = 0; i < plan->modules.count; i++)
+		if (!strv_has(&plan->optional, plan->modules.items[i]))
+			strv_add(ret, str_dup(plan->modules.items[i]));
+}
+
 int run_verify(struct run *r, const struct plan *plan, struct err *err)
 {
+	auto_strv struct strv modules = { 0 };
+	run_settle_optional(r);
 	if (measure(r->a, &r->now, r->status, err) < 0)
 		return -1;
-	if (plan)
-		status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &plan->modules);
+	if (plan) {
+		demanded(plan, &modules);
+		status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
+	}
 	return status_error(r->status, err);
 }
 
