@@ -26,7 +26,13 @@ start_pod() { # TEXT ARGUMENT...
   cat "$BATS_TEST_TMPDIR/log"
   return 1
 }
-serving() { start_pod 'ready: driver' "$@" && until [ -e "$ROOT/run/nvidia/nvidia-driver.state" ] || ! [ "${DRIVER_CONFIG_DIGEST-}" ]; do sleep 0.1; done; }
+serving() { # ARGUMENT...: until it has nothing left to do
+  start_pod 'ready: driver' "$@"
+  until [ "$(jq -r '"\(.step) \(.pid)"' "$ROOT/run/kmodsmith/pulse.json")" = "serve $pod" ]; do
+    kill -0 "$pod"
+    sleep 0.1
+  done
+}
 end_pod() { # SIGNAL: its exit status
   kill -s "$1" "$pod" && wait "$pod" 2>/dev/null
 }
