@@ -61,19 +61,25 @@ struct start {
 	struct watch shown, watch;
 };
 
+// Who is refused the node's lock, which is asked for in "detect", leaves the pulse of who has it.
+static void beat(struct start *s, const char *step)
+{
+	if (step && !str_eq(step, "detect"))
+		pulse_beat(&s->pulse, step, 0, 0);
+}
+
 static void on_enter(void *ctx, const char *name)
 {
 	struct start *s = ctx;
 	s->shown.enter(s->shown.ctx, name);
-	if (name)
-		pulse_beat(&s->pulse, name, 0, 0);
+	beat(s, name);
 }
 
 static void on_phase(void *ctx, const struct phase *ended)
 {
 	struct start *s = ctx;
 	s->shown.phase(s->shown.ctx, ended);
-	pulse_beat(&s->pulse, ended->name, 0, 0);
+	beat(s, ended->name);
 }
 
 static void on_progress(void *ctx, const char *what, unsigned done, unsigned total)
