@@ -2,6 +2,7 @@
 #include "cmd/job.h"
 
 #include "base/file.h"
+#include "node/daemon_stop.h"
 #include "node/kernels.h"
 #include "node/lock.h"
 #include "node/settle.h"
@@ -313,7 +314,8 @@ static int make_plan(struct job *j, struct err *err)
 	if (!has_unload(&j->plan))
 		return 0;
 	plan_done(&j->plan);
-	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0)
+	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0 ||
+	    daemon_stop_omit(&j->machine.host, &j->machine.kern, &j->holders, err) < 0)
 		return -1;
 	if (plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err) == 0)
 		return 0;

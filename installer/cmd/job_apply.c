@@ -33,6 +33,7 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 		.export = j->export.dir ? &j->export : NULL,
 		.compile = compile,
 		.imex_channels = v->imex_channels,
+		.is_kept = v->is_keeping,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
 		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),
 		.watch = &j->watch,

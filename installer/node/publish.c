@@ -113,3 +113,14 @@ int publish_end(const struct root *root, const struct facts *now, const struct s
 				      "phases", report_phases(end->watch ? end->watch : &none)));
 	return write_file(root, &now->host, file, old, err) < 0 ? -1 : 1;
 }
+
+int publish_status(const struct root *kern, const struct facts *now, const struct status *status, struct err *err)
+{
+	auto_json json_t *old = read_old(kern, now->host.boot_id), *file = report_json(now, status);
+	json_t *last = json_object_get(old, "last_run");
+	if (json_is_object(json_object_get(old, "run")))
+		return 0;
+	json_object_set_new(file, "run", json_null());
+	json_object_set_new(file, "last_run", last ? json_incref(last) : json_null());
+	return write_file(kern, &now->host, file, old, err) < 0 ? -1 : 1;
+}
