@@ -72,6 +72,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	struct values *v = values;
 	sigset_t set;
 	v->job.is_export_default = true;
+	v->job.is_cdi_default = true;
 	if (flow(v, &set, err) < 0)
 		return -1;
 	int signal = wait_for_stop(&set);

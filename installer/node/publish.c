@@ -2,6 +2,7 @@
 #include "node/publish.h"
 
 #include "base/date.h"
+#include "node/cdi_keep.h"
 
 static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/status.json";
 
@@ -66,6 +67,8 @@ int publish_step(const struct root *kern, const struct host *host, const char *s
 	json_object_set_new(file, "run",
 			    json_pack("{s:s, s:o, s:o, s:i}", "step", step, "subject", json_text(subject), "since",
 				      now_json(), "pid", (int)getpid()));
+	if (is_touching && cdi_keep_withdraw(kern, err) < 0)
+		return -1;
 	return write_file(kern, host, file, old, err);
 }
 
