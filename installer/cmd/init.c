@@ -94,6 +94,7 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 	};
 	v->job.watch = &s->watch;
 	v->job.is_export_default = true;
+	v->job.is_cdi_default = !v->is_operator;
 	v->job.is_keeping = !v->is_without_daemons;
 	auto_daemon_wish struct daemon_wish wish = { 0 };
 	if ((v->job.is_keeping && daemon_wish_read(environ, &wish, err) < 0) ||
