@@ -12,6 +12,7 @@ void status_done(struct status *s)
 		free(s->checks[i].evidence);
 	free(s->checks);
 	devices_done(&s->devices);
+	optional_done(&s->optional);
 	*s = (struct status){ 0 };
 }
 
@@ -98,6 +99,18 @@ static int check_export(const struct facts *facts, const struct root *host, cons
 	return 0;
 }
 
+// What was noted of another driver than the one that is loaded says nothing.
+static int read_optional(const struct facts *facts, const struct root *host, struct status *s, struct err *err)
+{
+	auto_optional struct optional noted = { 0 };
+	if (optional_read(host, facts->host.boot_id, &noted, err) < 0)
+		return -1;
+	for (size_t i = 0; i < noted.count && str_eq(noted.driver, facts->loaded.version); i++)
+		if (!loaded_find(&facts->loaded, noted.items[i].module))
+			optional_keep(&s->optional, &noted.items[i]);
+	return 0;
+}
+
 static void measure(struct status *s)
 {
 	s->is_ready = true;
@@ -127,7 +140,8 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		if (check_count(kern, &s, "gpus", "proc/driver/nvidia/gpus", gpus, err) < 0 ||
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
-		    check_nodes(kern, dev_root, sys, &s, err) < 0 || check_export(facts, host, kern, sys, &s, err) < 0)
+		    check_nodes(kern, dev_root, sys, &s, err) < 0 ||
+		    check_export(facts, host, kern, sys, &s, err) < 0 || read_optional(facts, host, &s, err) < 0)
 			return -1;
 		measure(&s);
 	}

@@ -3,6 +3,7 @@
 #pragma once
 #include "node/devices.h"
 #include "node/facts.h"
+#include "node/optional.h"
 
 struct check {
 	const char *name; // "module nvidia", "gpus", "nodes"
@@ -14,7 +15,8 @@ struct status {
 	bool has_gpu, is_ready;
 	struct check *checks;
 	size_t count;
-	struct devices devices; // with verdicts
+	struct devices devices;   // with verdicts
+	struct optional optional; // modules that failed in this boot and are not loaded; they count for nothing
 };
 
 // Compares and changes nothing. dev_root holds dev/.

@@ -22,6 +22,9 @@ struct row {
 	enum { OURS, HOST_PACKAGE, STALE, INSTALLED } resident; // whose what is loaded is; INSTALLED: version 530.1
 	enum host_policy host_driver;
 	enum drain_policy holders;
+	const char *failed; // optional module that failed in this boot, of the package at hand
+	const char *failed_params;
+	bool is_retry;
 	int code; // of the refusal, 0 = none
 	enum plan_outcome outcome;
 	const char *driver;  // of the plan; NULL = not looked at
@@ -74,6 +77,49 @@ static const struct row rows[] = {
 	  .loaded_modules = "nvidia",
 	  .package = "535.1",
 	  .srcversion = "S1",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove load nodes verify" },
+	{ .name = "R-P3: an optional module that failed in this boot is not tried again",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = "nvidia,nvidia_uvm",
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .failed = "nvidia-modeset",
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "R-P3: it is tried again with other parameters",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = "nvidia,nvidia_uvm",
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .failed = "nvidia-modeset",
+	  .failed_params = "fail_malloc=1",
+	  .outcome = PLAN_CHANGE,
+	  .subject = "rights, firmware, room",
+	  .steps = "preflight package prove load nodes verify" },
+	{ .name = "R-P3: it is tried again when somebody asks for it",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = "nvidia,nvidia_uvm",
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .failed = "nvidia-modeset",
+	  .is_retry = true,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove load nodes verify" },
+	{ .name = "R-P3: the core is tried whatever was noted",
+	  .gpus = 2,
+	  .loaded = "535.1",
+	  .loaded_flavour = FLAVOUR_OPEN,
+	  .loaded_modules = "nvidia,nvidia_modeset",
+	  .package = "535.1",
+	  .srcversion = "S1",
+	  .failed = "nvidia-uvm",
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove load nodes verify" },
 	{ .name = "another srcversion is a replacement",
@@ -410,6 +456,7 @@ static void make_package(const struct row *row, struct package *p)
 	p->key.flavour = str_dup("open");
 	p->key.release = str_dup("6.1.0-56-cloud-amd64");
 	strv_split(&p->key.modules, "nvidia nvidia-uvm nvidia-modeset", " ");
+	snprintf(p->manifest.digest, sizeof(p->manifest.digest), "aa");
 	p->count = 1;
 	p->files = mem_alloc(sizeof(*p->files));
 	p->files[0] = (struct package_file){ .name = str_dup("nvidia.ko"),
@@ -444,6 +491,17 @@ static void check_plan(const struct row *row, const struct plan *plan)
 		fail_msg("%s: steps are '%s', not '%s'", row->name, steps, row->steps);
 }
 
+static void make_failed(const struct row *row, struct optional *o)
+{
+	struct err why;
+	if (!row->failed)
+		return;
+	err_set(&why, E_SYMBOL, "nothing exports x");
+	optional_add(o, row->failed, row->failed_params ? row->failed_params : "", &why);
+	o->driver = str_dup(row->package);
+	o->package = str_dup("aa");
+}
+
 static void check_row(const struct row *row)
 {
 	auto_facts struct facts facts = { 0 };
@@ -460,9 +518,13 @@ static void check_row(const struct row *row)
 			     .flavour = row->wish_flavour,
 			     .is_compile_forbidden = row->is_compile_forbidden,
 			     .host_driver = row->host_driver,
+			     .is_retry = row->is_retry,
 			     .holders = row->holders };
+	auto_optional struct optional failed = { 0 };
+	make_failed(row, &failed);
 	struct at_hand at_hand = { .package = row->package ? &package : NULL,
 				   .source_version = row->source,
+				   .failed = row->failed ? &failed : NULL,
 				   .payload = row->payload,
 				   .export_why = row->export_why,
 				   .payload_why_not = row->payload_why_not,
