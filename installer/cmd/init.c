@@ -3,6 +3,8 @@
 // it.
 #include "base/file.h"
 #include "cmd/job.h"
+#include "node/operator.h"
+#include "node/pulse.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -11,12 +13,17 @@
 
 struct values {
 	struct job_values job;
-	char *termination_log;
+	char *termination_log, *config_digest;
+	bool is_operator;
 };
 
 static const struct opt opts[] = {
 	{ "termination-log", 0, "FILE", NULL, OPT_STR, offsetof(struct values, termination_log),
 	  "gets the error of a failed start, where it exists; default /dev/termination-log" },
+	{ "operator", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_operator),
+	  "keep the files below /run/nvidia that the GPU Operator's pods read; `nvidia-driver` does" },
+	{ "config-digest", 0, "TEXT", "DRIVER_CONFIG_DIGEST", OPT_STR, offsetof(struct values, config_digest),
+	  "with --operator: what /run/nvidia/nvidia-driver.state gets once the driver is ready" },
 	{ 0 },
 };
 
@@ -46,8 +53,66 @@ static int wait_for_stop(const sigset_t *set)
 	}
 }
 
+// A start that others watch: on the log, and by its pulse.
+struct start {
+	struct machine machine;
+	struct operator_pod operator_pod;
+	struct pulse pulse;
+	struct watch shown, watch;
+};
+
+static void on_enter(void *ctx, const char *name)
+{
+	struct start *s = ctx;
+	s->shown.enter(s->shown.ctx, name);
+	if (name)
+		pulse_beat(&s->pulse, name, 0, 0);
+}
+
+static void on_phase(void *ctx, const struct phase *ended)
+{
+	struct start *s = ctx;
+	s->shown.phase(s->shown.ctx, ended);
+	pulse_beat(&s->pulse, ended->name, 0, 0);
+}
+
+static void on_progress(void *ctx, const char *what, unsigned done, unsigned total)
+{
+	struct start *s = ctx;
+	s->shown.progress(s->shown.ctx, what, done, total);
+	pulse_beat(&s->pulse, what, done, total);
+}
+
+static void on_note(void *ctx, const char *text)
+{
+	struct start *s = ctx;
+	s->shown.note(s->shown.ctx, text);
+}
+
+static int start_open(struct values *v, struct start *s, struct err *err)
+{
+	s->shown = show_watch();
+	s->watch = (struct watch){
+		.enter = on_enter, .phase = on_phase, .progress = on_progress, .note = on_note, .ctx = s
+	};
+	v->job.watch = &s->watch;
+	v->job.is_export_default = true;
+	if (machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
+	    (v->is_operator && operator_begin(&s->operator_pod, &s->machine.host, err) < 0))
+		return -1;
+	pulse_open(&s->pulse, &s->machine.host, &s->machine.kern);
+	return 0;
+}
+
+static void start_done(struct start *s)
+{
+	pulse_done(&s->pulse);
+	operator_done(&s->operator_pod);
+	machine_done(&s->machine);
+}
+
 // Until the first change in the kernel a signal ends the process at once, and its compile with it; from there on
-// apply_plan holds signals, and whoever reads "ready" may send one that is waited for.
+// apply_plan holds signals, and whoever reads "ready" may send one that is waited for. 1 = ready, 0 = no GPU.
 static int flow(const struct values *v, sigset_t *stop, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
@@ -63,20 +128,34 @@ static int flow(const struct values *v, sigset_t *stop, struct err *err)
 		return -1;
 	block_signals(stop);
 	log_info("ready: driver %s, %s", job.plan.driver, flavour_name(job.plan.flavour));
+	return 1;
+}
+
+static int install_and_stay(const struct values *v, struct start *s, struct err *err)
+{
+	sigset_t set;
+	int r = flow(v, &set, err);
+	if (r > 0 && v->is_operator)
+		r = operator_ready(&s->operator_pod, v->config_digest, err);
+	if (r < 0)
+		return -1;
+	pulse_beat(&s->pulse, PULSE_SERVE, 0, 0);
+	int signal = wait_for_stop(&set);
+	log_info("signal %d: leaving; the driver stays loaded", signal);
+	if (v->is_operator)
+		operator_leave(&s->operator_pod);
 	return 0;
 }
 
 static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
-	struct values *v = values;
-	sigset_t set;
-	v->job.is_export_default = true;
-	if (flow(v, &set, err) < 0)
-		return -1;
-	int signal = wait_for_stop(&set);
-	log_info("signal %d: leaving; the driver stays loaded", signal);
-	return 0;
+	struct start s = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .operator_pod = OPERATOR_NONE };
+	int r = start_open(values, &s, err);
+	if (r == 0)
+		r = install_and_stay(values, &s, err);
+	start_done(&s);
+	return r;
 }
 
 // For `kubectl describe pod`: Kubernetes mounts the file and shows at most 4096 bytes of it, which an error never
@@ -103,8 +182,8 @@ const struct cmd cmd_init = {
 	.help = "install, then wait until told to stop; the entry of a container",
 	.about = "Does what `install` does, then waits for a signal. SIGTERM ends the process and leaves the driver "
 		 "loaded: only\n"
-		 "`kmodsmith unload` takes it out. A failure ends at once with the error's exit status, and leaves "
-		 "the error\nin /dev/termination-log.\n",
+		 "`kmodsmith unload` takes it out. `kmodsmith probe` tells others how it goes. A failure ends at once "
+		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
 	.opts = { opts, source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,

@@ -51,7 +51,7 @@ const struct opt job_opts[] = {
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
 	    "where others find the driver's user space; default: " EXPORT_DEFAULT " for init, else where it is now"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
-	    "directory that holds the dev/ to make nodes in"),
+	    "directory that holds the dev/ to make nodes in; default the host's root"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
 	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, UNLOAD_TIMEOUT_HELP),
 	OPT("holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, holders, HOLDERS_HELP),
@@ -149,11 +149,8 @@ static int open_roots(struct job *j, struct err *err)
 	const struct job_values *v = j->values;
 	if (machine_open(&v->origin.remote.common, &j->machine, err) < 0)
 		return -1;
-	if (root_init(&j->dev_root,
-		      v->dev_root           ? v->dev_root :
-		      *j->machine.kern.name ? j->machine.kern.name :
-					      "/",
-		      err) < 0)
+	if ((v->dev_root ? root_init(&j->dev_root, v->dev_root, err) :
+			   root_sub(&j->machine.host, ".", &j->dev_root, err)) < 0)
 		return -1;
 	return v->patches ? root_init(&j->patches, v->patches, err) : 0;
 }
@@ -167,8 +164,8 @@ static bool is_host_used(const struct job *j)
 static int look_at_resident(struct job *j, struct err *err)
 {
 	const struct store *store = obtain_has_store(&j->obtain) ? &j->obtain.store : NULL;
-	return resident_read(&j->machine.host, &j->machine.kern, &j->facts.host, &j->facts.loaded,
-			     store ? &store->layout : NULL, &j->params.blacklist, &j->facts.resident, err);
+	return resident_read(&j->machine.host, &j->facts.host, &j->facts.loaded, store ? &store->layout : NULL,
+			     &j->params.blacklist, &j->facts.resident, err);
 }
 
 // What is loaded already needs nobody (P1).
@@ -253,7 +250,7 @@ static bool is_source_needed(const struct job *j)
 static int lock(struct job *j, struct err *err)
 {
 	const struct machine *m = &j->machine;
-	j->lock = lock_take(&m->kern, err);
+	j->lock = lock_take(&m->host, err);
 	if (j->lock < 0)
 		return -1;
 	loaded_done(&j->facts.loaded);
@@ -371,7 +368,7 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 {
 	*ret = JOB_NONE;
 	ret->values = values;
-	ret->watch = show_watch();
+	ret->watch = values->watch ? *values->watch : show_watch();
 	job_modules(&values->modules, &ret->modules);
 	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
 	    host_policy(values, &ret->wish.host_driver, err) < 0 ||

@@ -19,6 +19,7 @@ struct job_values { // first member of the values of each of these commands
 	char *export;           // directory, "none"; NULL = as the command does
 	bool is_export_default; // the command exports when there is something to export
 	bool is_rt_allowed, is_compile_forbidden, is_retry;
+	const struct watch *watch; // who looks on; NULL = show_watch()
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
 extern const struct opt job_opts[];    // what to install; for job_values

@@ -12,7 +12,7 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
-	  "directory that holds the dev/ to look at" },
+	  "directory that holds the dev/ to look at; default the host's root" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
 	  "where the node's journal is; default /var/lib/kmodsmith of the host" },
 	{ 0 },
@@ -96,11 +96,11 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	struct err unread;
 	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
-	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.kern, ".", &dev_root, err)) < 0)
+	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0)
 		return -1;
 	if (status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
-	if (publish_read(&m.kern, f.host.boot_id, &file, &unread) < 0)
+	if (publish_read(&m.host, f.host.boot_id, &file, &unread) < 0)
 		log_warn("what the last run came to is not known: %s", unread.text);
 	if (read_journal(v, &m, &j, &unread) < 0)
 		log_warn("what failed here before is not known: %s", unread.text);

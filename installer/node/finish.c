@@ -57,7 +57,7 @@ int run_publish(const struct run *r, const char *step, const char *subject, bool
 {
 	struct err why;
 	const struct apply *a = r->a;
-	if (publish_step(a->kern, &a->facts->host, step, subject, is_touch, &why) == 0)
+	if (publish_step(a->host, &a->facts->host, step, subject, is_touch, &why) == 0)
 		return 0;
 	if (is_touch && !r->is_touched) {
 		*err = why;
@@ -72,7 +72,7 @@ static void end(const struct apply *a, const struct facts *now, const struct sta
 {
 	struct err why;
 	const struct publish_end e = { .outcome = outcome, .watch = a->watch, .failure = failure };
-	if (publish_end(a->kern, now, status, &e, &why) < 0)
+	if (publish_end(a->host, now, status, &e, &why) < 0)
 		watch_note(a->watch, "the state of this node is not published: %s", why.text);
 }
 

@@ -40,7 +40,7 @@ static int keep_modules(struct run *r, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_exported struct exported now = { 0 };
-	if (exported_record(a->kern, a->facts->host.boot_id, &now, err) < 0)
+	if (exported_record(a->host, a->facts->host.boot_id, &now, err) < 0)
 		return -1;
 	auto_str char *path = now.modules ? str_fmt(EXPORT_MODULES "/%s", now.modules) : NULL;
 	if (path && digest_is_hex(now.modules) && str_eq(now.driver, a->plan->driver) && root_exists(a->state, path))

@@ -49,7 +49,7 @@ int step_unload(struct run *r, const struct step *step, struct err *err)
 static void note_loaded(const struct run *r)
 {
 	struct err why;
-	if (resident_note(r->a->kern, r->a->facts->host.boot_id, &r->loaded, &why) < 0)
+	if (resident_note(r->a->host, r->a->kern, r->a->facts->host.boot_id, &r->loaded, &why) < 0)
 		watch_note(r->a->watch, "it is not noted who loaded the driver: %s", why.text);
 }
 

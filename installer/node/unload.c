@@ -41,8 +41,8 @@ static void publish(const struct drain *d, const struct err *failure)
 	const struct publish_end end = { .outcome = "unload", .watch = d->watch, .failure = failure };
 	struct err ignored;
 	if (facts_read(d->host, d->kern, &now, &ignored) == 0 &&
-	    status_read(&now, d->host, d->kern, d->kern, d->sys, &status, &ignored) == 0)
-		publish_end(d->kern, &now, &status, &end, &ignored);
+	    status_read(&now, d->host, d->kern, d->host, d->sys, &status, &ignored) == 0)
+		publish_end(d->host, &now, &status, &end, &ignored);
 }
 
 // Who waits for a driver that is ready is told first.
@@ -51,7 +51,7 @@ static int withdraw(const struct drain *d, const struct strv *order, struct err 
 	auto_host struct host host = { 0 };
 	auto_str char *names = strv_join(order, ", ");
 	return host_read(d->host, d->kern, &host, err) < 0 ? -1 :
-							     publish_step(d->kern, &host, "unload", names, true, err);
+							     publish_step(d->host, &host, "unload", names, true, err);
 }
 
 int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,

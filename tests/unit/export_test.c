@@ -154,8 +154,9 @@ static void test_versions(void **state)
 		auto_str char *dir = str_fmt("row%zu", i), *path = str_fmt("%s/%s", dir, rows[i].file);
 		tempdir_write(&folder, path, "");
 		auto_root struct root root = below(dir);
-		auto_str char *version = exported_version(&root);
+		auto_str char *found = NULL, *version = exported_libraries(&root, &found);
 		expect(rows[i].version ? str_eq(version, rows[i].version) : !version, rows[i].file);
+		expect(rows[i].version ? str_starts(rows[i].file, found) : !found, rows[i].file);
 	}
 }
 
@@ -167,7 +168,7 @@ static void test_the_record(void **state)
 	auto_exported struct exported now = { 0 };
 	auto_str char *text = NULL;
 	struct pieces none = { 0 };
-	auto_export struct export e = { .kern = &folder.root, .boot = "this", .number = 3 };
+	auto_export struct export e = { .host = &folder.root, .boot = "this", .number = 3 };
 	struct export_wish wish = { .driver = "535.261.03", .payload = "aa" };
 	assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
 	assert_int_equal(exported_record(&folder.root, "this", &now, &err), 0);
