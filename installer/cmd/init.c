@@ -5,6 +5,7 @@
 #include "cmd/job.h"
 #include "node/operator.h"
 #include "node/pulse.h"
+#include "node/rights.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +15,7 @@
 struct values {
 	struct job_values job;
 	char *termination_log, *config_digest;
-	bool is_operator;
+	bool is_operator, is_privileged;
 };
 
 static const struct opt opts[] = {
@@ -24,6 +25,8 @@ static const struct opt opts[] = {
 	  "keep the files below /run/nvidia that the GPU Operator's pods read; `nvidia-driver` does" },
 	{ "config-digest", 0, "TEXT", "DRIVER_CONFIG_DIGEST", OPT_STR, offsetof(struct values, config_digest),
 	  "with --operator: what /run/nvidia/nvidia-driver.state gets once the driver is ready" },
+	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
+	  "give up no capability once the driver is ready" },
 	{ 0 },
 };
 
@@ -131,6 +134,19 @@ static int flow(const struct values *v, sigset_t *stop, struct err *err)
 	return 1;
 }
 
+// R-N3: what installs needs more than what stays for months. A node that works is not failed for it.
+static void settle_rights(const struct values *v)
+{
+	struct err why;
+	auto_str char *dropped = NULL;
+	if (v->is_privileged)
+		return;
+	if (rights_settle(true, &dropped, &why) < 0)
+		log_warn("capabilities stay as they are: %s", why.text);
+	else if (*dropped)
+		log_info("capabilities given up: %s", dropped);
+}
+
 static int install_and_stay(const struct values *v, struct start *s, struct err *err)
 {
 	sigset_t set;
@@ -139,6 +155,7 @@ static int install_and_stay(const struct values *v, struct start *s, struct err 
 		r = operator_ready(&s->operator_pod, v->config_digest, err);
 	if (r < 0)
 		return -1;
+	settle_rights(v);
 	pulse_beat(&s->pulse, PULSE_SERVE, 0, 0);
 	int signal = wait_for_stop(&set);
 	log_info("signal %d: leaving; the driver stays loaded", signal);
