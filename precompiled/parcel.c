@@ -186,6 +186,15 @@ static int find_layer(const struct layout *l, const char *hex, struct descriptor
 	return 0;
 }
 
+int parcel_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	auto_descriptor struct descriptor layer = { 0 };
+	if (find_layer(l, hex, &layer, err) < 0)
+		return -1;
+	memcpy(ret, layer.digest, sizeof(layer.digest));
+	return 0;
+}
+
 // What was kept is read once more before a byte of it is believed: a disk forgets.
 static int unpack(const struct layout *from, const struct descriptor *layer, const struct root *into, struct err *err)
 {

@@ -33,6 +33,7 @@ int parcel_find(const struct layout *l, const struct parcel_key *want, char ret_
 // fetch_find().
 int parcel_fetch(const struct fetch *f, const struct parcel_key *want, const struct layout *into,
 		 char ret_hex[DIGEST_HEX + 1], struct err *err);
+int parcel_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1], struct err *err); // its one layer
 // Into the directory HEX of a store of trees, whole or not at all. 1 = unpacked, 0 = was there. E_STORE_CORRUPT: its
 // layer is not what the name says.
 int parcel_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err);
