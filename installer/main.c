@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that the program is called by, and the way into its commands; no decision is made here.
+#include "base/launch.h"
 #include "cmd/common.h"
+#include "cmd/dtk.h"
 #include "cmd/entry.h"
 #include "cmd/nvidia_driver.h"
 #include "kmod/sandbox.h"
@@ -10,17 +12,20 @@ static const struct program {
 	int (*main)(int argc, char **argv);
 } programs[] = {
 	{ "nvidia-driver", nvidia_driver_main },
+	{ DTK_PROGRAM, dtk_main },
 };
 
 int main(int argc, char **argv)
 {
 	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
 		return sandbox_main(argc, argv);
+	if (argc > 1 && str_eq(argv[1], LAUNCH_ARG))
+		return launch_main(argc, argv);
+	entry_guard();
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *name = slash ? slash + 1 : argv[0];
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
 		if (str_eq(name, programs[i].name))
 			return programs[i].main(argc, argv);
-	entry_guard();
 	if (argc < 2 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
 		return entry_usage(argc < 2);
 	if (str_eq(argv[1], "--version"))

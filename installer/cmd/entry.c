@@ -190,6 +190,18 @@ static int show_help(const struct cmd *cmd)
 	return 0;
 }
 
+int entry_values(const struct cmd *cmd, int argc, char **argv, void *values)
+{
+	auto_str char *config = NULL;
+	char **args = NULL;
+	size_t count = 0;
+	struct err ignored;
+	return read_config(&config, &ignored) < 0 ||
+			       opt_parse(cmd, commands, argc, argv, config, values, &args, &count, &ignored) != 0 ?
+		       -1 :
+		       0;
+}
+
 static int parse_and_run(const struct cmd *cmd, int argc, char **argv, void *values, struct err *err)
 {
 	auto_str char *config = NULL;

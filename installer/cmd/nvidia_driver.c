@@ -183,7 +183,6 @@ static int usage(FILE *out, int status)
 int nvidia_driver_main(int argc, char **argv)
 {
 	auto_strv struct strv words = { 0 }, warnings = { 0 };
-	entry_guard();
 	log_setup(LOG_LEVEL_INFO, str_eq(getenv("KMODSMITH_LOG_FORMAT"), "json"));
 	if (argc > 1 && (str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help")))
 		return usage(stdout, 0);

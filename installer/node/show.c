@@ -3,9 +3,26 @@
 #include "node/run.h"
 
 #include "node/collect.h"
+#include "node/daemons.h"
 #include "node/exported.h"
 #include "node/modtree.h"
 #include "precompiled/stage.h"
+
+// Without its fabric manager a machine with NVSwitches has a driver that computes nothing: it would better stay as it
+// is.
+static int check_daemons(const struct apply *a, struct err *err)
+{
+	static const struct daemon_wish none;
+	auto_root struct root payload = ROOT_NONE;
+	auto_daemon_facts struct daemon_facts facts = { 0 };
+	auto_daemons struct daemons daemons = { 0 };
+	auto_str char *path = str_fmt(EXPORT_PAYLOADS "/%s", a->obtain->payload);
+	if (root_sub(a->state, path, &payload, err) < 0 || daemon_facts_read(a->kern, &payload, &none, &facts, err) < 0)
+		return -1;
+	facts.switches = gpus_ours(&a->facts->gpus, GPU_SWITCH); // none is counted before the driver is loaded
+	daemons_rules(&facts, &daemons);
+	return daemons_check(&daemons, &payload, a->plan->driver, err);
+}
 
 int step_payload(struct run *r, const struct step *step, struct err *err)
 {
@@ -13,7 +30,7 @@ int step_payload(struct run *r, const struct step *step, struct err *err)
 	const struct apply *a = r->a;
 	const struct carry *c = &a->obtain->carry;
 	int brought = obtain_payload(a->obtain, a->plan->driver, err);
-	if (brought < 0)
+	if (brought < 0 || (a->is_kept && check_daemons(a, err) < 0))
 		return -1;
 	bool is_copied = brought > 0 && str_eq(c->is.digest, a->obtain->payload);
 	auto_str char *how = is_copied ?
