@@ -26,9 +26,13 @@ start_pod() { # TEXT ARGUMENT...
   cat "$BATS_TEST_TMPDIR/log"
   return 1
 }
+is_told() { # what the operator waits for has been said, as far as this program says it
+  [ "$driver" = "$KMODSMITH" ] || { [ "$(content "$daemons")" = Ready ] &&
+    { [ -z "${DRIVER_CONFIG_DIGEST-}" ] || [ "$(content nvidia-driver.state)" = "$DRIVER_CONFIG_DIGEST" ]; }; }
+}
 serving() { # ARGUMENT...: until it has nothing left to do
   start_pod 'ready: driver' "$@"
-  until [ "$(jq -r '"\(.step) \(.pid)"' "$ROOT/run/kmodsmith/pulse.json")" = "serve $pod" ]; do
+  until [ "$(jq -r '"\(.step) \(.pid)"' "$ROOT/run/kmodsmith/pulse.json")" = "serve $pod" ] && is_told; do
     kill -0 "$pod"
     sleep 0.1
   done

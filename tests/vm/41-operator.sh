@@ -26,7 +26,8 @@ pod() { $in_pod "$@"; }
 start() { # until it serves, or has ended
   (exec $driver "$@" >/tmp/log 2>&1) &
   init=$!
-  until grep -q '"step": "serve"' /run/kmodsmith/pulse.json 2>/dev/null && grep -q "\"pid\": $init," /run/kmodsmith/pulse.json; do
+  until grep -q '"step": "serve"' /run/kmodsmith/pulse.json 2>/dev/null && grep -q "\"pid\": $init," /run/kmodsmith/pulse.json &&
+    grep -qx Ready $status && grep -qx abc $run/nvidia-driver.state; do
     kill -0 "$init" 2>/dev/null || return 1
     sleep 0.1
   done
