@@ -3,18 +3,19 @@
 // it.
 #include "base/file.h"
 #include "cmd/job.h"
+#include "cmd/serve.h"
+#include "node/daemons.h"
 #include "node/operator.h"
 #include "node/pulse.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/wait.h>
 
 struct values {
 	struct job_values job;
 	char *termination_log, *config_digest;
-	bool is_operator;
+	bool is_operator, is_without_daemons;
 };
 
 static const struct opt opts[] = {
@@ -24,6 +25,8 @@ static const struct opt opts[] = {
 	  "keep the files below /run/nvidia that the GPU Operator's pods read; `nvidia-driver` does" },
 	{ "config-digest", 0, "TEXT", "DRIVER_CONFIG_DIGEST", OPT_STR, offsetof(struct values, config_digest),
 	  "with --operator: what /run/nvidia/nvidia-driver.state gets once the driver is ready" },
+	{ "no-daemons", 0, NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, offsetof(struct values, is_without_daemons),
+	  "start none of the driver's daemons: others do" },
 	{ 0 },
 };
 
@@ -39,26 +42,14 @@ static void block_signals(sigset_t *set)
 	sigprocmask(SIG_BLOCK, set, NULL);
 }
 
-// As process 1 of a container we are the parent of every orphan.
-static int wait_for_stop(const sigset_t *set)
-{
-	for (;;) {
-		siginfo_t info;
-		int signal = sigwaitinfo(set, &info);
-		if (signal == SIGCHLD)
-			while (waitpid(-1, NULL, WNOHANG) > 0)
-				;
-		else if (signal > 0)
-			return signal;
-	}
-}
-
 // A start that others watch: on the log, and by its pulse.
 struct start {
 	struct machine machine;
 	struct operator_pod operator_pod;
 	struct pulse pulse;
 	struct watch shown, watch;
+	const struct values *values;
+	bool is_told; // that the driver is ready
 };
 
 // Who is refused the node's lock, which is asked for in "detect", leaves the pulse of who has it.
@@ -113,7 +104,11 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 	};
 	v->job.watch = &s->watch;
 	v->job.is_export_default = true;
-	if (machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
+	v->job.is_cdi_default = !v->is_operator;
+	v->job.is_keeping = !v->is_without_daemons;
+	auto_daemon_wish struct daemon_wish wish = { 0 };
+	if ((v->job.is_keeping && daemon_wish_read(environ, &wish, err) < 0) ||
+	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
 	    (v->is_operator && operator_begin(&s->operator_pod, &s->machine.host, err) < 0))
 		return -1;
 	if (v->is_operator)
@@ -149,16 +144,41 @@ static int flow(const struct values *v, sigset_t *stop, struct err *err)
 	return 1;
 }
 
+// Ready is said when everything is up that GPUs need; the state, which makes the next start a quick one, with the first.
+static void say(void *ctx, bool is_well)
+{
+	struct err why = { 0 };
+	struct start *s = ctx;
+	if (!s->values->is_operator)
+		return;
+	int r = !is_well || s->is_told ? operator_say(&s->machine.host, is_well, &why) :
+					 operator_ready(&s->operator_pod, s->values->config_digest, &why);
+	if (r < 0)
+		log_err(&why);
+	s->is_told = s->is_told || (is_well && r >= 0);
+}
+
+static int stay(struct start *s, bool has_driver, const sigset_t *signals, struct err *err)
+{
+	const struct common *common = &s->values->job.origin.remote.common;
+	if (has_driver && s->values->job.is_keeping)
+		return serve_daemons(common, signals, say, s, err);
+	if (has_driver)
+		say(s, true);
+	return serve(NULL, 0, signals, err);
+}
+
 static int install_and_stay(const struct values *v, struct start *s, struct err *err)
 {
 	sigset_t set;
+	s->values = v;
 	int r = flow(v, &set, err);
-	if (r > 0 && v->is_operator)
-		r = operator_ready(&s->operator_pod, v->config_digest, err);
 	if (r < 0)
 		return -1;
 	pulse_beat(&s->pulse, PULSE_SERVE, 0, 0);
-	int signal = wait_for_stop(&set);
+	int signal = stay(s, r > 0, &set, err);
+	if (signal < 0)
+		return -1;
 	log_info("signal %d: leaving; the driver stays loaded", signal);
 	if (v->is_operator)
 		operator_leave(&s->operator_pod);
@@ -198,10 +218,12 @@ static void failed(const void *values, const struct err *err)
 const struct cmd cmd_init = {
 	.name = "init",
 	.help = "install, then wait until told to stop; the entry of a container",
-	.about = "Does what `install` does, then waits for a signal. SIGTERM ends the process and leaves the driver "
-		 "loaded: only\n"
-		 "`kmodsmith unload` takes it out. `kmodsmith probe` tells others how it goes. A failure ends at once "
-		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
+	.about =
+		"Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
+		"keeps them\n"
+		"running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
+		"`kmodsmith unload` takes them out. `kmodsmith probe` tells others how it goes. A failure ends at once "
+		"with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
 	.opts = { opts, source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,

@@ -127,7 +127,7 @@ static void examine_build(struct exam *x)
 		return;
 	}
 	add(x, "headers", FINDING_PASS, 0, "%s", from);
-	if (toolchain_find(&x->tree, path, &tools, &err) < 0)
+	if (toolchain_find(&x->tree, path, NULL, &tools, &err) < 0)
 		add(x, "compiler", FINDING_WARN, err.code, "%s", err.text);
 	else
 		add(x, "compiler", FINDING_PASS, 0, "%s", tools.version);

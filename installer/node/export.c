@@ -146,7 +146,7 @@ int export_prepare(struct export *e, const struct export_wish *wish, struct err 
 		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is exported");
 	if (root_mkdirs(e->host, e->parent, 0755, err) < 0 || work_open(e, &w, err) < 0 ||
 	    choose_name(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 ||
-	    pieces_prepare(&w.payload, wish->release, err) < 0 || work_pieces(e, wish, &w, err) < 0)
+	    pieces_prepare(&w.payload, e->host, wish->release, err) < 0 || work_pieces(e, wish, &w, err) < 0)
 		return -1;
 	return generation_make(&w.space, &w.parent, e->made, &w.pieces, err);
 }

@@ -130,6 +130,30 @@ void status_wish(struct status *s, const struct loaded *l, const char *driver, e
 	measure(s);
 }
 
+static char *daemon_text(const struct daemon_entry *e, const struct root *kern)
+{
+	const char *why = e->why_not ? e->why_not : e->last;
+	if (daemon_entry_runs(e, kern))
+		return str_fmt("%s up (pid %d%s)", e->name, e->pid, e->restarts ? ", started again" : "");
+	return str_fmt("%s %s%s%s", e->name, str_eq(e->state, "up") ? "not running" : e->state, why ? ": " : "",
+		       why ? why : "");
+}
+
+void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern)
+{
+	auto_strv struct strv texts = { 0 };
+	bool is_ok = true;
+	for (size_t i = 0; i < r->count; i++) {
+		is_ok = is_ok && (!r->items[i].is_needed || daemon_entry_runs(&r->items[i], kern));
+		strv_add(&texts, daemon_text(&r->items[i], kern));
+	}
+	if (!s->has_gpu || !r->count)
+		return;
+	auto_str char *text = strv_join(&texts, "; ");
+	add(s, "daemons", is_ok, "%s", text);
+	measure(s);
+}
+
 int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
 		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err)
 {
