@@ -89,6 +89,16 @@ static void on_note(void *ctx, const char *text)
 	s->shown.note(s->shown.ctx, text);
 }
 
+// NVIDIA's containers put a hook there that enters them to compile for a kernel that is being installed. Here the next
+// start finds a package or compiles, and who wants it done before calls `nvidia-driver update`.
+static void tell_hook(const struct root *host)
+{
+	static const char DIR_NAME[] = "run/kernel/postinst.d";
+	if (root_exists(host, DIR_NAME))
+		log_info("/%s exists, and no hook is put there; `nvidia-driver update -k RELEASE` compiles beforehand",
+			 DIR_NAME);
+}
+
 static int start_open(struct values *v, struct start *s, struct err *err)
 {
 	s->shown = show_watch();
@@ -104,6 +114,8 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
 	    (v->is_operator && operator_begin(&s->operator_pod, &s->machine.host, err) < 0))
 		return -1;
+	if (v->is_operator)
+		tell_hook(&s->machine.host);
 	pulse_open(&s->pulse, &s->machine.host, &s->machine.kern);
 	return 0;
 }
