@@ -16,7 +16,8 @@ struct daemon_entry {
 	char *why_not;  // NULL = nothing is in the way
 	bool is_needed; // GPUs cannot be used while it is down
 	struct strv argv;
-	char *dir, *pid_file, *socket;
+	char *dir, *pid_file, *socket, *env;
+	struct strv log; // the last lines that it wrote
 };
 struct daemon_record {
 	int owner; // who supervises them

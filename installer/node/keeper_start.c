@@ -4,6 +4,7 @@
 
 #include "base/date.h"
 #include "node/fabric.h"
+#include "node/guest.h"
 #include "node/holders.h"
 
 #include <errno.h>
@@ -18,9 +19,12 @@ static struct daemon_place place_of(const struct keeper *k)
 
 static struct daemon_unit unit_of(const struct daemon *d)
 {
-	return (struct daemon_unit){
-		.name = d->name, .dir = d->dir, .pid_file = d->pid_file, .socket = d->socket, .argv = &d->argv
-	};
+	return (struct daemon_unit){ .name = d->name,
+				     .dir = d->dir,
+				     .pid_file = d->pid_file,
+				     .socket = d->socket,
+				     .env = d->env,
+				     .argv = &d->argv };
 }
 
 static unsigned tell(struct keeper *k, size_t i, const struct supervised_event *e, int64_t now_ms)
@@ -57,7 +61,7 @@ static void run_after(struct keeper *k, size_t i)
 	auto_str char *root = root_path(k->host, k->driver);
 	if (!argv->count)
 		return;
-	k->after = k->sys->process_start(k->sys, root, argv, STDERR_FILENO);
+	k->after = k->sys->process_start(k->sys, root, NULL, argv, STDERR_FILENO);
 	watch_note(k->watch, "%s is up: %s", k->plan.items[i].name, argv->items[0]);
 }
 
@@ -114,6 +118,8 @@ static int start(struct keeper *k, size_t i, int64_t now_ms, struct err *err)
 	auto_root struct root driver = ROOT_NONE;
 	if (d->is_configured && (root_sub(k->host, k->driver, &driver, err) < 0 ||
 				 fabric_write(k->host, &driver, &k->wish.settings, err) < 0))
+		return -1;
+	if (d->is_guest && guest_write(k->host, k->kern, err) < 0)
 		return -1;
 	auto_fd int out = make_pipe(&k->kept[i], err);
 	int pid = out < 0 ? -1 : daemon_launch(&place, &unit, out, err);

@@ -119,7 +119,9 @@ static void record(int owner_start)
 						    .restarts = 2,
 						    .last = str_dup("ended by signal 9"),
 						    .dir = str_dup(names[i]),
+						    .env = str_dup("A=b"),
 						    .socket = str_dup("socket") };
+		strv_add(&r.items[i].log, str_dup("a line"));
 		strv_add(&r.items[i].argv, str_dup(exe));
 		strv_add(&r.items[i].argv, str_dup("-c"));
 		process(41 + (int)i, 500, exe);
@@ -141,6 +143,8 @@ static void what_is_recorded(void **state)
 	assert_true(e->pid == 42 && e->start == 500 && e->is_needed && e->restarts == 2 && e->argv.count == 2);
 	assert_string_equal(e->last, "ended by signal 9");
 	assert_string_equal(e->socket, "socket");
+	assert_string_equal(e->env, "A=b");
+	assert_string_equal(e->log.items[0], "a line");
 	assert_null(e->pid_file);
 	assert_true(daemon_entry_runs(e, &folder.root));
 	assert_false(daemon_record_owned(&r, &folder.root));
