@@ -56,9 +56,9 @@ describe() { # NAME EPOCH OPTION-OF-sbom.py...: what NAME/root is made of, and u
   PYTHONDONTWRITEBYTECODE=1 python3 images/sbom.py "$out/$name/root" --name "$name" --epoch "$epoch" \
     --version "$(sed -n 's/^VERSION := //p' Makefile)" --linked "${linked[@]}" "$@"
 }
-pack() { # ROOT EPOCH [NAME...]: beside it as a tar file, the same bytes for the same files
-  [ $# -gt 2 ] || set -- "$1" "$2" .
+pack() { # ROOT EPOCH OUTPUT [NAME...]: a tar file of it, or of these; the same bytes for the same files
+  [ $# -gt 3 ] || set -- "$@" .
   find "$1" -newermt "@$2" -exec touch -h -d "@$2" {} +
-  tar -C "$1" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner -cf "$1.tar.new" "${@:3}"
-  mv "$1.tar.new" "$1.tar"
+  tar -C "$1" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner -cf "$3.new" "${@:4}"
+  mv "$3.new" "$3"
 }

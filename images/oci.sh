@@ -48,5 +48,4 @@ manifest=$(blob "$work/made.json")
 echo '{"imageLayoutVersion":"1.0.0"}' >"$work/layout/oci-layout"
 jq -nc --argjson m "{\"mediaType\": \"$type.manifest.v1+json\", $manifest}" '{schemaVersion: 2, manifests: [$m]}' \
   >"$work/layout/index.json"
-pack "$work/layout" "$epoch" blobs index.json oci-layout
-mv "$work/layout.tar" "$output"
+pack "$work/layout" "$epoch" "$output" blobs index.json oci-layout

@@ -88,7 +88,7 @@ ours
 files
 epoch=$(epoch_of "$base")
 describe runtime "$epoch" --base "$base" --made etc/ssl/certs/ca-certificates.crt=ca-certificates
-pack "$root" "$epoch"
+pack "$root" "$epoch" "$root.tar"
 echo "$epoch" >"$root.epoch"
 images/layer.sh "$root.tar" "$out/runtime/layer.tar"
 images/oci.sh runtime "$epoch" "$out/runtime/oci.tar" "$out/runtime/layer.tar" "${environment[@]}"

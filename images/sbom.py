@@ -179,6 +179,7 @@ def arguments():
     parser.add_argument("--input", action="append", default=[])
     parser.add_argument("--made", action="append", default=[])
     parser.add_argument("--linked", nargs="*", default=[])
+    parser.add_argument("--brief", action="store_true", help="every package of the bases, and only our own files")
     return parser.parse_args()
 
 
@@ -188,6 +189,8 @@ def main():
     contents.add_linked(args.linked)
     inputs, linked = [("input", i) for i in range(len(args.input))], [("deb", name) for name in args.linked]
     owners = {*sort_out(args.root, contents), *inputs, *linked, ("ours",)}
+    if args.brief:
+        owners.update(("deb", name) for name in contents.found)
     keep_texts(args.root, owners, contents)
     document, lines, idents = spdx.Document(args.name, args.version, args.epoch), [], {}
     for owner in sorted(owners, key=str):
@@ -201,7 +204,8 @@ def main():
     listing = "What is in this image, and its licences; the texts are in /usr/share/doc/*/copyright.\n\n"
     write(os.path.join(args.root, HERE, "licences.txt"), listing + "\n".join(sorted(lines)) + "\n")
     for owner, files in sort_out(args.root, contents).items():
-        document.add_files(idents[owner], files)
+        if owner == ("ours",) or not args.brief:
+            document.add_files(idents[owner], files)
     write(os.path.join(args.root, HERE, "sbom.spdx.json"), document.text())
 
 

@@ -7,6 +7,7 @@
 #include "node/daemons.h"
 #include "node/operator.h"
 #include "node/pulse.h"
+#include "node/rights.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -15,7 +16,7 @@
 struct values {
 	struct job_values job;
 	char *termination_log, *config_digest;
-	bool is_operator, is_without_daemons;
+	bool is_operator, is_without_daemons, is_privileged;
 };
 
 static const struct opt opts[] = {
@@ -27,6 +28,8 @@ static const struct opt opts[] = {
 	  "with --operator: what /run/nvidia/nvidia-driver.state gets once the driver is ready" },
 	{ "no-daemons", 0, NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, offsetof(struct values, is_without_daemons),
 	  "start none of the driver's daemons: others do" },
+	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
+	  "give up no capability once the driver is ready" },
 	{ 0 },
 };
 
@@ -52,19 +55,25 @@ struct start {
 	bool is_told; // that the driver is ready
 };
 
+// Who is refused the node's lock, which is asked for in "detect", leaves the pulse of who has it.
+static void beat(struct start *s, const char *step)
+{
+	if (step && !str_eq(step, "detect"))
+		pulse_beat(&s->pulse, step, 0, 0);
+}
+
 static void on_enter(void *ctx, const char *name)
 {
 	struct start *s = ctx;
 	s->shown.enter(s->shown.ctx, name);
-	if (name)
-		pulse_beat(&s->pulse, name, 0, 0);
+	beat(s, name);
 }
 
 static void on_phase(void *ctx, const struct phase *ended)
 {
 	struct start *s = ctx;
 	s->shown.phase(s->shown.ctx, ended);
-	pulse_beat(&s->pulse, ended->name, 0, 0);
+	beat(s, ended->name);
 }
 
 static void on_progress(void *ctx, const char *what, unsigned done, unsigned total)
@@ -88,6 +97,7 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 	};
 	v->job.watch = &s->watch;
 	v->job.is_export_default = true;
+	v->job.is_cdi_default = !v->is_operator;
 	v->job.is_keeping = !v->is_without_daemons;
 	auto_daemon_wish struct daemon_wish wish = { 0 };
 	if ((v->job.is_keeping && daemon_wish_read(environ, &wish, err) < 0) ||
@@ -149,6 +159,19 @@ static int stay(struct start *s, bool has_driver, const sigset_t *signals, struc
 	return serve(NULL, 0, signals, err);
 }
 
+// R-N3: what installs needs more than what stays for months. A node that works is not failed for it.
+static void settle_rights(const struct values *v)
+{
+	struct err why;
+	auto_str char *dropped = NULL;
+	if (v->is_privileged)
+		return;
+	if (rights_settle(!v->is_without_daemons, &dropped, &why) < 0)
+		log_warn("capabilities stay as they are: %s", why.text);
+	else if (*dropped)
+		log_info("capabilities given up: %s", dropped);
+}
+
 static int install_and_stay(const struct values *v, struct start *s, struct err *err)
 {
 	sigset_t set;
@@ -156,6 +179,7 @@ static int install_and_stay(const struct values *v, struct start *s, struct err 
 	int r = flow(v, &set, err);
 	if (r < 0)
 		return -1;
+	settle_rights(v);
 	pulse_beat(&s->pulse, PULSE_SERVE, 0, 0);
 	int signal = stay(s, r > 0, &set, err);
 	if (signal < 0)

@@ -2,6 +2,7 @@
 #include "cmd/job.h"
 
 #include "base/file.h"
+#include "node/cdi_keep.h"
 #include "node/daemon_stop.h"
 #include "node/kernels.h"
 #include "node/lock.h"
@@ -51,6 +52,8 @@ const struct opt job_opts[] = {
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
 	    "where others find the driver's user space; default: " EXPORT_DEFAULT " for init, else where it is now"),
+	OPT("cdi", 0, "FILE|none", "KMODSMITH_CDI", OPT_STR, cdi,
+	    "CDI specification for container runtimes; default: " CDI_FILE " for init, else where it is now"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in; default the host's root"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
@@ -374,7 +377,8 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	job_modules(&values->modules, &ret->modules);
 	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
 	    host_policy(values, &ret->wish.host_driver, err) < 0 ||
-	    job_holders(values->holders, &ret->wish.holders, err) < 0)
+	    job_holders(values->holders, &ret->wish.holders, err) < 0 ||
+	    (values->cdi && cdi_keep_check(values->cdi, err) < 0))
 		return -1;
 	if (gather(ret, is_change, err) == 0 && decide(ret, err) == 0)
 		return 0;

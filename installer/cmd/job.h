@@ -18,6 +18,8 @@ struct job_values { // first member of the values of each of these commands
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
 	char *export;           // directory, "none"; NULL = as the command does
 	bool is_export_default; // the command exports when there is something to export
+	char *cdi;              // file, "none"; NULL = as the command does
+	bool is_cdi_default;    // the command tells container runtimes of the GPUs
 	bool is_keeping;        // and starts the driver's daemons
 	bool is_rt_allowed, is_compile_forbidden, is_retry;
 	const struct watch *watch; // who looks on; NULL = show_watch()

@@ -25,7 +25,7 @@ struct cdi_instance {                  // of a GPU that is partitioned (MIG): a 
 
 struct cdi_mount {
 	char *source, *path; // absolute: on the machine, in the container
-	bool is_socket;      // of a directory with one
+	bool is_socket;      // a directory where a daemon has its socket
 };
 
 struct cdi {

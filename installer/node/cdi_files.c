@@ -196,18 +196,18 @@ static int add_firmware(const struct root *root, const char *export, struct cdi 
 	return 0;
 }
 
-// The daemons run in the driver root, or on the machine.
+// Of the machine, or of the driver root where its daemons run there. Whether a daemon runs now does not matter: its
+// directory is there before it.
 static void add_sockets(const struct root *host, const char *export, struct cdi *c)
 {
 	static const char *const dirs[] = { "run/nvidia-persistenced", "run/nvidia-fabricmanager" };
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
 		auto_str char *exported = join(export, dirs[i]);
-		const char *const places[] = { exported, dirs[i] };
+		const char *const places[] = { dirs[i], exported };
 		for (size_t j = 0; j < ARRAY_SIZE(places); j++) {
 			struct err ignored;
 			struct stat st;
-			auto_str char *socket = join(places[j], "socket");
-			if (root_stat(host, socket, &st, &ignored) <= 0 || !S_ISSOCK(st.st_mode))
+			if (root_stat(host, places[j], &st, &ignored) <= 0 || !S_ISDIR(st.st_mode))
 				continue;
 			add_mount(c, places[j], dirs[i], true);
 			break;

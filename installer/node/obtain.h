@@ -41,6 +41,9 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err);
 int obtain_payload_look(struct obtain *o, const char *driver, bool is_local, char **ret_why, struct err *err);
 // Into the store, and unpacked at payloads/HEX of the state directory. .payload is what it came to be.
 int obtain_payload(struct obtain *o, const char *driver, struct err *err);
+// builder_offer.bring: the root of the builder image from the store or the sources, unpacked at builders/HEX of the
+// state directory; a damaged one in the store is quarantined and brought again.
+int obtain_builder(void *obtain, struct root *ret, struct err *err);
 // headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
 int obtain_headers(void *obtain, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		   struct err *err);

@@ -204,8 +204,8 @@ static enum peermem_state state_of(const json_t *file)
 	return PEERMEM_FAILED;
 }
 
-// A load within its deadline is no loss, and neither is the moment until the one who loads looks again. When that one is
-// gone, its container is about to be started again anyway.
+// A load within its deadline is no loss, and neither is the moment until the one who loads looks again. When that one
+// is gone, its container is about to be started again anyway.
 static bool is_fine(const struct root *kern, const json_t *file, enum peermem_state state)
 {
 	auto_str char *process = str_fmt("proc/%d", (int)json_integer_value(json_object_get(file, "pid")));

@@ -209,7 +209,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
 @test "a package that is not what was asked for, or not sound, is not taken; the next start asks anew" {
   loadable
   while IFS='|' read -r how words; do
-    rm -rf "${shared:?}"/* "$ROOT/var"
+    rm -rf "${shared:?}"/* "${ROOT:?}/var"
     : >"$log"
     driver_side
     soon flag dir_prepared
