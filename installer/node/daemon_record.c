@@ -52,12 +52,13 @@ bool daemon_record_owned(const struct daemon_record *r, const struct root *kern)
 
 static json_t *entry_json(const struct daemon_entry *e)
 {
-	return json_pack("{s:s, s:s, s:o, s:i, s:I, s:o, s:i, s:o, s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o}", "name",
-			 e->name, "state", e->state, "why", json_text(e->why), "pid", e->pid, "start",
+	return json_pack("{s:s, s:s, s:o, s:i, s:I, s:o, s:i, s:o, s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:b}",
+			 "name", e->name, "state", e->state, "why", json_text(e->why), "pid", e->pid, "start",
 			 (json_int_t)e->start, "since", json_text(e->since), "restarts", (int)e->restarts, "last_exit",
 			 json_text(e->last), "why_not", json_text(e->why_not), "needed", e->is_needed, "argv",
 			 json_strv(&e->argv), "dir", e->dir, "pid_file", json_text(e->pid_file), "socket",
-			 json_text(e->socket), "env", json_text(e->env), "log", json_strv(&e->log));
+			 json_text(e->socket), "env", json_text(e->env), "log", json_strv(&e->log), "foreign",
+			 e->is_foreign);
 }
 
 json_t *daemon_record_json(const struct daemon_record *r, const struct root *kern)
@@ -78,6 +79,11 @@ int daemon_record_write(const struct root *host, const char *boot, const struct 
 					   r->owner, "start", (json_int_t)r->owner_start, "driver_root",
 					   json_text(r->driver), "daemons", daemon_record_json(r, NULL));
 	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, FILE_NAME, json, err);
+}
+
+int daemon_record_forget(const struct root *host, struct err *err)
+{
+	return root_unlink(host, FILE_NAME, err);
 }
 
 static char *text_of(const json_t *json, const char *key)
@@ -113,6 +119,7 @@ static void add_entry(struct daemon_record *r, const json_t *item)
 				  .last = text_of(item, "last_exit"),
 				  .why_not = text_of(item, "why_not"),
 				  .is_needed = json_is_true(json_object_get(item, "needed")),
+				  .is_foreign = json_is_true(json_object_get(item, "foreign")),
 				  .dir = text_of(item, "dir"),
 				  .pid_file = text_of(item, "pid_file"),
 				  .socket = text_of(item, "socket"),

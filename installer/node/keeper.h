@@ -16,6 +16,7 @@
 
 struct kept {
 	struct supervised s;
+	bool is_foreign;
 	int process; // a descriptor that tells its end; -1 = none
 	int out;     // its output; -1 = none
 	char line[1024];

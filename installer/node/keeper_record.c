@@ -22,6 +22,7 @@ static void fill(const struct keeper *k, struct daemon_record *r)
 					    .last = *s->last ? str_dup(s->last) : NULL,
 					    .why_not = *s->why_not ? str_dup(s->why_not) : NULL,
 					    .is_needed = d->is_needed,
+					    .is_foreign = k->kept[i].is_foreign,
 					    .dir = str_dup(d->dir),
 					    .pid_file = str_dup(d->pid_file),
 					    .socket = str_dup(d->socket),

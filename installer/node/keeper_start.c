@@ -71,7 +71,10 @@ static void up(struct keeper *k, size_t i, enum supervised_kind kind, int pid, u
 	unsigned actions = tell(k, i, &e, now_ms);
 	k->kept[i].process = k->sys->record ? -1 : k->sys->process_open(k->sys, pid);
 	watch_note(k->watch, "%s %s, pid %d: %s", k->plan.items[i].name,
-		   kind == EVENT_ADOPTED ? "runs already" : "is up", pid, k->plan.items[i].why);
+		   k->kept[i].is_foreign ? "of others runs already" :
+		   kind == EVENT_ADOPTED ? "runs already" :
+					   "is up",
+		   pid, k->plan.items[i].why);
 	if (actions & ACTION_AFTER)
 		run_after(k, i);
 }
@@ -94,6 +97,8 @@ bool keeper_adopt(struct keeper *k, size_t i, enum supervised_kind kind, int64_t
 	int pid = kind == EVENT_UP && s->pid ? s->pid : old ? old->pid : 0;
 	if (!daemon_find(&place, &unit, pid, start, &pid, &start))
 		return false;
+	// Whom neither we nor who kept them before has started: an unload leaves it to its own supervisor.
+	k->kept[i].is_foreign = kind == EVENT_ADOPTED && !s->was_up && (!old || old->is_foreign);
 	up(k, i, kind, pid, start, now_ms);
 	return true;
 }
