@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cmd/job.h"
 #include "cmd/serve.h"
+#include "node/daemon_record.h"
 #include "node/daemons.h"
 #include "node/operator.h"
 #include "node/pulse.h"
@@ -168,6 +169,8 @@ static int stay(struct start *s, bool has_driver, const sigset_t *signals, struc
 		return serve_daemons(common, signals, say, s, err);
 	if (has_driver)
 		say(s, true);
+	if (daemon_record_forget(&s->machine.host, err) < 0) // who keeps them now tells of them
+		return -1;
 	return serve(NULL, 0, signals, err);
 }
 
@@ -235,12 +238,12 @@ static void failed(const void *values, const struct err *err)
 const struct cmd cmd_init = {
 	.name = "init",
 	.help = "install, then wait until told to stop; the entry of a container",
-	.about =
-		"Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
-		"keeps them\n"
-		"running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
-		"`kmodsmith unload` takes them out. `kmodsmith probe` tells others how it goes. A failure ends at once "
-		"with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
+	.about = "Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
+		 "keeps them\n"
+		 "running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
+		 "`kmodsmith unload` takes them out; see kmodsmith-daemons(7). `kmodsmith probe` tells others how it "
+		 "goes. A failure ends at once "
+		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
 	.opts = { opts, source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
