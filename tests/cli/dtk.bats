@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The hand-over to OpenShift's driver toolkit. The side that has the driver against a toolkit that is played by hand:
 # flags in every order, left over, forged, too late; and the toolkit's side against requests that it cannot serve. The
-# two together, with a compile: tests/services/dtk.bats.
+# two together: toolkit.bats.
 # shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
 load helper
 load package
