@@ -173,3 +173,26 @@ EOF
   run ls -A "$BATS_TEST_TMPDIR/node"
   assert_output ""
 }
+
+@test "signed, in a bundle: a site without a network compiles with it; a bundle that lacks it is told" {
+  local keys=$BATS_TEST_TMPDIR/keys
+  mkdir -p "$keys/trust"
+  openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$keys/key.pem"
+  openssl pkey -in "$keys/key.pem" -pubout -out "$keys/trust/site.pem"
+  tiny_package "$builder" "$kernel"
+  create() { kmodsmith "bundle create" --driver 535.261.03 --kernel "$kernel" --arch x86_64 --builder-too --insecure-skip-verify \
+    --from "oci:$builder" --key "$keys/key.pem" --output "$BATS_TEST_TMPDIR/site.tar" --state-dir "$state"; }
+  create
+  assert_error E_INCOMPLETE "builder x86_64: "
+  pack
+  create
+  assert_status 0
+  rm -r "$state" "$builder"
+  kmodsmith "bundle verify" "$BATS_TEST_TMPDIR/site.tar" --trust-dir "$keys/trust" --json
+  assert_status 0
+  assert_json '[.promises[] | .kind + " " + .arch + " " + .tag] | join(",")' \
+    "package x86_64 535.261.03-open-$kernel-x86_64,builder x86_64 builder-x86_64"
+  build --bundle "$BATS_TEST_TMPDIR/site.tar" --trust-dir "$keys/trust"
+  assert_status 0
+  assert_json .key.compiler "gcc-99 (made up) 99.1.0"
+}
