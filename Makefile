@@ -40,7 +40,7 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmod
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all static unit unit-build install clean deps demo demo-registry check cli services bench lint format man
+.PHONY: all static images unit unit-build install clean deps demo demo-registry check cli services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -92,6 +92,8 @@ lint:
 	@scripts/lint.sh
 format:
 	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch])
+images: $B/kmodsmith $B/kmodsmith-static
+	$(Q)scripts/images.sh
 cli: $B/kmodsmith
 	$(Q)scripts/cli.sh $<
 services: $B/kmodsmith

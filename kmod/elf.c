@@ -78,6 +78,8 @@ static void take_field(struct module *m, const char *key, size_t key_len, const 
 	}
 	if (key_len == 7 && memcmp(key, "depends", 7) == 0 && !m->depends.count)
 		strv_split(&m->depends, value, ",");
+	if (key_len == 8 && memcmp(key, "parmtype", 8) == 0)
+		strv_add(&m->params, str_ndup(value, strcspn(value, ":")));
 	if (key_len == 6 && memcmp(key, "intree", 6) == 0)
 		m->is_intree = str_eq(value, "Y");
 }
@@ -363,6 +365,7 @@ void module_done(struct module *m)
 	strv_done(&m->depends);
 	strv_done(&m->firmware);
 	strv_done(&m->import_ns);
+	strv_done(&m->params);
 	symvers_free(m->exports);
 	modsig_done(&m->sig);
 	*m = MODULE_NONE;

@@ -28,6 +28,7 @@ struct module {
 	struct strv depends; // module names as modpost wrote them: compare with module_name_eq
 	struct strv firmware;
 	struct strv import_ns; // namespaces of symbols that it may use
+	struct strv params;    // names of its parameters
 
 	int machine;                   // EM_X86_64, EM_AARCH64, ...
 	struct module_import *imports; // undefined symbols, in symbol-table order; without module_layout

@@ -5,6 +5,7 @@
 # Versions are asked for, never pinned, because every security update replaces them.
 #   scripts/inputs.sh           fetch what is missing, then print KEY=VALUE lines (also kept in inputs.env)
 #   scripts/inputs.sh PACKAGE   fetch one more package and print the path of its .deb
+#   scripts/inputs.sh --closure PACKAGE...   these and all that they need on an empty machine: the paths of the .debs
 set -euo pipefail
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}
 apt=$cache/apt debs=$cache/debs env=$cache/inputs.env
@@ -30,6 +31,13 @@ deb() { # PACKAGE[=VERSION] -> path
   [ -s "$f" ] || (cd "$debs" && apt-get "${opts[@]}" download "$1" >&2)
   echo "$f"
 }
+closure() { # PACKAGE... -> paths; apt solves for a machine on which nothing is installed
+  local empty=(-o Dir::State::status="$apt/nothing" -o APT::Install-Recommends=false -y)
+  : >"$apt/nothing"
+  mkdir -p "$debs/partial"
+  apt-get "${opts[@]}" "${empty[@]}" -o Dir::Cache::archives="$debs" --download-only install "$@" >&2
+  apt-get "${opts[@]}" "${empty[@]}" --print-uris install "$@" | awk -v debs="$debs" '{ print debs "/" $2 }' | sort
+}
 newest() { # REGEXP N: the Nth newest kernel release whose cloud image apt offers
   apt-cache "${opts[@]}" pkgnames linux-image- | sed -nE "s/^linux-image-($1)-cloud-amd64\$/\1-cloud-amd64/p" | sort -rV | sed -n "$2p"
 }
@@ -48,6 +56,7 @@ if stale || [ $# -gt 0 ]; then
   sources >"$apt/sources.list"
   if stale; then apt-get "${opts[@]}" update >&2; fi
 fi
+if [ "${1-}" = --closure ]; then closure "${@:2}"; exit; fi
 if [ $# -gt 0 ]; then deb "$1"; exit; fi
 if stale; then
   echo "inputs: kernels, headers and NVIDIA sources into $debs (about 350 MB the first time)" >&2

@@ -27,6 +27,13 @@ const struct cmd *entry_find(int argc, char **argv, int *ret_words)
 	return cmd || strchr(argv[0], ' ') ? cmd : find(argv[0]);
 }
 
+int entry_words(int argc, char **argv)
+{
+	int words;
+	const struct cmd *cmd = entry_find(argc, argv, &words);
+	return cmd ? entry_run(cmd, argc - words + 1, argv + words - 1) : entry_unknown(argc, argv);
+}
+
 static const struct group *find_group(const char *name, size_t len)
 {
 	for (const struct group *g = groups; g->name; g++)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job carried out; and what becomes of a node whose job cannot be.
 #include "cmd/job.h"
+#include "node/cdi.h"
 
 static void describe(struct job *j, struct compile_wish *compile, struct apply *ret)
 {
@@ -32,7 +33,11 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 		.obtain = &j->obtain,
 		.export = j->export.dir ? &j->export : NULL,
 		.compile = compile,
+		.cdi = v->cdi            ? v->cdi :
+		       v->is_cdi_default ? CDI_FILE :
+					   NULL,
 		.imex_channels = v->imex_channels,
+		.is_kept = v->is_keeping,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
 		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),
 		.watch = &j->watch,

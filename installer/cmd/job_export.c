@@ -16,7 +16,7 @@ static int choose_dir(const struct job *j, char **ret, bool *ret_is_demanded, st
 		*ret = str_eq(v->export, "none") ? NULL : str_dup(v->export);
 		return 0;
 	}
-	int r = exported_record(&j->machine.kern, j->facts.host.boot_id, &now, err);
+	int r = exported_record(&j->machine.host, j->facts.host.boot_id, &now, err);
 	if (r < 0)
 		return -1;
 	*ret_is_demanded = r > 0;

@@ -12,7 +12,7 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
-	  "directory that holds the dev/ to look at" },
+	  "directory that holds the dev/ to look at; default the host's root" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
 	  "where the node's journal is; default /var/lib/kmodsmith of the host" },
 	{ 0 },
@@ -71,7 +71,8 @@ static int read_journal(const struct values *v, const struct machine *m, struct 
 }
 
 // What was measured just now, and from the file of the last run what cannot be measured.
-static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file, const struct journal *j)
+static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file, const struct journal *j,
+			  json_t *daemons)
 {
 	static const char *const keys[] = { "since", "run", "last_run" };
 	json_t *json = report_json(f, s);
@@ -80,6 +81,7 @@ static json_t *whole_json(const struct facts *f, const struct status *s, const j
 		json_object_set_new(json, keys[i], value ? json_incref(value) : json_null());
 	}
 	json_object_set_new(json, "journal", j->since ? journal_json(j) : json_null());
+	json_object_set(json, "daemons", daemons);
 	return json;
 }
 
@@ -93,21 +95,26 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	auto_root struct root dev_root = ROOT_NONE;
 	auto_json json_t *file = NULL;
 	auto_journal struct journal j = { 0 };
+	auto_daemon_record struct daemon_record daemons = { 0 };
 	struct err unread;
 	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
-	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.kern, ".", &dev_root, err)) < 0)
+	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0)
 		return -1;
 	if (status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
-	if (publish_read(&m.kern, f.host.boot_id, &file, &unread) < 0)
+	if (daemon_record_read(&m.host, f.host.boot_id, &daemons, &unread) < 0)
+		log_warn("how the daemons are is not known: %s", unread.text);
+	status_daemons(&s, &daemons, &m.kern);
+	if (publish_read(&m.host, f.host.boot_id, &file, &unread) < 0)
 		log_warn("what the last run came to is not known: %s", unread.text);
 	if (read_journal(v, &m, &j, &unread) < 0)
 		log_warn("what failed here before is not known: %s", unread.text);
 	if (v->common.is_json) {
 		if (host_load_config(&f.host, &m.host, &m.kern, err) < 0)
 			return -1;
-		auto_json json_t *json = whole_json(&f, &s, file, &j);
+		auto_json json_t *list = daemon_record_json(&daemons, &m.kern);
+		auto_json json_t *json = whole_json(&f, &s, file, &j, list);
 		show_json(json);
 	} else {
 		show_status(&s);

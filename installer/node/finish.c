@@ -2,6 +2,7 @@
 // What comes after the modules: nodes, the measured end, and the word about it.
 #include "node/run.h"
 
+#include "node/cdi_keep.h"
 #include "node/publish.h"
 
 int step_nodes(struct run *r, const struct step *step, struct err *err)
@@ -24,12 +25,24 @@ static int measure(const struct apply *a, struct facts *now, struct status *ret,
 		       0;
 }
 
+// The rest may fail, see optional.h.
+static void demanded(const struct plan *plan, struct strv *ret)
+{
+	for (size_t i = 0; i < plan->modules.count; i++)
+		if (!strv_has(&plan->optional, plan->modules.items[i]))
+			strv_add(ret, str_dup(plan->modules.items[i]));
+}
+
 int run_verify(struct run *r, const struct plan *plan, struct err *err)
 {
+	auto_strv struct strv modules = { 0 };
+	run_settle_optional(r);
 	if (measure(r->a, &r->now, r->status, err) < 0)
 		return -1;
-	if (plan)
-		status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &plan->modules);
+	if (plan) {
+		demanded(plan, &modules);
+		status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
+	}
 	return status_error(r->status, err);
 }
 
@@ -45,7 +58,7 @@ int run_publish(const struct run *r, const char *step, const char *subject, bool
 {
 	struct err why;
 	const struct apply *a = r->a;
-	if (publish_step(a->kern, &a->facts->host, step, subject, is_touch, &why) == 0)
+	if (publish_step(a->host, &a->facts->host, step, subject, is_touch, &why) == 0)
 		return 0;
 	if (is_touch && !r->is_touched) {
 		*err = why;
@@ -55,12 +68,30 @@ int run_publish(const struct run *r, const char *step, const char *subject, bool
 	return 0;
 }
 
+// A node that works is not failed for it.
+static void keep_cdi(const struct apply *a, const struct status *status)
+{
+	struct err why;
+	const struct cdi_where w = { .host = a->host,
+				     .kern = a->kern,
+				     .dev_root = a->dev_root,
+				     .sys = a->sys,
+				     .export = a->export ? a->export->dir : "",
+				     .imex_channels = a->imex_channels };
+	int r = cdi_keep(&w, a->cdi, status->has_gpu && status->is_ready, &why);
+	if (r < 0)
+		watch_note(a->watch, "container runtimes are told of no GPU: %s", why.text);
+	else if (r > 0)
+		watch_note(a->watch, "container runtimes are told of the GPUs anew");
+}
+
 static void end(const struct apply *a, const struct facts *now, const struct status *status, const char *outcome,
 		const struct err *failure)
 {
 	struct err why;
 	const struct publish_end e = { .outcome = outcome, .watch = a->watch, .failure = failure };
-	if (publish_end(a->kern, now, status, &e, &why) < 0)
+	keep_cdi(a, status);
+	if (publish_end(a->host, now, status, &e, &why) < 0)
 		watch_note(a->watch, "the state of this node is not published: %s", why.text);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/pieces.h"
 
+#include "node/daemons.h"
+
 #include <errno.h>
 #include <fcntl.h>
 
@@ -66,6 +68,16 @@ static void add_machine(const struct content *c, struct pieces *p)
 	add(p, c->host, "sys", "sys");
 }
 
+static void add_run(const struct content *c, struct pieces *p)
+{
+	auto_strv struct strv dirs = { 0 };
+	daemon_dirs(c->payload, &dirs);
+	for (size_t i = 0; i < dirs.count; i++) {
+		auto_str char *path = str_fmt("run/%s", dirs.items[i]);
+		add(p, c->host, path, path)->is_made = true;
+	}
+}
+
 // The kernel's own modules stay where the machine has them; only the index beside them is made anew.
 static int add_modules(const struct content *c, struct pieces *p, struct err *err)
 {
@@ -86,17 +98,35 @@ static int add_modules(const struct content *c, struct pieces *p, struct err *er
 	return 0;
 }
 
-int pieces_prepare(const struct root *payload, const char *release, struct err *err)
+// Daemons write to /var/run, which is /run wherever there is one.
+static int prepare_run(const struct root *payload, const struct root *host, struct err *err)
+{
+	auto_strv struct strv dirs = { 0 };
+	daemon_dirs(payload, &dirs);
+	for (size_t i = 0; i < dirs.count; i++) {
+		auto_str char *path = str_fmt("run/%s", dirs.items[i]);
+		if (root_mkdirs(payload, path, 0755, err) < 0 || root_mkdirs(host, path, 0755, err) < 0)
+			return -1;
+	}
+	if (!dirs.count || root_exists(payload, "var/run"))
+		return 0;
+	return root_mkdirs(payload, "var", 0755, err) < 0 ? -1 : root_symlink(payload, "../run", "var/run", err);
+}
+
+int pieces_prepare(const struct root *payload, const struct root *host, const char *release, struct err *err)
 {
 	auto_str char *modules = str_fmt("lib/modules/%s", release);
-	return root_mkdirs(payload, FIRMWARE, 0755, err) < 0 ? -1 : root_mkdirs(payload, modules, 0755, err);
+	return root_mkdirs(payload, FIRMWARE, 0755, err) < 0 || root_mkdirs(payload, modules, 0755, err) < 0 ?
+		       -1 :
+		       prepare_run(payload, host, err);
 }
 
 static int measure(struct piece *p, struct err *err)
 {
 	struct stat st;
-	auto_fd int fd = p->is_link ? -1 : root_open(p->from, p->source, O_PATH, err);
-	if (p->is_link)
+	bool is_skipped = p->is_link || (p->is_made && !root_exists(p->from, p->source));
+	auto_fd int fd = is_skipped ? -1 : root_open(p->from, p->source, O_PATH, err);
+	if (is_skipped)
 		return 0;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fd < 0 ? -1 : err_set(err, errno, "look at '%s'", p->source);
@@ -111,6 +141,7 @@ int pieces_list(const struct content *c, struct pieces *ret, struct err *err)
 	if (add_payload(c, &p, err) < 0)
 		return -1;
 	add_machine(c, &p);
+	add_run(c, &p);
 	if (c->modules && add_modules(c, &p, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p.count; i++)

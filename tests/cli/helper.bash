@@ -33,7 +33,7 @@ kmodsmith() { # COMMAND ARGUMENT...: a command of two words is one argument here
 # Every command, one a line; of a group each verb: "store gc".
 commands() {
   local name verbs
-  "$KMODSMITH" --help | sed -nE 's/^  ([a-z]+) +[^ ].*/\1/p' | while read -r name; do
+  "$KMODSMITH" --help | sed -nE 's/^  ([a-z-]+) +[^ ].*/\1/p' | while read -r name; do
     verbs=$("$KMODSMITH" "$name" --help | sed -nE "s/^  ($name [a-z]+) +[^ ].*/\1/p")
     printf '%s\n' "${verbs:-$name}"
   done

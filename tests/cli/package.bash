@@ -8,7 +8,7 @@ tiny_module() { # FILE.ko KERNEL-RELEASE EXPORT IMPORT
   name=${name%.ko}
   {
     printf '.section .modinfo,"a"\n'
-    for kv in license=NVIDIA version=535.261.03 srcversion=ABCDEF0123456789ABCDEF0 depends= "name=${name//-/_}" \
+    for kv in license=NVIDIA version=535.261.03 srcversion=ABCDEF0123456789ABCDEF0 depends= "name=${name//-/_}" ${EXTRA:+"$EXTRA"} \
       "vermagic=$2 SMP preempt mod_unload "; do
       printf '.asciz "%s"\n' "$kv"
     done

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/ldcache.h"
+#include "base/soname.h"
+#include "tests/unit/library.h"
+#include "tests/unit/tempdir.h"
+
+static void put(const struct folder *f, const char *path, const char *soname, unsigned machine)
+{
+	struct library l = library_make(soname, machine);
+	tempdir_data(f, path, &l, sizeof(l));
+}
+
+static int read_name(const struct folder *f, const char *path, struct soname *ret)
+{
+	struct err err;
+	auto_fd int fd = root_open(&f->root, path, O_RDONLY, &err);
+	assert_true(fd >= 0);
+	return soname_read(fd, path, ret, &err);
+}
+
+static void what_a_file_says_of_itself(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	folder_make(&f);
+	put(&f, "named", "libcuda.so.1", EM_X86_64);
+	put(&f, "nameless", NULL, EM_AARCH64);
+	put(&f, "climbing", "../libcuda.so.1", EM_X86_64);
+	tempdir_write(&f, "text", "libcuda.so.1");
+	tempdir_write(&f, "empty", "");
+	static const struct {
+		const char *path, *name;
+		int r;
+	} rows[] = {
+		{ "named", "libcuda.so.1", 1 }, { "nameless", NULL, 1 }, { "climbing", NULL, 1 }, { "text", NULL, 0 },
+		{ "empty", NULL, 0 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_soname struct soname s = { 0 };
+		expect(read_name(&f, rows[i].path, &s) == rows[i].r, rows[i].path);
+		expect(s.name == rows[i].name || str_eq(s.name, rows[i].name), rows[i].path);
+	}
+}
+
+// Cut at each byte, and with each byte as wrong as can be: no name, or some name, never a read outside.
+static void damaged_libraries(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	struct library l = library_make("libcuda.so.1", EM_X86_64);
+	folder_make(&f);
+	for (size_t i = 0; i < sizeof(l); i++) {
+		auto_soname struct soname cut = { 0 }, wrong = { 0 };
+		struct library bad = l;
+		tempdir_data(&f, "cut", &l, i);
+		assert_in_range(read_name(&f, "cut", &cut), 0, 1);
+		((unsigned char *)&bad)[i] = 0xff;
+		tempdir_data(&f, "wrong", &bad, sizeof(bad));
+		assert_in_range(read_name(&f, "wrong", &wrong), 0, 1);
+	}
+}
+
+static uint32_t u32(const char *p)
+{
+	uint32_t ret;
+	memcpy(&ret, p, sizeof(ret));
+	return ret;
+}
+
+// "NAME=PATH" of each entry, in the order of the file.
+static char *read_cache(const struct folder *f)
+{
+	struct err err;
+	auto_str char *data = NULL, *ret = str_dup("");
+	size_t len = 0;
+	assert_int_equal(root_read(&f->root, "etc/ld.so.cache", &data, &len, &err), 1);
+	assert_memory_equal(data, "glibc-ld.so.cache1.1", 20);
+	uint32_t count = u32(data + 20);
+	assert_int_equal(len, 48 + count * 24 + u32(data + 24));
+	for (uint32_t i = 0; i < count; i++) {
+		const char *slot = data + 48 + i * 24;
+		str_add(&ret, "%x %s=%s\n", u32(slot), data + u32(slot + 4), data + u32(slot + 8));
+	}
+	return TAKE(ret);
+}
+
+static void links_and_cache(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	auto_strv struct strv dirs = { 0 };
+	struct err err;
+	folder_make(&f);
+	strv_split(&dirs, "usr/lib/ours:nowhere", ":");
+	put(&f, "usr/lib/ours/libcuda.so.535.9", "libcuda.so.1", EM_X86_64);
+	put(&f, "usr/lib/ours/libcuda.so.535.261", "libcuda.so.1", EM_X86_64);
+	put(&f, "usr/lib/ours/libglcore.so.535.261", "libglcore.so.535.261", EM_X86_64);
+	put(&f, "usr/lib/libcuda.so.1", "libcuda.so.1", EM_X86_64); // found later: not the one
+	put(&f, "usr/lib/libm10.so", NULL, EM_X86_64);
+	put(&f, "usr/lib/libm9.so", NULL, EM_X86_64);
+	put(&f, "usr/lib/libarm.so.1", "libarm.so.1", EM_AARCH64);
+	put(&f, "usr/lib/librisc.so.1", "librisc.so.1", EM_RISCV);
+	put(&f, "opt/x/libx.so.2", "libx.so.2", EM_X86_64);
+	tempdir_write(&f, "usr/lib/libtext.so", "INPUT(libc.so.6)");
+	tempdir_write(&f, "usr/lib/ours/libgone.so.1.1", "");
+	tempdir_link(&f, "usr/lib/ours/libgone.so.1", "nowhere");
+	tempdir_link(&f, "lib", "usr/lib");
+	tempdir_write(&f, "etc/ld.so.conf", "# ours\ninclude ld.so.conf.d/*.conf\n");
+	tempdir_write(&f, "etc/ld.so.conf.d/x.conf", "/opt/x/ # with a slash\n/opt/x\ninclude /etc/ld.so.conf\n");
+	tempdir_write(&f, "etc/ld.so.conf.d/x.conf.old", "/opt/none\n");
+	assert_int_equal(ldcache_links(&f.root, &dirs, &err), 0);
+	auto_str char *target = NULL;
+	assert_int_equal(root_readlink(&f.root, "usr/lib/ours/libcuda.so.1", &target, &err), 1);
+	assert_string_equal(target, "libcuda.so.535.261");
+	assert_int_equal(ldcache_write(&f.root, &dirs, &err), 0);
+	auto_str char *text = read_cache(&f);
+	assert_string_equal(text, "303 libx.so.2=/opt/x/libx.so.2\n"
+				  "303 libm10.so=/lib/libm10.so\n"
+				  "303 libm9.so=/lib/libm9.so\n"
+				  "303 libglcore.so.535.261=/usr/lib/ours/libglcore.so.535.261\n"
+				  "303 libcuda.so.1=/usr/lib/ours/libcuda.so.1\n"
+				  "a03 libarm.so.1=/lib/libarm.so.1\n");
+}
+
+// What leads out of the root leads nowhere, and a root without any library has an empty cache.
+static void other_roots(void **state)
+{
+	(void)state;
+	auto_folder struct folder f, outside;
+	auto_strv struct strv none = { 0 };
+	struct err err;
+	folder_make(&f);
+	folder_make(&outside);
+	put(&outside, "libout.so.1", "libout.so.1", EM_X86_64);
+	auto_str char *conf = str_fmt("%s\ninclude %s/*\ninclude\ninclude nothing/*\n", outside.path, outside.path);
+	tempdir_write(&f, "etc/ld.so.conf", conf);
+	assert_int_equal(ldcache_write(&f.root, &none, &err), 0);
+	auto_str char *text = read_cache(&f);
+	assert_string_equal(text, "");
+	tempdir_write(&f, "blocked/etc", "a file");
+	auto_root struct root blocked = ROOT_NONE;
+	assert_int_equal(root_sub(&f.root, "blocked", &blocked, &err), 0);
+	assert_true(ldcache_write(&blocked, &none, &err) < 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_a_file_says_of_itself),
+		cmocka_unit_test(damaged_libraries),
+		cmocka_unit_test(links_and_cache),
+		cmocka_unit_test(other_roots),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
