@@ -35,7 +35,7 @@ soon() { # COMMAND...: becomes true within 10 s
   batslib_decorate "not soon: $*" <"$log" | fail
 }
 says() { soon grep -qF -- "$1" "$log"; }
-flag() { [ -f "$shared/$1" ] && [ "$(cat "$shared/$1")" = "$(id_of_request)" ]; }
+flag() { [ -s "$shared/$1" ] && [ "$(cat "$shared/$1")" = "$(id_of_request)" ]; }
 id_of_request() { sha256sum "$shared/kmodsmith/request.json" | cut -c1-64; }
 request() { jq -r "$1" "$shared/kmodsmith/request.json"; }
 set_flag() { id_of_request >"$shared/$1"; }
