@@ -55,6 +55,8 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   kmodsmith "peermem probe" --json
   assert_status 0
   assert_json .state loaded
+  kmodsmith status --json
+  assert_json .peermem.state loaded
   kmodsmith "peermem load" --once # what is right stays
   assert_status 0
   assert_equal "$(peermem_loads)" "load nvidia_peermem peerdirect_support=1"
@@ -87,6 +89,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_equal "$(state .error.code)" E_SYMBOL
   kmodsmith status
   assert_status 0
+  assert_line --regexp '^nvidia-peermem: failed: .*was compiled where'
 }
 
 @test "peermem: a machine without a Mellanox function needs none" {
