@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
 #include "node/journal.h"
+#include "node/peermem.h"
 #include "node/publish.h"
 
 #include <stdio.h>
@@ -96,6 +97,32 @@ static json_t *whole_json(const struct facts *f, const struct status *s, const j
 	return json;
 }
 
+// GPUDirect RDMA, where somebody asked for it; the GPUs are ready with or without. false = nothing is known.
+static bool look_at_peermem(const struct machine *m, struct peermem_look *ret)
+{
+	struct err unread;
+	int r = peermem_look(&m->host, &m->kern, ret, &unread);
+	if (r < 0)
+		log_warn("how nvidia-peermem is is not known: %s", unread.text);
+	return r > 0;
+}
+
+static json_t *peermem_json(const struct machine *m)
+{
+	struct peermem_look look;
+	if (!look_at_peermem(m, &look))
+		return json_null();
+	return json_pack("{s:s, s:o, s:b}", "state", peermem_state_name(look.state), "why", json_text(look.why),
+			 "dma_buf", look.has_dma_buf);
+}
+
+static void show_peermem(const struct machine *m)
+{
+	struct peermem_look look;
+	if (look_at_peermem(m, &look))
+		printf("nvidia-peermem: %s: %s\n", peermem_state_name(look.state), look.why);
+}
+
 static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
@@ -126,12 +153,14 @@ static int run(void *values, char **args, size_t count, struct err *err)
 			return -1;
 		auto_json json_t *list = daemon_record_json(&daemons, &m.kern);
 		auto_json json_t *json = whole_json(&f, &s, file, &j, list);
+		json_object_set_new(json, "peermem", peermem_json(&m));
 		show_json(json);
 	} else {
 		show_status(&s);
 		show_last(file);
 		show_journal(&j, f.host.boot_id);
 		show_daemons(&daemons, &m.kern);
+		show_peermem(&m);
 	}
 	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;
 }
