@@ -7,7 +7,8 @@
 
 struct exported {
 	char *dir, *driver;      // dir NULL = nothing is exported; driver: version that it was made for
-	char *payload, *modules; // digests; modules NULL = none
+	char *payload;           // digest
+	char *modules, *sources; // names of trees; NULL = none
 	char *user_space;        // version of its libraries, as consumers read it; NULL = it has none
 	unsigned generation;
 	char *problem; // NULL = each mount and link is right
