@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-static const char FIRMWARE[] = "lib/firmware", SETTING[] = "sys/module/firmware_class/parameters/path";
+static const char FIRMWARE[] = EXPORT_FIRMWARE, SETTING[] = "sys/module/firmware_class/parameters/path";
 
 int export_open(struct export *e, const char *dir, struct err *err)
 {
@@ -30,6 +30,7 @@ int export_open(struct export *e, const char *dir, struct err *err)
 
 void export_done(struct export *e)
 {
+	free(e->former);
 	free(e->dir);
 	free(e->parent);
 	free(e->base);
@@ -191,16 +192,23 @@ int export_prepare(struct export *e, const struct export_wish *wish, struct err 
 }
 
 // Ours is what leads into the place of the exports, or beside it.
-static bool is_our_path(const struct export *e, const char *path)
+bool export_is_path(const struct export *e, const char *path)
 {
 	auto_str char *now = str_fmt("/%s/%s", e->dir, FIRMWARE), *next = str_fmt("/%s/.%s.", e->parent, e->base);
-	return str_eq(path, now) || (str_starts(path, next) && str_ends(path, FIRMWARE));
+	auto_str char *former = e->former ? str_fmt("/%s/%s", e->former, FIRMWARE) : NULL;
+	return str_eq(path, now) || str_eq(path, former) || (str_starts(path, next) && str_ends(path, FIRMWARE));
+}
+
+// The kernel takes the value as it is; nothing cannot be written, and is what a line without text is to it.
+int export_unset_path(const struct export *e, struct err *err)
+{
+	return e->sys->attribute_set(e->sys, e->kern, SETTING, "\n") < 0 ? file_fail("set", SETTING, err) : 0;
 }
 
 // The kernel shows a setting, and nobody else has set it.
 static bool is_free(const struct export *e, const struct firmware_search *search)
 {
-	return search->path && (!*search->path || is_our_path(e, search->path));
+	return search->path && (!*search->path || export_is_path(e, search->path));
 }
 
 static char *firmware_of(const char *payload, const char *name)
@@ -244,7 +252,7 @@ static int needs_path(const struct export *e, const struct export_wish *wish, co
 		auto_str char *found = firmware_find(e->host, search, name);
 		is_missing = is_missing || !found;
 	}
-	return names.count && (is_missing || (search->path && is_our_path(e, search->path)));
+	return names.count && (is_missing || (search->path && export_is_path(e, search->path)));
 }
 
 int export_firmware(struct export *e, const struct export_wish *wish, struct err *err)
@@ -295,9 +303,10 @@ int export_back(struct export *e, struct err *err)
 	if (e->is_switched && exported_restore(e->host, e->record_before, err) < 0)
 		return -1;
 	e->is_switched = false;
-	// The kernel takes the value as it is; nothing cannot be written, and is what a line without text is to it.
-	if (e->fwpath_before &&
-	    e->sys->attribute_set(e->sys, e->kern, SETTING, *e->fwpath_before ? e->fwpath_before : "\n") < 0)
+	if (e->fwpath_before && !*e->fwpath_before && export_unset_path(e, err) < 0)
+		return -1;
+	if (e->fwpath_before && *e->fwpath_before &&
+	    e->sys->attribute_set(e->sys, e->kern, SETTING, e->fwpath_before) < 0)
 		return file_fail("set", SETTING, err);
 	return generation_remove(&w.space, &w.parent, e->made, err) < 0 ? -1 : 0;
 }

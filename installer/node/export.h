@@ -29,6 +29,7 @@ struct export
 	struct watch *watch;
 	const char *boot;             // boot id
 	char sources[DIGEST_HEX + 1]; // STATE/sources/HEX of what is wished; "" = the payload has none
+	char *former;                 // an earlier one below host, that is withdrawn when this is in place; NULL = none
 	char *dir;                    // below host: "run/nvidia/driver"
 	char *parent, *base;          // "run/nvidia", "driver"
 	char *made;                   // beside base: the next generation, and after the exchange the one before
@@ -38,7 +39,8 @@ struct export
 	bool is_switched;
 };
 #define EXPORT_DEFAULT "/run/nvidia/driver"
-#define EXPORT_PAYLOADS "payloads" // below state: trees by the digest of what they are of
+#define EXPORT_FIRMWARE "lib/firmware" // below dir
+#define EXPORT_PAYLOADS "payloads"     // below state: trees by the digest of what they are of
 #define EXPORT_MODULES "modules"
 #define EXPORT_SOURCES "sources" // copies of a payload's, one for each kernel, because make writes into them
 
@@ -57,6 +59,8 @@ int export_prepare(struct export *e, const struct export_wish *wish, struct err 
 // told so.
 bool export_brings(const struct export *e, const char *payload, const struct firmware_search *search,
 		   const struct strv *names);
+bool export_is_path(const struct export *e, const char *path); // of the kernel's firmware, that leads into this export
+int export_unset_path(const struct export *e, struct err *err);
 int export_firmware(struct export *e, const struct export_wish *wish, struct err *err); // found by the load
 int export_switch(struct export *e, const struct export_wish *wish, struct err *err);
 int export_back(struct export *e, struct err *err); // as it was before export_prepare()

@@ -10,6 +10,7 @@ static const char DIR_NAME[] = "run/kmodsmith", RECORD[] = "run/kmodsmith/export
 void exported_done(struct exported *x)
 {
 	free(x->dir);
+	free(x->former);
 	free(x->driver);
 	free(x->payload);
 	free(x->modules);
@@ -65,6 +66,16 @@ static int read_json(const struct root *host, json_t **ret, struct err *err)
 	return r < 0 && err->code == E_CONFIG ? 0 : r;
 }
 
+int exported_forget(const struct root *host, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	int r = read_json(host, &json, err);
+	if (r <= 0)
+		return r;
+	json_object_set_new(json, "former", json_null());
+	return json_put(host, RECORD, json, err);
+}
+
 static char *text_of(const json_t *json, const char *key)
 {
 	return str_dup(json_string_value(json_object_get(json, key)));
@@ -91,6 +102,7 @@ static int read_record(const struct root *host, const char *boot, json_t **ret_j
 	x->payload = text_of(*ret_json, "payload");
 	x->modules = text_of(*ret_json, "modules");
 	x->sources = text_of(*ret_json, "sources");
+	x->former = text_of(*ret_json, "former");
 	x->generation = (unsigned)json_integer_value(json_object_get(*ret_json, "generation"));
 	return x->dir && x->driver && x->payload;
 }
