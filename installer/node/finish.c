@@ -3,6 +3,7 @@
 #include "node/run.h"
 
 #include "node/cdi_keep.h"
+#include "node/exported.h"
 #include "node/publish.h"
 
 int step_nodes(struct run *r, const struct step *step, struct err *err)
@@ -56,17 +57,25 @@ int run_publish(const struct run *r, const char *step, const char *subject, bool
 	return 0;
 }
 
-// A node that works is not failed for it.
-static void keep_cdi(const struct apply *a, const struct status *status)
+static int keep_cdi(const struct apply *a, const struct status *status, struct err *err)
 {
-	struct err why;
+	auto_exported struct exported now = { 0 };
+	if (exported_record(a->kern, a->facts->host.boot_id, &now, err) < 0)
+		return -1;
 	const struct cdi_where w = { .host = a->host,
 				     .kern = a->kern,
 				     .dev_root = a->dev_root,
 				     .sys = a->sys,
-				     .export = a->export ? a->export->dir : "",
+				     .export = now.dir ? now.dir : "",
 				     .imex_channels = a->imex_channels };
-	int r = cdi_keep(&w, a->cdi, status->has_gpu && status->is_ready, &why);
+	return cdi_keep(&w, a->cdi, status->has_gpu && status->is_ready, err);
+}
+
+// A node that works is not failed for it.
+static void tell_runtimes(const struct apply *a, const struct status *status)
+{
+	struct err why;
+	int r = keep_cdi(a, status, &why);
 	if (r < 0)
 		watch_note(a->watch, "container runtimes are told of no GPU: %s", why.text);
 	else if (r > 0)
@@ -78,7 +87,7 @@ static void end(const struct apply *a, const struct facts *now, const struct sta
 {
 	struct err why;
 	const struct publish_end e = { .outcome = outcome, .watch = a->watch, .failure = failure };
-	keep_cdi(a, status);
+	tell_runtimes(a, status);
 	if (publish_end(a->kern, now, status, &e, &why) < 0)
 		watch_note(a->watch, "the state of this node is not published: %s", why.text);
 }
