@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # make            build/release/kmodsmith            make demo    the main job on a real kernel with simulated GPUs
+# make static     build/release/kmodsmith-static     make images  the container images, in build/images
 # make MODE=asan  with ASan and UBSan                make check   every test
 # V=1 shows the commands, CC=clang builds with clang, B=DIR builds elsewhere.
 MODE ?= release
@@ -39,12 +40,23 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmod
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all unit unit-build install clean deps demo demo-registry check cli services bench lint format man
+.PHONY: all static images unit unit-build install clean deps demo demo-registry check cli services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
 	@echo "  LD      $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+STATIC := -static-pie -Wl,--wrap=getaddrinfo,--wrap=freeaddrinfo,--wrap=gethostbyname,--wrap=dlopen
+# The same program for foreign roots: needs no file of the place where it runs, and asks nobody (base/http_lib.c).
+static: $B/kmodsmith-static
+$B/kmodsmith-static: $B/installer/main.o $B/static/http_lib.o $(LIB)
+	@echo "  LD      $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell pkg-config --static --libs $(filter-out libcurl,$(PKGS)))
+$B/static/http_lib.o: installer/base/http_lib.c Makefile
+	@echo "  CC      $< (static)"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DKMODSMITH_STATIC -MMD -MP -c -o $@ $<
 
 $(LIB): $(OBJ)
 	@echo "  AR      $@"
@@ -80,6 +92,8 @@ lint:
 	@scripts/lint.sh
 format:
 	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch])
+images: $B/kmodsmith $B/kmodsmith-static
+	$(Q)scripts/images.sh
 cli: $B/kmodsmith
 	$(Q)scripts/cli.sh $<
 services: $B/kmodsmith

@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of commands and the way into them; no decision is made here.
+// The names that the program is called by, and the way into its commands; no decision is made here.
+#include "base/launch.h"
 #include "cmd/common.h"
+#include "cmd/dtk.h"
 #include "cmd/entry.h"
+#include "cmd/nvidia_driver.h"
 #include "kmod/sandbox.h"
+
+static const struct program {
+	const char *name;
+	int (*main)(int argc, char **argv);
+} programs[] = {
+	{ "nvidia-driver", nvidia_driver_main },
+	{ DTK_PROGRAM, dtk_main },
+};
 
 int main(int argc, char **argv)
 {
 	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
 		return sandbox_main(argc, argv);
+	if (argc > 1 && str_eq(argv[1], LAUNCH_ARG))
+		return launch_main(argc, argv);
 	entry_guard();
+	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *name = slash ? slash + 1 : argv[0];
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
+		if (str_eq(name, programs[i].name))
+			return programs[i].main(argc, argv);
 	if (argc < 2 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
 		return entry_usage(argc < 2);
 	if (str_eq(argv[1], "--version"))
 		return entry_version();
-	int words;
-	const struct cmd *cmd = entry_find(argc - 1, argv + 1, &words);
-	return cmd ? entry_run(cmd, argc - words, argv + words) : entry_unknown(argc - 1, argv + 1);
+	return entry_words(argc - 1, argv + 1);
 }

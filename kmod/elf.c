@@ -65,9 +65,9 @@ static void take_field(struct module *m, const char *key, size_t key_len, const 
 	const struct {
 		const char *key;
 		struct strv *values;
-	} lists[] = { { "firmware", &m->firmware }, { "import_ns", &m->import_ns } };
+	} lists[] = { { "firmware", &m->firmware }, { "import_ns", &m->import_ns }, { "alias", &m->aliases } };
 
-	// The kernel takes the first of several; import_ns and firmware may be repeated.
+	// The kernel takes the first of several; import_ns, firmware and alias may be repeated.
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		if (strlen(fields[i].key) == key_len && memcmp(fields[i].key, key, key_len) == 0 && !*fields[i].value)
 			*fields[i].value = value;
@@ -78,6 +78,8 @@ static void take_field(struct module *m, const char *key, size_t key_len, const 
 	}
 	if (key_len == 7 && memcmp(key, "depends", 7) == 0 && !m->depends.count)
 		strv_split(&m->depends, value, ",");
+	if (key_len == 8 && memcmp(key, "parmtype", 8) == 0)
+		strv_add(&m->params, str_ndup(value, strcspn(value, ":")));
 	if (key_len == 6 && memcmp(key, "intree", 6) == 0)
 		m->is_intree = str_eq(value, "Y");
 }
@@ -361,8 +363,10 @@ void module_done(struct module *m)
 	free(m->file);
 	free(m->imports);
 	strv_done(&m->depends);
+	strv_done(&m->aliases);
 	strv_done(&m->firmware);
 	strv_done(&m->import_ns);
+	strv_done(&m->params);
 	symvers_free(m->exports);
 	modsig_done(&m->sig);
 	*m = MODULE_NONE;

@@ -86,8 +86,10 @@ static void compare_layout(struct check *c)
 
 static void add_need(struct check *c, const char *owner)
 {
-	if (!strv_has(&c->proof->needs, owner))
-		strv_add(&c->proof->needs, str_dup(owner));
+	struct strv *const lists[] = { &c->proof->needs, &c->ret->needs };
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		if (!strv_has(lists[i], owner))
+			strv_add(lists[i], str_dup(owner));
 }
 
 // Who provides a symbol: the set as it will be loaded, what is loaded already, then the kernel's own table.
@@ -308,6 +310,7 @@ void proof_done(struct proof *proof)
 	for (size_t i = 0; i < proof->count; i++) {
 		free(proof->modules[i].text);
 		free(proof->modules[i].mismatches);
+		strv_done(&proof->modules[i].needs);
 	}
 	free(proof->modules);
 	free(proof->text);

@@ -27,6 +27,7 @@ struct proof_module {
 	char *text; // one line: what decides, with evidence; never NULL
 	struct proof_mismatch *mismatches; // of CRCs, all of them; the text lists ten
 	size_t mismatch_count;
+	struct strv needs; // as of the whole proof, of this module alone
 };
 
 struct proof {

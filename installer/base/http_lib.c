@@ -2,10 +2,48 @@
 #include "base/http_lib.h"
 
 #include <dlfcn.h>
-
-static const char FILE_NAME[] = "libcurl.so.4";
+#include <netdb.h>
 
 struct http_lib curl;
+
+#ifdef KMODSMITH_STATIC
+// The build for foreign roots (`make static`) asks nobody and loads no code of the place where it runs. What libcrypto
+// has for names, providers and engines ends here (ld --wrap): glibc's own would want the files of the very glibc that it
+// was linked from.
+int __wrap_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret);
+void __wrap_freeaddrinfo(struct addrinfo *list);
+struct hostent *__wrap_gethostbyname(const char *name);
+void *__wrap_dlopen(const char *file, int mode);
+
+int http_lib_load(struct err *err)
+{
+	return err_set(err, E_NOT_FOUND, "kmodsmith-static has no remote sources; the other build has them");
+}
+
+int __wrap_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret)
+{
+	(void)name, (void)service, (void)hints, (void)ret;
+	return EAI_FAIL;
+}
+
+void __wrap_freeaddrinfo(struct addrinfo *list)
+{
+	(void)list;
+}
+
+struct hostent *__wrap_gethostbyname(const char *name)
+{
+	(void)name;
+	return NULL;
+}
+
+void *__wrap_dlopen(const char *file, int mode)
+{
+	(void)file, (void)mode;
+	return NULL;
+}
+#else
+static const char FILE_NAME[] = "libcurl.so.4";
 
 int http_lib_load(struct err *err)
 {
@@ -24,3 +62,4 @@ int http_lib_load(struct err *err)
 	curl = lib;
 	return 0;
 }
+#endif

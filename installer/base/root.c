@@ -35,8 +35,31 @@ int root_sub(const struct root *parent, const char *path, struct root *ret, stru
 	int fd = root_open(parent, path, O_PATH | O_DIRECTORY, err);
 	if (fd < 0)
 		return -1;
-	*ret = (struct root){ .fd = fd, .name = root_path(parent, path) };
+	*ret = (struct root){ .fd = fd, .name = str_eq(path, ".") ? str_dup(parent->name) : root_path(parent, path) };
 	return 0;
+}
+
+static bool is_other(const char *a, const char *b)
+{
+	struct stat x, y;
+	return stat(a, &x) == 0 && stat(b, &y) == 0 && (x.st_dev != y.st_dev || x.st_ino != y.st_ino);
+}
+
+// The first process of a pod that shares process ids among its containers is not the machine's (PROC_PID_INIT_INO of
+// the kernel's include/linux/proc_ns.h).
+static bool has_pids_of_machine(void)
+{
+	static const ino_t INIT = 0xEFFFFFFC;
+	struct stat st;
+	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INIT;
+}
+
+int root_outside(struct root *ret, struct err *err)
+{
+	return has_pids_of_machine() && is_other("/proc/1/ns/mnt", "/proc/self/ns/mnt") &&
+			       is_other("/proc/1/root", "/") ?
+		       root_init(ret, "/proc/1/root", err) < 0 ? -1 : 1 :
+		       0;
 }
 
 void root_done(struct root *root)

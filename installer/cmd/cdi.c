@@ -34,7 +34,7 @@ static int choose_export(const struct values *v, const struct machine *m, char *
 		*ret = parts.count ? strv_join(&parts, "/") : str_dup("");
 		return 0;
 	}
-	if (host_read(&m->host, &m->kern, &host, err) < 0 || exported_record(&m->kern, host.boot_id, &now, err) < 0)
+	if (host_read(&m->host, &m->kern, &host, err) < 0 || exported_record(&m->host, host.boot_id, &now, err) < 0)
 		return -1;
 	*ret = str_dup(now.dir ? now.dir : "");
 	return 0;

@@ -9,7 +9,7 @@ const struct opt common_opts[] = {
 	{ "root", 0, "DIR", "KMODSMITH_ROOT", OPT_STR, offsetof(struct common, root),
 	  "work on a recorded machine: DIR holds its files, proc, sys and dev" },
 	{ "host-root", 0, "DIR", "KMODSMITH_HOST_ROOT", OPT_STR, offsetof(struct common, host_root),
-	  "where the host's files are, for instance /proc/1/root in a pod" },
+	  "where the host's files are; default /proc/1/root in a pod that has the host's process ids, else /" },
 	{ "json", 0, NULL, NULL, OPT_FLAG, offsetof(struct common, is_json), "the result as JSON on standard output" },
 	{ "log-format", 0, "text|json", "KMODSMITH_LOG_FORMAT", OPT_STR, offsetof(struct common, log_format),
 	  "how events on standard error look" },
@@ -18,12 +18,19 @@ const struct opt common_opts[] = {
 	{ 0 },
 };
 
+// In a pod nothing of the host needs to be mounted: with the host's process ids its root can be reached (contract 1.5).
+static int open_host(const struct common *common, struct machine *m, struct err *err)
+{
+	if (common->host_root)
+		return root_init(&m->host, common->host_root, err);
+	int r = m->is_recorded ? 0 : root_outside(&m->host, err);
+	return r == 0 ? root_sub(&m->kern, ".", &m->host, err) : r;
+}
+
 int machine_open(const struct common *common, struct machine *ret, struct err *err)
 {
-	const char *kern = common->root ? common->root : "/";
-	const char *host = common->host_root ? common->host_root : kern;
 	struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE, .is_recorded = common->root != NULL };
-	if (root_init(&m.kern, kern, err) < 0 || root_init(&m.host, host, err) < 0) {
+	if (root_init(&m.kern, common->root ? common->root : "/", err) < 0 || open_host(common, &m, err) < 0) {
 		machine_done(&m);
 		return -1;
 	}

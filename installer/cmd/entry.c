@@ -27,6 +27,13 @@ const struct cmd *entry_find(int argc, char **argv, int *ret_words)
 	return cmd || strchr(argv[0], ' ') ? cmd : find(argv[0]);
 }
 
+int entry_words(int argc, char **argv)
+{
+	int words;
+	const struct cmd *cmd = entry_find(argc, argv, &words);
+	return cmd ? entry_run(cmd, argc - words + 1, argv + words - 1) : entry_unknown(argc, argv);
+}
+
 static const struct group *find_group(const char *name, size_t len)
 {
 	for (const struct group *g = groups; g->name; g++)
@@ -181,6 +188,18 @@ static int show_help(const struct cmd *cmd)
 	auto_str char *help = opt_help(cmd);
 	printf("%s", help);
 	return 0;
+}
+
+int entry_values(const struct cmd *cmd, int argc, char **argv, void *values)
+{
+	auto_str char *config = NULL;
+	char **args = NULL;
+	size_t count = 0;
+	struct err ignored;
+	return read_config(&config, &ignored) < 0 ||
+			       opt_parse(cmd, commands, argc, argv, config, values, &args, &count, &ignored) != 0 ?
+		       -1 :
+		       0;
 }
 
 static int parse_and_run(const struct cmd *cmd, int argc, char **argv, void *values, struct err *err)

@@ -6,7 +6,10 @@
 // The command that the first words are, with how many of them; NULL = none.
 const struct cmd *entry_find(int argc, char **argv, int *ret_words);
 void entry_guard(void);                                      // before anything is opened
+int entry_words(int argc, char **argv);                      // argv[0]: the first word of a command
 int entry_run(const struct cmd *cmd, int argc, char **argv); // argv[0] is the last word of the command
+// What a command would be told; negative: entry_run() says why not, or it is a call for help.
+int entry_values(const struct cmd *cmd, int argc, char **argv, void *values);
 int entry_usage(bool is_error);
 int entry_version(void);
 int entry_unknown(int argc, char **argv); // argv[0] is no command; it may be a group

@@ -111,7 +111,7 @@ static int unload(const struct values *v, const struct machine *m, struct watch 
 	struct drain drain = { .host = &m->host, .kern = &m->kern, .sys = &m->sys, .watch = watch };
 	if (job_holders(v->holders, &drain.policy, err) < 0)
 		return -1;
-	auto_fd int lock = lock_take(&m->kern, err);
+	auto_fd int lock = lock_take(&m->host, err);
 	if (lock < 0 || job_state(&job, m, &state, err) < 0 || facts_read(&m->host, &m->kern, &f, err) < 0)
 		return -1;
 	drain.release = f.host.release;

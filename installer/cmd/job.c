@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "node/cdi_keep.h"
+#include "node/daemon_stop.h"
 #include "node/kernels.h"
 #include "node/lock.h"
 #include "node/settle.h"
@@ -25,7 +26,9 @@ const struct opt source_opts[] = {
 	OPT("headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, headers,
 	    "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree"),
 	OPT("modules", 'm', "NAME,...", "KMODSMITH_MODULES", OPT_LIST, modules,
-	    "module set: nvidia,uvm,modeset,drm,peermem"),
+	    "module set: nvidia,uvm,modeset,drm,peermem; each of them must load. Default: nvidia,uvm, and modeset, "
+	    "which "
+	    "may fail"),
 	OPT("patches", 0, "DIR", "KMODSMITH_PATCHES", OPT_STR, patches,
 	    "more source patches, see kmodsmith-patches(7)"),
 	OPT("jobs", 'j', "N", "MAX_THREADS", OPT_UINT, jobs,
@@ -49,10 +52,13 @@ const struct opt job_opts[] = {
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
 	    "where others find the driver's user space; default: " EXPORT_DEFAULT " for init, else where it is now"),
+	OPT("payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, payload,
+	    "user space and sources that an image carries (`pack payload --output dir:DIR`); its driver is the "
+	    "default"),
 	OPT("cdi", 0, "FILE|none", "KMODSMITH_CDI", OPT_STR, cdi,
 	    "CDI specification for container runtimes; default: " CDI_FILE " for init, else where it is now"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
-	    "directory that holds the dev/ to make nodes in"),
+	    "directory that holds the dev/ to make nodes in; default the host's root"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
 	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, UNLOAD_TIMEOUT_HELP),
 	OPT("holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, holders, HOLDERS_HELP),
@@ -150,11 +156,8 @@ static int open_roots(struct job *j, struct err *err)
 	const struct job_values *v = j->values;
 	if (machine_open(&v->origin.remote.common, &j->machine, err) < 0)
 		return -1;
-	if (root_init(&j->dev_root,
-		      v->dev_root           ? v->dev_root :
-		      *j->machine.kern.name ? j->machine.kern.name :
-					      "/",
-		      err) < 0)
+	if ((v->dev_root ? root_init(&j->dev_root, v->dev_root, err) :
+			   root_sub(&j->machine.host, ".", &j->dev_root, err)) < 0)
 		return -1;
 	return v->patches ? root_init(&j->patches, v->patches, err) : 0;
 }
@@ -168,14 +171,14 @@ static bool is_host_used(const struct job *j)
 static int look_at_resident(struct job *j, struct err *err)
 {
 	const struct store *store = obtain_has_store(&j->obtain) ? &j->obtain.store : NULL;
-	return resident_read(&j->machine.host, &j->machine.kern, &j->facts.host, &j->facts.loaded,
-			     store ? &store->layout : NULL, &j->params.blacklist, &j->facts.resident, err);
+	return resident_read(&j->machine.host, &j->facts.host, &j->facts.loaded, store ? &store->layout : NULL,
+			     &j->params.blacklist, &j->facts.resident, err);
 }
 
 // What is loaded already needs nobody (P1).
 static bool is_loaded(const struct job *j)
 {
-	return j->values->driver && str_eq(j->values->driver, j->facts.loaded.version);
+	return j->driver && str_eq(j->driver, j->facts.loaded.version);
 }
 
 // A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
@@ -214,7 +217,7 @@ static int find_package(struct job *j, struct err *err)
 	o->is_named = v->origin.package;
 	o->gpus = &j->facts.gpus;
 	o->watch = &j->watch;
-	o->want = (struct package_want){ .driver = v->driver,
+	o->want = (struct package_want){ .driver = j->driver,
 					 .flavour = j->wish.flavour ? flavour_name(j->wish.flavour) : NULL,
 					 .release = j->facts.host.release,
 					 .build_id = j->facts.host.build_id,
@@ -233,12 +236,24 @@ static int find_package(struct job *j, struct err *err)
 	return r;
 }
 
+// Of the image, when nothing was named and its driver is the wished one. Caller frees.
+static char *source_path(const struct job *j)
+{
+	const struct job_values *v = j->values;
+	return v->source                                    ? str_dup(v->source) :
+	       str_eq(j->obtain.carry.is.driver, j->driver) ? carry_source(&j->obtain.carry) :
+							      NULL;
+}
+
 static int open_source(struct job *j, struct err *err)
 {
+	auto_str char *path = source_path(j);
+	if (!path)
+		return 0;
 	if (scratch_make(&j->state, "source", &j->source_work, err) < 0)
 		return -1;
 	watch_enter(&j->watch, "source");
-	if (source_open(j->values->source, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
+	if (source_open(path, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
 		return -1;
 	watch_end(&j->watch, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
 	return 0;
@@ -246,15 +261,29 @@ static int open_source(struct job *j, struct err *err)
 
 static bool is_source_needed(const struct job *j)
 {
-	return j->values->source && !is_host_used(j) && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) &&
-	       !is_loaded(j);
+	return !is_host_used(j) && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) && !is_loaded(j);
+}
+
+// What an image carries is the wish when nothing else says which driver is.
+static int look_at_carried(struct job *j, struct err *err)
+{
+	const struct job_values *v = j->values;
+	struct carry *c = &j->obtain.carry;
+	if (v->payload && carry_open(v->payload, c, err) < 0)
+		return -1;
+	if (!j->driver && !v->source && !v->origin.package)
+		j->driver = c->is.driver;
+	if (v->payload && j->driver && !carry_is_of(c, j->driver, j->facts.host.arch))
+		watch_note(&j->watch, "the image carries driver %s for %s, wanted is %s for %s", c->is.driver,
+			   c->is.arch, j->driver, j->facts.host.arch);
+	return 0;
 }
 
 // What is loaded may have changed until the lock was ours.
 static int lock(struct job *j, struct err *err)
 {
 	const struct machine *m = &j->machine;
-	j->lock = lock_take(&m->kern, err);
+	j->lock = lock_take(&m->host, err);
 	if (j->lock < 0)
 		return -1;
 	loaded_done(&j->facts.loaded);
@@ -290,11 +319,14 @@ static int gather(struct job *j, bool is_change, struct err *err)
 		  j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
 	if (!facts_has_gpu(&j->facts))
 		return 0;
-	if (job_inputs(v, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
-	    journal_read(&j->state, &j->journal, err) < 0 || settle(j, is_change, err) < 0 ||
+	if (job_inputs(v, err) < 0 || look_at_carried(j, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
+	    journal_read(&j->state, &j->journal, err) < 0 ||
+	    optional_read(&j->machine.host, j->facts.host.boot_id, &j->failed, err) < 0 ||
+	    settle(j, is_change, err) < 0 ||
 	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
 	    find_package(j, err) < 0)
 		return -1;
+	params_add_defaults(&j->params, &j->facts.gpus);
 	return is_source_needed(j) ? open_source(j, err) : 0;
 }
 
@@ -314,7 +346,8 @@ static int make_plan(struct job *j, struct err *err)
 	if (!has_unload(&j->plan))
 		return 0;
 	plan_done(&j->plan);
-	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0)
+	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0 ||
+	    daemon_stop_omit(&j->machine.host, &j->machine.kern, &j->holders, err) < 0)
 		return -1;
 	if (plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err) == 0)
 		return 0;
@@ -334,6 +367,7 @@ void job_done(struct job *j)
 	obtain_done(&j->obtain);
 	origin_done(&j->origin);
 	params_done(&j->params);
+	optional_done(&j->failed);
 	facts_done(&j->facts);
 	strv_done(&j->modules);
 	watch_done(&j->watch);
@@ -348,7 +382,7 @@ void job_done(struct job *j)
 static int decide(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
-	j->wish.driver = v->driver;
+	j->wish.driver = j->driver;
 	j->wish.modules = &j->modules;
 	j->wish.params = &j->params;
 	j->wish.is_compile_forbidden = v->is_compile_forbidden;
@@ -358,6 +392,7 @@ static int decide(struct job *j, struct err *err)
 				       .package_why_not = j->obtain.why_not,
 				       .package_code = j->obtain.code,
 				       .journal = &j->journal,
+				       .failed = &j->failed,
 				       .source_version = j->source.version,
 				       .source_flavours = j->source.flavours };
 	return facts_has_gpu(&j->facts) && job_export(j, err) < 0 ? -1 : make_plan(j, err);
@@ -367,7 +402,8 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 {
 	*ret = JOB_NONE;
 	ret->values = values;
-	ret->watch = show_watch();
+	ret->driver = values->driver;
+	ret->watch = values->watch ? *values->watch : show_watch();
 	job_modules(&values->modules, &ret->modules);
 	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
 	    host_policy(values, &ret->wish.host_driver, err) < 0 ||

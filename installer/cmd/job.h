@@ -16,17 +16,21 @@ struct job_values { // first member of the values of each of these commands
 	struct strv from;
 	struct strv headers, modules, params;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
+	char *payload;          // directory that an image carries
 	char *export;           // directory, "none"; NULL = as the command does
 	bool is_export_default; // the command exports when there is something to export
 	char *cdi;              // file, "none"; NULL = as the command does
 	bool is_cdi_default;    // the command tells container runtimes of the GPUs
+	bool is_keeping;        // and starts the driver's daemons
 	bool is_rt_allowed, is_compile_forbidden, is_retry;
+	const struct watch *watch; // who looks on; NULL = show_watch()
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
 extern const struct opt job_opts[];    // what to install; for job_values
 
 struct job {
 	const struct job_values *values;
+	const char *driver; // that is wished; NULL = that of what was named
 	struct machine machine;
 	int lock; // -1 = not taken
 	struct root state, dev_root, patches;
@@ -38,7 +42,8 @@ struct job {
 	struct obtain obtain;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
 	struct journal journal;
-	struct export export; // .dir NULL = nothing is exported
+	struct optional failed; // modules, in this boot
+	struct export export;   // .dir NULL = nothing is exported
 	struct export_wish export_wish;
 	char export_modules[DIGEST_HEX + 1];
 	char *export_why; // why what is exported is not right, or cannot be made right

@@ -37,6 +37,7 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 		       v->is_cdi_default ? CDI_FILE :
 					   NULL,
 		.imex_channels = v->imex_channels,
+		.is_kept = v->is_keeping,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
 		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),
 		.watch = &j->watch,

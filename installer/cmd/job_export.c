@@ -16,7 +16,7 @@ static int choose_dir(const struct job *j, char **ret, bool *ret_is_demanded, st
 		*ret = str_eq(v->export, "none") ? NULL : str_dup(v->export);
 		return 0;
 	}
-	int r = exported_record(&j->machine.kern, j->facts.host.boot_id, &now, err);
+	int r = exported_record(&j->machine.host, j->facts.host.boot_id, &now, err);
 	if (r < 0)
 		return -1;
 	*ret_is_demanded = r > 0;
@@ -38,7 +38,7 @@ static int find_payload(struct job *j, const char *driver, bool is_demanded, str
 {
 	auto_str char *why = NULL;
 	bool is_loaded = str_eq(driver, j->facts.loaded.version);
-	bool is_local = !j->obtain.is_named || (is_loaded && j->values->driver);
+	bool is_local = !j->obtain.is_named || (is_loaded && j->driver);
 	int r = obtain_payload_look(&j->obtain, driver, is_local, &why, err);
 	if (r != 0)
 		return r;

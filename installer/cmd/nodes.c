@@ -13,7 +13,7 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
-	  "directory that holds the dev/ to make nodes in" },
+	  "directory that holds the dev/ to make nodes in; default the host's root" },
 	{ "imex-channels", 0, "N", NULL, OPT_UINT, offsetof(struct values, imex_channels),
 	  "make N IMEX channel nodes; default none" },
 	{ "dry-run", 'n', NULL, NULL, OPT_FLAG, offsetof(struct values, is_dry_run), "compare only" },
@@ -36,9 +36,9 @@ static int act(const struct values *v, struct machine *m, struct devices *d, str
 {
 	auto_root struct root dev_root = ROOT_NONE;
 	auto_fd int lock = -1;
-	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->kern, ".", &dev_root, err)) < 0)
+	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
 		return -1;
-	if (!v->is_dry_run && (lock = lock_take(&m->kern, err)) < 0)
+	if (!v->is_dry_run && (lock = lock_take(&m->host, err)) < 0)
 		return -1;
 	if (devices_want(&m->kern, v->imex_channels, d, err) < 0)
 		return -1;

@@ -3,38 +3,36 @@
 #include "cmd/job.h"
 #include "cmd/output.h"
 #include "kmod/distro.h"
+#include "precompiled/carried.h"
 #include "precompiled/parcel.h"
-#include "precompiled/payload.h"
 
 #include <stdio.h>
 
 struct values {
 	struct common common;
-	char *kernel, *driver, *arch, *output, *state_dir;
+	char *kernel, *driver, *arch, *base, *output, *state_dir;
 };
 
-#define OUTPUT_OPTS                                                                                                   \
-	{ "output",                                                                                                   \
-	  'o',                                                                                                        \
-	  "NAME",                                                                                                     \
-	  NULL,                                                                                                       \
-	  OPT_STR,                                                                                                    \
-	  offsetof(struct values, output),                                                                            \
-	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a tar of one; default: the node's store" }, \
-	{                                                                                                             \
-		"state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),            \
-			"where the files are unpacked; default as for `install`"                                      \
+#define OUTPUT_HELP \
+	"oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a tar of one; default: the node's store"
+#define OUTPUT_OPTS(help)                                                                                  \
+	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output), help },                   \
+	{                                                                                                  \
+		"state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir), \
+			"where the files are unpacked; default as for `install`"                           \
 	}
 
 static const struct opt headers_opts[] = {
 	{ "kernel", 'k', "RELEASE", NULL, OPT_STR, offsetof(struct values, kernel), "kernel release that they are of" },
-	OUTPUT_OPTS,
+	OUTPUT_OPTS(OUTPUT_HELP),
 	{ 0 },
 };
 static const struct opt payload_opts[] = {
 	{ "driver", 'd', "VERSION", NULL, OPT_STR, offsetof(struct values, driver), "driver version that they are of" },
 	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
-	OUTPUT_OPTS,
+	{ "base", 0, "TAR", NULL, OPT_STR, offsetof(struct values, base),
+	  "root file system to lay it out on, so that programs run after a chroot" },
+	OUTPUT_OPTS(OUTPUT_HELP "; dir:DIR makes a directory for --payload"),
 	{ 0 },
 };
 
@@ -49,10 +47,12 @@ struct packing {
 	struct parcel_key key; // borrows from the rest
 	char *distro;
 	struct descriptor manifest;
+	struct carried carried; // what dir:DIR has now
 };
 
 static void packing_done(struct packing *p)
 {
+	carried_done(&p->carried);
 	descriptor_done(&p->manifest);
 	free(p->distro);
 	host_done(&p->host);
@@ -66,6 +66,13 @@ static void packing_done(struct packing *p)
 	machine_done(&p->machine);
 }
 
+// DIR of dir:DIR; NULL = another kind of output.
+static const char *carried_dir(const struct values *v)
+{
+	static const char DIR[] = "dir:";
+	return v->output && str_starts(v->output, DIR) ? v->output + strlen(DIR) : NULL;
+}
+
 static int open_all(const struct values *v, char **args, size_t count, struct packing *p, struct err *err)
 {
 	struct job_values job = { .state_dir = v->state_dir };
@@ -76,7 +83,7 @@ static int open_all(const struct values *v, char **args, size_t count, struct pa
 			return -1;
 	if (machine_open(&v->common, &p->machine, err) < 0 || job_state(&job, &p->machine, &p->state, err) < 0)
 		return -1;
-	return output_init(&p->output, v->output, &p->state, err);
+	return carried_dir(v) ? 0 : output_init(&p->output, v->output, &p->state, err);
 }
 
 static int put(struct packing *p, const struct root *tree, struct err *err)
@@ -120,23 +127,46 @@ static int pack_headers(const struct values *v, struct packing *p, struct err *e
 	return put(p, &p->dir, err);
 }
 
+static int pack_carried(const struct values *v, const struct payload_wish *wish, struct packing *p, struct err *err)
+{
+	auto_str char *dir = str_dup(carried_dir(v));
+	while (*dir && dir[strlen(dir) - 1] == '/')
+		dir[strlen(dir) - 1] = '\0';
+	char *slash = strrchr(dir, '/');
+	const char *name = slash ? slash + 1 : dir;
+	auto_str char *above = slash ? str_ndup(dir, (size_t)(slash - dir) + 1) : str_dup(".");
+	auto_root struct root parent = ROOT_NONE;
+	if (!*name || *name == '.')
+		return err_set(err, E_USAGE, "--output '%s' names no directory to make", v->output);
+	return root_make(above, &parent, err) < 0 || carried_make(wish, &parent, name, &p->carried, err) < 0 ? -1 : 0;
+}
+
 static int pack_payload(const struct values *v, struct packing *p, struct err *err)
 {
-	if (host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0 ||
-	    scratch_make(&p->state, "payload", &p->work, err) < 0 ||
-	    payload_unpack(&p->files, v->driver, &p->work.root, err) < 0)
+	auto_root struct root tree = ROOT_NONE;
+	if (v->base && job_look("--base", v->base, false, err) < 0)
+		return -1;
+	if (host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0)
 		return -1;
 	p->key = (struct parcel_key){ .kind = &PARCEL_PAYLOAD,
 				      .driver = v->driver,
 				      .arch = v->arch ? v->arch : p->host.arch };
-	return put(p, &p->work.root, err);
+	struct payload_wish wish = { .driver = v->driver, .arch = p->key.arch, .files = &p->files, .base = v->base };
+	if (carried_dir(v))
+		return pack_carried(v, &wish, p, err);
+	return scratch_make(&p->state, "payload", &p->work, err) < 0 ||
+			       payload_make(&wish, &p->work.root, CARRIED_ROOT, err) < 0 ||
+			       root_sub(&p->work.root, CARRIED_ROOT, &tree, err) < 0 ?
+		       -1 :
+		       put(p, &tree, err);
 }
 
 static void show(const struct values *v, const struct packing *p)
 {
 	const struct parcel_key *key = &p->key;
-	auto_str char *tag = parcel_tag(key), *digest = oci_digest_text(p->manifest.digest);
-	const char *place = p->output.name ? p->output.name : "the store";
+	auto_str char *tag = parcel_tag(key),
+		      *digest = oci_digest_text(carried_dir(v) ? p->carried.digest : p->manifest.digest);
+	const char *place = carried_dir(v) ? v->output : p->output.name ? p->output.name : "the store";
 	auto_json json_t *json =
 		json_pack("{s:s, s:s, s:o, s:o, s:o, s:s, s:o}", "tag", tag, "digest", digest, "into", json_text(place),
 			  "driver", json_text(key->driver), "kernel", json_text(key->release), "arch", key->arch,
@@ -206,13 +236,24 @@ const struct cmd cmd_pack_payload = {
 	.args_min = 1,
 	.args_max = 64,
 	.help = "a driver version's libraries, firmware and programs",
-	.about = "FILEs are all packages of one driver version: .deb, .rpm or .tar.*. A file whose name carries "
-		 "another\n"
-		 "version is refused. `kmodsmith fetch --payload` and `bundle create --payload-too` bring what was "
-		 "packed, signed as\n"
-		 "packages are; `kmodsmith install --export` uses it.\n\n"
+	.about = "FILEs are all packages of one driver version: .deb, .rpm, .tar.* or NVIDIA's .run, which is read, "
+		 "never\n"
+		 "executed. Their files are laid out where consumers look for them: libraries with the links of their "
+		 "SONAMEs,\n"
+		 "programs in usr/bin, firmware, sources in usr/src/nvidia-VERSION, etc/ld.so.cache. A file of another "
+		 "version is\n"
+		 "refused, and one that two FILEs have with different content.\n\n"
+		 "`kmodsmith fetch --payload` and `bundle create --payload-too` bring what was packed, signed as "
+		 "packages "
+		 "are;\n"
+		 "`kmodsmith install --export` uses it. An image carries it as a directory (dir:DIR) for `--payload "
+		 "DIR`: "
+		 "DIR/root\n"
+		 "and DIR/payload.json, made whole or not at all.\n\n"
 		 "  kmodsmith pack payload libcuda1.deb,libnvidia-ml1.deb,firmware-nvidia-gsp.deb \\\n"
-		 "      --driver 535.261.03 --output oci:DIR\n",
+		 "      --driver 535.261.03 --output oci:DIR\n"
+		 "  kmodsmith pack payload NVIDIA-Linux-x86_64-535.261.03.run --driver 535.261.03 --base root.tar \\\n"
+		 "      --output dir:DIR\n",
 	.opts = { payload_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_payload,

@@ -49,6 +49,9 @@ void show_status(const struct status *s)
 	for (size_t i = 0; i < s->count; i++)
 		strv_add(&rows, str_fmt("%s\t%s\t%s", s->checks[i].is_ok ? "pass" : "FAIL", s->checks[i].name,
 					s->checks[i].evidence));
+	for (size_t i = 0; i < s->optional.count; i++)
+		strv_add(&rows, str_fmt("note\toptional\t%s: not loaded, %s: %s", s->optional.items[i].module,
+					s->optional.items[i].code, s->optional.items[i].text));
 	show_table(&rows);
 	printf("%s\n", !s->has_gpu ? "NO_GPU: no NVIDIA function on this machine, nothing to do" :
 		       s->is_ready ? "ready" :

@@ -9,9 +9,12 @@ void run_done(struct run *r)
 	driver_done(&r->target);
 	journal_done(&r->journal);
 	back_done(&r->back);
-	module_set_done(&r->set);
 	free(r->order);
-	strv_done(&r->needs);
+	for (size_t i = 0; r->needs && i < r->set.count; i++)
+		strv_done(&r->needs[i]);
+	free(r->needs);
+	optional_done(&r->failed);
+	module_set_done(&r->set);
 	strv_done(&r->loaded);
 	facts_done(&r->now);
 	released_done(&r->released);

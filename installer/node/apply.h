@@ -19,6 +19,7 @@ struct apply {
 	struct export *export;              // NULL = user space is not exported
 	const char *cdi;                    // as of cdi_keep()
 	unsigned imex_channels;
+	bool is_kept; // the daemons that belong to the driver will be started: what they need is looked for first
 	int unload_timeout_ms, holders_timeout_ms;
 	struct watch *watch;
 	const struct err *failure; // of apply_back(): why what worked last is brought back

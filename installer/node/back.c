@@ -180,10 +180,14 @@ static int load(const struct apply *a, const struct back *b, const struct module
 	int any = 0;
 	for (size_t i = 0; i < set->count; i++) {
 		const struct module *m = &set->items[order[i]];
-		int r = load_module(a->sys, m, driver_params(&b->driver, m->name), a->kern, err);
-		if (r < 0)
+		auto_str char *params = params_known(m, driver_params(&b->driver, m->name));
+		int r = load_module(a->sys, m, params, a->kern, err);
+		if (r < 0 && !optional_is(m->name))
 			return -1;
-		any |= r;
+		if (r < 0)
+			watch_note(a->watch, "%s does not come back, and the driver works without it: %s", m->name,
+				   err->text);
+		any |= r > 0;
 	}
 	return any;
 }

@@ -85,7 +85,7 @@ int collect_unused(const struct export *e, struct err *err)
 	auto_exported struct exported now = { 0 };
 	if (!root_exists(e->host, e->parent))
 		return 1;
-	if (exported_record(e->kern, e->boot, &now, err) < 0 ||
+	if (exported_record(e->host, e->boot, &now, err) < 0 ||
 	    space_open(e->host, e->kern, e->sys, &c.space, err) < 0 ||
 	    root_sub(e->host, e->parent, &c.parent, err) < 0 || collect_generations(&c, err) < 0 ||
 	    collect_trees(&c, EXPORT_PAYLOADS, now.payload, err) < 0 ||

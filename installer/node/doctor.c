@@ -60,15 +60,20 @@ static void add(struct exam *x, const char *name, enum finding_state state, int 
 		(struct finding){ .name = name, .state = state, .code = code, .evidence = str_dup(text) };
 }
 
+// What every install takes, and what only some do: an export, a compile, daemons, holders that are asked to end.
 static int examine_rights(struct exam *x, struct err *err)
 {
-	auto_strv struct strv missing = { 0 };
-	int r = rights_missing(x->kern, RIGHTS_HOLDERS, &missing, err);
-	if (r < 0)
+	auto_strv struct strv missing = { 0 }, other = { 0 };
+	int r = rights_missing(x->kern, RIGHTS_DRIVER | RIGHTS_HOLDERS, &missing, err);
+	int some = r < 0 ? -1 : rights_missing(x->kern, RIGHTS_ALL, &other, err);
+	if (some < 0)
 		return -1;
-	auto_str char *names = strv_join(&missing, ", ");
+	auto_str char *names = strv_join(r > 0 ? &missing : &other, ", ");
 	if (r > 0)
 		add(x, "rights", FINDING_FAIL, E_RIGHTS, "this process lacks %s", names);
+	else if (some > 0)
+		add(x, "rights", FINDING_WARN, E_RIGHTS, "enough for a package that is at hand; this process lacks %s",
+		    names);
 	else if (root_exists(x->kern, "proc/self/status"))
 		add(x, "rights", FINDING_PASS, 0, "modules, device nodes and the processes of others are allowed");
 	return 0;
@@ -127,7 +132,7 @@ static void examine_build(struct exam *x)
 		return;
 	}
 	add(x, "headers", FINDING_PASS, 0, "%s", from);
-	if (toolchain_find(&x->tree, path, &tools, &err) < 0)
+	if (toolchain_find(&x->tree, path, NULL, &tools, &err) < 0)
 		add(x, "compiler", FINDING_WARN, err.code, "%s", err.text);
 	else
 		add(x, "compiler", FINDING_PASS, 0, "%s", tools.version);

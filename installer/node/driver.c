@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/driver.h"
 
+#include "node/loaded.h"
+
 void driver_done(struct driver *d)
 {
 	free(d->version);
@@ -59,6 +61,26 @@ const char *driver_params(const struct driver *d, const char *module)
 		if (str_starts(d->params.items[i], module) && d->params.items[i][len] == ' ')
 			return d->params.items[i] + len + 1;
 	return "";
+}
+
+static void drop(struct strv *list, const char *canonical)
+{
+	struct strv kept = { 0 };
+	for (size_t i = 0; i < list->count; i++) {
+		auto_str char *word = str_ndup(list->items[i], strcspn(list->items[i], " "));
+		auto_str char *name = module_canonical(word);
+		if (!str_eq(name, canonical))
+			strv_add(&kept, str_dup(list->items[i]));
+	}
+	strv_done(list);
+	*list = kept;
+}
+
+void driver_drop(struct driver *d, const char *module)
+{
+	auto_str char *name = module_canonical(module);
+	drop(&d->modules, name);
+	drop(&d->params, name);
 }
 
 void driver_set_params(struct driver *d, const char *module, const char *text)

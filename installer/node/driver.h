@@ -17,6 +17,7 @@ void driver_done(struct driver *d);
 void driver_copy(const struct driver *from, struct driver *to); // to is released first
 bool driver_same(const struct driver *a, const struct driver *b);
 const char *driver_params(const struct driver *d, const char *module); // "" = none; module as the kernel names it
+void driver_drop(struct driver *d, const char *module); // it is not of the driver any more; any of its names
 void driver_set_params(struct driver *d, const char *module, const char *text);
 
 json_t *driver_json(const struct driver *d);

@@ -111,7 +111,7 @@ int export_confirm(const struct export *e, const struct export_wish *wish, struc
 {
 	auto_work struct work w = WORK_NONE;
 	auto_exported struct exported now = { 0 };
-	int r = exported_record(e->kern, e->boot, &now, err);
+	int r = exported_record(e->host, e->boot, &now, err);
 	if (r < 0)
 		return -1;
 	if (r > 0 && str_eq(now.dir, e->dir) && str_eq(now.payload, wish->payload) &&
@@ -126,7 +126,7 @@ int export_confirm(const struct export *e, const struct export_wish *wish, struc
 static int choose_name(struct export *e, const struct work *w, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	e->number = exported_number(e->kern) + 1;
+	e->number = exported_number(e->host) + 1;
 	if (generation_list(&w->parent, e->base, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
@@ -146,7 +146,7 @@ int export_prepare(struct export *e, const struct export_wish *wish, struct err 
 		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is exported");
 	if (root_mkdirs(e->host, e->parent, 0755, err) < 0 || work_open(e, &w, err) < 0 ||
 	    choose_name(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 ||
-	    pieces_prepare(&w.payload, wish->release, err) < 0 || work_pieces(e, wish, &w, err) < 0)
+	    pieces_prepare(&w.payload, e->host, wish->release, err) < 0 || work_pieces(e, wish, &w, err) < 0)
 		return -1;
 	return generation_make(&w.space, &w.parent, e->made, &w.pieces, err);
 }
@@ -240,7 +240,7 @@ int export_switch(struct export *e, const struct export_wish *wish, struct err *
 {
 	auto_work struct work w = WORK_NONE;
 	if (work_open(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 || work_pieces(e, wish, &w, err) < 0 ||
-	    exported_text(e->kern, &e->record_before, err) < 0 || exchange(e, &w, err) < 0)
+	    exported_text(e->host, &e->record_before, err) < 0 || exchange(e, &w, err) < 0)
 		return -1;
 	e->is_switched = true;
 	return exported_write(e, wish, &w.pieces, err) < 0 ? -1 : export_firmware(e, wish, err);
@@ -253,7 +253,7 @@ int export_back(struct export *e, struct err *err)
 		return 0;
 	if (work_open(e, &w, err) < 0 || (e->is_switched && exchange(e, &w, err) < 0))
 		return -1;
-	if (e->is_switched && exported_restore(e->kern, e->record_before, err) < 0)
+	if (e->is_switched && exported_restore(e->host, e->record_before, err) < 0)
 		return -1;
 	e->is_switched = false;
 	// The kernel takes the value as it is; nothing cannot be written, and is what a line without text is to it.

@@ -38,25 +38,25 @@ int exported_write(const struct export *e, const struct export_wish *wish, const
 		json_pack("{s:o, s:o, s:s, s:s, s:o, s:i, s:o}", "boot", json_text(e->boot), "dir", json_text(e->dir),
 			  "driver", wish->driver, "payload", wish->payload, "modules", json_text(wish->modules),
 			  "generation", (int)e->number, "pieces", pieces_json(p));
-	return root_mkdirs(e->kern, DIR_NAME, 0755, err) < 0 ? -1 : json_put(e->kern, RECORD, json, err);
+	return root_mkdirs(e->host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(e->host, RECORD, json, err);
 }
 
-int exported_text(const struct root *kern, char **ret, struct err *err)
+int exported_text(const struct root *host, char **ret, struct err *err)
 {
-	return root_read(kern, RECORD, ret, NULL, err);
+	return root_read(host, RECORD, ret, NULL, err);
 }
 
-int exported_restore(const struct root *kern, const char *text, struct err *err)
+int exported_restore(const struct root *host, const char *text, struct err *err)
 {
 	if (text)
-		return root_put(kern, RECORD, text, strlen(text), 0644, err);
-	return root_unlink(kern, RECORD, err) < 0 ? -1 : 0;
+		return root_put(host, RECORD, text, strlen(text), 0644, err);
+	return root_unlink(host, RECORD, err) < 0 ? -1 : 0;
 }
 
 // A record that cannot be understood tells nothing; the next start writes a new one.
-static int read_json(const struct root *kern, json_t **ret, struct err *err)
+static int read_json(const struct root *host, json_t **ret, struct err *err)
 {
-	int r = json_read(kern, RECORD, ret, err);
+	int r = json_read(host, RECORD, ret, err);
 	return r < 0 && err->code == E_CONFIG ? 0 : r;
 }
 
@@ -65,19 +65,19 @@ static char *text_of(const json_t *json, const char *key)
 	return str_dup(json_string_value(json_object_get(json, key)));
 }
 
-unsigned exported_number(const struct root *kern)
+unsigned exported_number(const struct root *host)
 {
 	struct err ignored;
 	auto_json json_t *json = NULL;
 	json_int_t number =
-		read_json(kern, &json, &ignored) > 0 ? json_integer_value(json_object_get(json, "generation")) : 0;
+		read_json(host, &json, &ignored) > 0 ? json_integer_value(json_object_get(json, "generation")) : 0;
 	return number > 0 && number < UINT32_MAX / 2 ? (unsigned)number : 0;
 }
 
-static int read_record(const struct root *kern, const char *boot, json_t **ret_json, struct exported *x,
+static int read_record(const struct root *host, const char *boot, json_t **ret_json, struct exported *x,
 		       struct err *err)
 {
-	int r = read_json(kern, ret_json, err);
+	int r = read_json(host, ret_json, err);
 	const char *written = json_string_value(json_object_get(*ret_json, "boot"));
 	if (r <= 0 || !str_eq(written, boot))
 		return r < 0 ? -1 : 0;
@@ -89,11 +89,11 @@ static int read_record(const struct root *kern, const char *boot, json_t **ret_j
 	return x->dir && x->driver && x->payload;
 }
 
-int exported_record(const struct root *kern, const char *boot, struct exported *ret, struct err *err)
+int exported_record(const struct root *host, const char *boot, struct exported *ret, struct err *err)
 {
 	auto_exported struct exported x = { 0 };
 	auto_json json_t *json = NULL;
-	int r = read_record(kern, boot, &json, &x, err);
+	int r = read_record(host, boot, &json, &x, err);
 	if (r <= 0)
 		return r;
 	*ret = x;
@@ -174,7 +174,7 @@ int exported_read(const struct root *host, const struct root *kern, const struct
 	auto_exported struct exported x = { 0 };
 	auto_pieces struct pieces p = { 0 };
 	auto_json json_t *json = NULL;
-	int r = read_record(kern, boot, &json, &x, err);
+	int r = read_record(host, boot, &json, &x, err);
 	if (r <= 0)
 		return r;
 	pieces_of(json, &p);

@@ -16,15 +16,15 @@ void exported_done(struct exported *x);
 #define auto_exported __attribute__((cleanup(exported_done)))
 
 // The record, without a look at the mounts. 1 = something was exported in this boot, 0 = not.
-int exported_record(const struct root *kern, const char *boot, struct exported *ret, struct err *err);
+int exported_record(const struct root *host, const char *boot, struct exported *ret, struct err *err);
 // With a look at them.
 int exported_read(const struct root *host, const struct root *kern, const struct sys *sys, const char *boot,
 		  struct exported *ret, struct err *err);
 // The version of the libraries in a driver root, and the directory that has them, where the container toolkit looks.
 // NULL = there are none.
 char *exported_libraries(const struct root *root, char **ret_dir);
-unsigned exported_number(const struct root *kern); // of the last generation; 0 = none is known
+unsigned exported_number(const struct root *host); // of the last generation; 0 = none is known
 
 int exported_write(const struct export *e, const struct export_wish *wish, const struct pieces *p, struct err *err);
-int exported_text(const struct root *kern, char **ret, struct err *err); // as it is, to bring it back
-int exported_restore(const struct root *kern, const char *text, struct err *err);
+int exported_text(const struct root *host, char **ret, struct err *err); // as it is, to bring it back
+int exported_restore(const struct root *host, const char *text, struct err *err);

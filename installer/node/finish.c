@@ -26,12 +26,24 @@ static int measure(const struct apply *a, struct facts *now, struct status *ret,
 		       0;
 }
 
+// The rest may fail, see optional.h.
+static void demanded(const struct plan *plan, struct strv *ret)
+{
+	for (size_t i = 0; i < plan->modules.count; i++)
+		if (!strv_has(&plan->optional, plan->modules.items[i]))
+			strv_add(ret, str_dup(plan->modules.items[i]));
+}
+
 int run_verify(struct run *r, const struct plan *plan, struct err *err)
 {
+	auto_strv struct strv modules = { 0 };
+	run_settle_optional(r);
 	if (measure(r->a, &r->now, r->status, err) < 0)
 		return -1;
-	if (plan)
-		status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &plan->modules);
+	if (plan) {
+		demanded(plan, &modules);
+		status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
+	}
 	return status_error(r->status, err);
 }
 
@@ -47,7 +59,7 @@ int run_publish(const struct run *r, const char *step, const char *subject, bool
 {
 	struct err why;
 	const struct apply *a = r->a;
-	if (publish_step(a->kern, &a->facts->host, step, subject, is_touch, &why) == 0)
+	if (publish_step(a->host, &a->facts->host, step, subject, is_touch, &why) == 0)
 		return 0;
 	if (is_touch && !r->is_touched) {
 		*err = why;
@@ -60,7 +72,7 @@ int run_publish(const struct run *r, const char *step, const char *subject, bool
 static int keep_cdi(const struct apply *a, const struct status *status, struct err *err)
 {
 	auto_exported struct exported now = { 0 };
-	if (exported_record(a->kern, a->facts->host.boot_id, &now, err) < 0)
+	if (exported_record(a->host, a->facts->host.boot_id, &now, err) < 0)
 		return -1;
 	const struct cdi_where w = { .host = a->host,
 				     .kern = a->kern,
@@ -88,7 +100,7 @@ static void end(const struct apply *a, const struct facts *now, const struct sta
 	struct err why;
 	const struct publish_end e = { .outcome = outcome, .watch = a->watch, .failure = failure };
 	tell_runtimes(a, status);
-	if (publish_end(a->kern, now, status, &e, &why) < 0)
+	if (publish_end(a->host, now, status, &e, &why) < 0)
 		watch_note(a->watch, "the state of this node is not published: %s", why.text);
 }
 

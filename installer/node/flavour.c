@@ -62,6 +62,15 @@ static const struct generation *generation_of(uint16_t device)
 	return &unknown;
 }
 
+bool flavour_is_superchip(uint16_t device)
+{
+	static const uint16_t ranges[][2] = { { 0x2340, 0x237f }, { 0x2940, 0x297f }, { 0x31c0, 0x31ff } };
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++)
+		if (device >= ranges[i][0] && device <= ranges[i][1])
+			return true;
+	return false;
+}
+
 // The flavours of this branch that can serve a GPU.
 static unsigned served_by(const struct gpu *gpu, unsigned branch)
 {

@@ -11,6 +11,9 @@
 // Architecture of a GPU device id: "Turing", ...; "unknown" for an id in no known range.
 const char *flavour_architecture(uint16_t device);
 
+// A GPU that shares its memory with the processor beside it: Grace Hopper and its successors.
+bool flavour_is_superchip(uint16_t device);
+
 // The branch of a driver version: 535 of "535.261.03"; 0 = not a version.
 unsigned flavour_branch(const char *driver_version);
 

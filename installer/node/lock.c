@@ -19,20 +19,20 @@ static int refuse(int fd, struct err *err)
 		       *holder ? str_trim(holder) : "(just started)");
 }
 
-int lock_take(const struct root *kern, struct err *err)
+int lock_take(const struct root *host, struct err *err)
 {
-	if (root_mkdirs(kern, DIR_NAME, 0755, err) < 0)
+	if (root_mkdirs(host, DIR_NAME, 0755, err) < 0)
 		return -1;
-	auto_fd int dir = root_open(kern, DIR_NAME, O_PATH | O_DIRECTORY, err);
+	auto_fd int dir = root_open(host, DIR_NAME, O_PATH | O_DIRECTORY, err);
 	if (dir < 0)
 		return -1;
 	auto_fd int fd = openat(dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0)
-		return err_set(err, errno, "open '%s/%s/lock'", kern->name, DIR_NAME);
+		return err_set(err, errno, "open '%s/%s/lock'", host->name, DIR_NAME);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? refuse(fd, err) :
-					      err_set(err, errno, "lock '%s/%s/lock'", kern->name, DIR_NAME);
+					      err_set(err, errno, "lock '%s/%s/lock'", host->name, DIR_NAME);
 	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
-		return err_set(err, errno, "write '%s/%s/lock'", kern->name, DIR_NAME);
+		return err_set(err, errno, "write '%s/%s/lock'", host->name, DIR_NAME);
 	return TAKE_FD(fd);
 }

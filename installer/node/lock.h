@@ -5,4 +5,4 @@
 
 // flock on run/kmodsmith/lock, held until the descriptor is closed; the file names the holder's pid for others to
 // report. E_LOCKED when another process has it. Returns the descriptor.
-int lock_take(const struct root *kern, struct err *err);
+int lock_take(const struct root *host, struct err *err);

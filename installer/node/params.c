@@ -236,6 +236,55 @@ char *params_text(const struct params *p, const char *module)
 	return text;
 }
 
+static const struct {
+	const char *module, *name, *value, *why;
+	bool (*is_due)(uint16_t device);
+} defaults[] = {
+	{ "nvidia", "NVreg_CoherentGPUMemoryMode", "driver", "a GPU that shares its memory with the processor",
+	  flavour_is_superchip },
+};
+
+static bool is_any(const struct gpus *gpus, bool (*is_due)(uint16_t device))
+{
+	for (size_t i = 0; i < gpus->count; i++)
+		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) && is_due(gpus->items[i].device))
+			return true;
+	return false;
+}
+
+void params_add_defaults(struct params *p, const struct gpus *gpus)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++) {
+		auto_str char *word = str_fmt("%s=%s", defaults[i].name, defaults[i].value);
+		if (is_any(gpus, defaults[i].is_due) && !params_has(p, defaults[i].module, defaults[i].name))
+			set(p, defaults[i].module, word, PARAM_DEFAULT, defaults[i].why);
+	}
+}
+
+static bool is_unknown_default(const struct module *m, const char *word)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++) {
+		auto_str char *mine = str_fmt("%s=%s", defaults[i].name, defaults[i].value);
+		if (str_eq(word, mine) && module_name_eq(m->name, defaults[i].module))
+			return !strv_has(&m->params, defaults[i].name);
+	}
+	return false;
+}
+
+char *params_known(const struct module *m, const char *text)
+{
+	char *known = str_dup("");
+	for (const char *p = text + strspn(text, " "), *end; *p; p = end + strspn(end, " ")) {
+		bool is_quoted = false;
+		for (end = p; *end && (is_quoted || *end != ' '); end++)
+			is_quoted ^= *end == '"';
+		auto_str char *word = str_ndup(p, (size_t)(end - p));
+		if (!is_unknown_default(m, word))
+			str_add(&known, "%s%s", *known ? " " : "", word);
+	}
+	return known;
+}
+
 void params_names(const char *text, struct strv *ret)
 {
 	for (const char *p = text + strspn(text, " "); *p; p += strspn(p, " ")) {
@@ -284,7 +333,8 @@ int params_differ(const struct params *p, const struct loaded *loaded, struct st
 	struct strv differ = { 0 };
 	for (size_t i = 0; i < p->count; i++) {
 		const struct param *wish = &p->items[i];
-		const struct loaded_module *m = loaded_find(loaded, wish->module);
+		bool is_default = wish->source == PARAM_DEFAULT;
+		const struct loaded_module *m = is_default ? NULL : loaded_find(loaded, wish->module);
 		const char *has = m ? find(&m->params, wish->name) : NULL;
 		if (m && !has && str_eq(m->name, "nvidia") && str_starts(wish->name, "NVreg_"))
 			has = find(&loaded->params, wish->name + strlen("NVreg_"));

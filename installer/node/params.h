@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters of the driver's modules, from the weakest source to the strongest:
-//   the host's modprobe.d `options`, the kernel command line (module.name=value), /drivers/MODULE.conf of the pod
-//   (contract 1.10), --param MODULE:NAME=VALUE.
+//   what this program sets by itself on some machines (params_add_defaults), the host's modprobe.d `options`, the
+//   kernel command line (module.name=value), /drivers/MODULE.conf of the pod (contract 1.10), --param
+//   MODULE:NAME=VALUE.
 // A later word for the same module and name replaces the earlier one. Module names are canonical ("nvidia_uvm").
 #pragma once
+#include "kmod/elf.h"
 #include "node/loaded.h"
 
-enum param_source { PARAM_MODPROBE, PARAM_CMDLINE, PARAM_DRIVERS, PARAM_OPTION };
+enum param_source { PARAM_DEFAULT, PARAM_MODPROBE, PARAM_CMDLINE, PARAM_DRIVERS, PARAM_OPTION };
 
 struct param {
 	char *module; // "nvidia"
 	char *name;   // "NVreg_DeviceFileMode"
 	char *value;  // without the quotes that protected blanks; NULL = a bare name
 	enum param_source source;
-	char *where; // file, "kernel command line" or "--param"
+	char *where; // file, "kernel command line" or "--param"; of a default: why it is one
 };
 
 struct params {
@@ -33,6 +35,14 @@ int params_read_drivers(struct params *p, const struct root *self, struct err *e
 int params_add_option(struct params *p, const char *text, struct err *err); // "nvidia:NVreg_X=1"; E_USAGE
 int params_read(const struct root *host, const struct root *kern, const struct root *self, const struct strv *options,
 		struct params *ret, struct err *err);
+
+// What is right for these GPUs, where nothing else says otherwise. A driver that is loaded without it is not replaced
+// for it: params_differ() does not look at defaults.
+//   nvidia NVreg_CoherentGPUMemoryMode=driver   superchips: their memory stays the driver's, and becomes no NUMA node
+//                                               of the kernel. NVIDIA's driver containers do the same
+void params_add_defaults(struct params *p, const struct gpus *gpus);
+// The argument of a load without the defaults that the module does not know (its parmtype in .modinfo). Caller frees.
+char *params_known(const struct module *m, const char *text);
 
 void params_names(const char *text, struct strv *ret); // of an argument as params_text() makes it
 bool params_has(const struct params *p, const char *module, const char *name);

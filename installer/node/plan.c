@@ -13,6 +13,7 @@ void plan_done(struct plan *p)
 	free(p->driver);
 	free(p->flavour_why);
 	strv_done(&p->modules);
+	strv_done(&p->optional);
 	*p = (struct plan){ 0 };
 }
 

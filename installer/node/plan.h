@@ -5,14 +5,16 @@
 #include "node/drain.h"
 #include "node/facts.h"
 #include "node/journal.h"
+#include "node/optional.h"
 #include "node/params.h"
 #include "precompiled/package.h"
 
 // What somebody wants on this node.
 struct wish {
-	const char *driver;         // version; NULL = that of the package or the source
-	enum flavour flavour;       // FLAVOUR_AUTO = by the GPUs
-	const struct strv *modules; // full names to load; empty = nvidia, nvidia-uvm, nvidia-modeset
+	const char *driver;   // version; NULL = that of the package or the source
+	enum flavour flavour; // FLAVOUR_AUTO = by the GPUs
+	// Full names to load, and none of them may fail; empty = nvidia, nvidia-uvm, nvidia-modeset, see optional.h.
+	const struct strv *modules;
 	const struct params *params;
 	bool is_compile_forbidden;
 	enum drain_policy holders; // what to do with those who use a driver that has to go
@@ -33,6 +35,7 @@ struct at_hand {
 	const char *payload_why_not;   // why user space that has to be exported is not at hand; NULL = none has to be
 	const char *export_why;        // why what is exported now is not that; NULL = it is
 	bool has_signing;              // modules made here can be signed with a key that this kernel trusts
+	const struct optional *failed; // optional modules that failed in this boot; NULL = none is known
 };
 
 // In the order of a plan: nothing up to STEP_PROVE touches anything, everything behind STEP_LOAD finds modules loaded.
@@ -69,7 +72,8 @@ struct plan {
 	char *driver;         // target version
 	enum flavour flavour; // target flavour
 	char *flavour_why;
-	struct strv modules; // to be loaded in the end, full names
+	struct strv modules;  // to be loaded in the end, full names
+	struct strv optional; // those of them that may fail
 	struct step *steps;
 	size_t count;
 };

@@ -11,9 +11,13 @@ void goal_modules(const struct making *m)
 		return;
 	}
 	// A package that was built without one of the defaults was built so on purpose.
-	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
-		if (!m->at_hand->package || strv_has(&m->at_hand->package->key.modules, default_modules[i]))
-			strv_add(&m->plan->modules, str_dup(default_modules[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++) {
+		if (m->at_hand->package && !strv_has(&m->at_hand->package->key.modules, default_modules[i]))
+			continue;
+		strv_add(&m->plan->modules, str_dup(default_modules[i]));
+		if (optional_is(default_modules[i]))
+			strv_add(&m->plan->optional, str_dup(default_modules[i]));
+	}
 }
 
 int goal_no_package(const struct making *m)
@@ -97,6 +101,19 @@ static char *lost_parameter(const struct making *m)
 	return NULL;
 }
 
+// An optional module that failed in this boot, and of which nothing has changed: the core is not disturbed for it.
+static bool is_given_up(const struct making *m, const char *module)
+{
+	const struct optional *failed = m->at_hand->failed;
+	const struct optional_failure *f = optional_find(failed, module);
+	const struct package *p = m->at_hand->package;
+	if (!f || m->wish->is_retry || !strv_has(&m->plan->optional, module) ||
+	    !str_eq(failed->driver, m->plan->driver) || (p && !str_eq(failed->package, p->manifest.digest)))
+		return false;
+	auto_str char *params = m->wish->params ? params_text(m->wish->params, module) : str_dup("");
+	return str_eq(f->params, params);
+}
+
 char *goal_differs(const struct making *m, struct strv *ret_missing)
 {
 	const struct loaded *l = &m->facts->loaded;
@@ -110,9 +127,9 @@ char *goal_differs(const struct making *m, struct strv *ret_missing)
 	for (size_t i = 0; i < m->plan->modules.count; i++) {
 		const char *name = m->plan->modules.items[i], *wished = srcversion_in(m->at_hand->package, name);
 		const struct loaded_module *now = loaded_find(l, name);
-		if (!now)
+		if (!now && !is_given_up(m, name))
 			strv_add(ret_missing, str_dup(name));
-		else if (wished && now->srcversion && !str_eq(wished, now->srcversion))
+		else if (now && wished && now->srcversion && !str_eq(wished, now->srcversion))
 			return str_fmt("%s has srcversion %s, the package's has %s", name, now->srcversion, wished);
 	}
 	if (m->wish->params && params_differ(m->wish->params, l, &params) > 0)

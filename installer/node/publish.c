@@ -12,10 +12,10 @@ static json_t *now_json(void)
 	return json_string(now);
 }
 
-int publish_read(const struct root *kern, const char *boot_id, json_t **ret, struct err *err)
+int publish_read(const struct root *root, const char *boot_id, json_t **ret, struct err *err)
 {
 	auto_json json_t *file = NULL;
-	int r = json_read(kern, FILE_NAME, &file, err);
+	int r = json_read(root, FILE_NAME, &file, err);
 	if (r <= 0)
 		return r;
 	if (!boot_id || !str_eq(json_string_value(json_object_get(file, "boot_id")), boot_id))
@@ -25,11 +25,11 @@ int publish_read(const struct root *kern, const char *boot_id, json_t **ret, str
 }
 
 // What cannot be read is replaced.
-static json_t *read_old(const struct root *kern, const char *boot_id)
+static json_t *read_old(const struct root *root, const char *boot_id)
 {
 	struct err ignored;
 	json_t *old = NULL;
-	return publish_read(kern, boot_id, &old, &ignored) > 0 ? old : NULL;
+	return publish_read(root, boot_id, &old, &ignored) > 0 ? old : NULL;
 }
 
 static const char *state_of(const json_t *file)
@@ -37,7 +37,7 @@ static const char *state_of(const json_t *file)
 	return json_string_value(json_object_get(file, "state"));
 }
 
-static int write_file(const struct root *kern, const struct host *host, json_t *file, const json_t *old,
+static int write_file(const struct root *root, const struct host *host, json_t *file, const json_t *old,
 		      struct err *err)
 {
 	json_t *since = json_object_get(old, "since");
@@ -46,7 +46,7 @@ static int write_file(const struct root *kern, const struct host *host, json_t *
 	json_object_set_new(file, "time", now_json());
 	json_object_set_new(file, "since",
 			    since && str_eq(state_of(old), state_of(file)) ? json_incref(since) : now_json());
-	return root_mkdirs(kern, DIR_NAME, 0755, err) < 0 ? -1 : json_put(kern, FILE_NAME, file, err);
+	return root_mkdirs(root, DIR_NAME, 0755, err) < 0 ? -1 : json_put(root, FILE_NAME, file, err);
 }
 
 // Nothing of what was measured before holds from here on.
@@ -55,10 +55,10 @@ static json_t *blank(const char *state)
 	return json_pack("{s:s, s:b, s:[], s:[], s:n}", "state", state, "ready", 0, "checks", "nodes", "last_run");
 }
 
-int publish_step(const struct root *kern, const struct host *host, const char *step, const char *subject,
+int publish_step(const struct root *root, const struct host *host, const char *step, const char *subject,
 		 bool is_touching, struct err *err)
 {
-	auto_json json_t *old = read_old(kern, host->boot_id), *file = is_touching ? blank("CHANGING") :
+	auto_json json_t *old = read_old(root, host->boot_id), *file = is_touching ? blank("CHANGING") :
 								       old         ? json_copy(old) :
 										     blank("NOT_READY");
 	json_t *last = json_object_get(old, "last_run");
@@ -67,9 +67,9 @@ int publish_step(const struct root *kern, const struct host *host, const char *s
 	json_object_set_new(file, "run",
 			    json_pack("{s:s, s:o, s:o, s:i}", "step", step, "subject", json_text(subject), "since",
 				      now_json(), "pid", (int)getpid()));
-	if (is_touching && cdi_keep_withdraw(kern, err) < 0)
+	if (is_touching && cdi_keep_withdraw(root, err) < 0)
 		return -1;
-	return write_file(kern, host, file, old, err);
+	return write_file(root, host, file, old, err);
 }
 
 // What differs between two measurements of the same state.
@@ -100,11 +100,11 @@ static bool is_said(const json_t *old, const json_t *file, const struct err *fai
 	return json_equal(a, b);
 }
 
-int publish_end(const struct root *kern, const struct facts *now, const struct status *status,
+int publish_end(const struct root *root, const struct facts *now, const struct status *status,
 		const struct publish_end *end, struct err *err)
 {
 	static const struct watch none;
-	auto_json json_t *old = read_old(kern, now->host.boot_id), *file = report_json(now, status);
+	auto_json json_t *old = read_old(root, now->host.boot_id), *file = report_json(now, status);
 	json_object_set_new(file, "run", json_null());
 	if (end->failure && status->has_gpu && !status->is_ready)
 		json_object_set_new(file, "state", json_string("FAILED"));
@@ -114,5 +114,16 @@ int publish_end(const struct root *kern, const struct facts *now, const struct s
 			    json_pack("{s:s, s:o, s:i, s:o, s:o}", "outcome", end->outcome, "time", now_json(), "pid",
 				      (int)getpid(), "error", end->failure ? report_error(end->failure) : json_null(),
 				      "phases", report_phases(end->watch ? end->watch : &none)));
-	return write_file(kern, &now->host, file, old, err) < 0 ? -1 : 1;
+	return write_file(root, &now->host, file, old, err) < 0 ? -1 : 1;
+}
+
+int publish_status(const struct root *root, const struct facts *now, const struct status *status, struct err *err)
+{
+	auto_json json_t *old = read_old(root, now->host.boot_id), *file = report_json(now, status);
+	json_t *last = json_object_get(old, "last_run");
+	if (json_is_object(json_object_get(old, "run")))
+		return 0;
+	json_object_set_new(file, "run", json_null());
+	json_object_set_new(file, "last_run", last ? json_incref(last) : json_null());
+	return write_file(root, &now->host, file, old, err) < 0 ? -1 : 1;
 }

@@ -46,21 +46,21 @@ static const struct loaded_module *core_of(const struct loaded *l)
 }
 
 // 1 = a note of this boot is there. What cannot be read notes nothing.
-static int read_note(const struct root *kern, const char *boot_id, json_t **ret)
+static int read_note(const struct root *host, const char *boot_id, json_t **ret)
 {
 	struct err err;
 	auto_json json_t *note = NULL;
-	if (json_read(kern, NOTE, &note, &err) <= 0 || !boot_id ||
+	if (json_read(host, NOTE, &note, &err) <= 0 || !boot_id ||
 	    !str_eq(json_string_value(json_object_get(note, "boot_id")), boot_id))
 		return 0;
 	*ret = TAKE(note);
 	return 1;
 }
 
-static bool is_noted(const struct root *kern, const char *boot_id, const struct loaded_module *m)
+static bool is_noted(const struct root *host, const char *boot_id, const struct loaded_module *m)
 {
 	auto_json json_t *note = NULL;
-	if (!read_note(kern, boot_id, &note))
+	if (!read_note(host, boot_id, &note))
 		return false;
 	const json_t *srcversion = json_object_get(json_object_get(note, "modules"), m->name);
 	return srcversion &&
@@ -73,12 +73,13 @@ static json_t *modules_of(json_t *note)
 	return json_is_object(modules) ? json_incref(modules) : json_object();
 }
 
-int resident_note(const struct root *kern, const char *boot_id, const struct strv *modules, struct err *err)
+int resident_note(const struct root *host, const struct root *kern, const char *boot_id, const struct strv *modules,
+		  struct err *err)
 {
 	auto_json json_t *old = NULL, *note = NULL;
-	if (root_mkdirs(kern, DIR_NAME, 0755, err) < 0)
+	if (root_mkdirs(host, DIR_NAME, 0755, err) < 0)
 		return -1;
-	read_note(kern, boot_id, &old);
+	read_note(host, boot_id, &old);
 	auto_json json_t *list = modules_of(old);
 	for (size_t i = 0; i < modules->count; i++) {
 		struct err ignored;
@@ -88,7 +89,7 @@ int resident_note(const struct root *kern, const char *boot_id, const struct str
 		json_object_set_new(list, name, json_text(srcversion));
 	}
 	note = json_pack("{s:o, s:O}", "boot_id", json_text(boot_id), "modules", list);
-	return json_put(kern, NOTE, note, err);
+	return json_put(host, NOTE, note, err);
 }
 
 // 1 = the store has a package with this module of the driver.
@@ -158,14 +159,13 @@ static int look_at_installed(const struct root *host, const struct host *facts, 
 	return ours < 0 ? -1 : 0;
 }
 
-int resident_read(const struct root *host, const struct root *kern, const struct host *facts,
-		  const struct loaded *loaded, const struct layout *store, const struct strv *blacklist,
-		  struct resident *ret, struct err *err)
+int resident_read(const struct root *host, const struct host *facts, const struct loaded *loaded,
+		  const struct layout *store, const struct strv *blacklist, struct resident *ret, struct err *err)
 {
 	const struct loaded_module *m = core_of(loaded);
 	if (!m)
 		return look_at_installed(host, facts, store, blacklist, ret, err);
-	if (is_noted(kern, facts->boot_id, m))
+	if (is_noted(host, facts->boot_id, m))
 		return 0;
 	int ours = is_stored(store, facts, m->srcversion, loaded->version, loaded->flavour, err);
 	if (ours == 0)

@@ -26,9 +26,8 @@ struct resident {
 };
 
 // store: NULL = there is none. blacklist: canonical names, as params_read() finds them.
-int resident_read(const struct root *host, const struct root *kern, const struct host *facts,
-		  const struct loaded *loaded, const struct layout *store, const struct strv *blacklist,
-		  struct resident *ret, struct err *err);
+int resident_read(const struct root *host, const struct host *facts, const struct loaded *loaded,
+		  const struct layout *store, const struct strv *blacklist, struct resident *ret, struct err *err);
 void resident_done(struct resident *r);
 #define auto_resident __attribute__((cleanup(resident_done)))
 
@@ -36,4 +35,5 @@ void resident_done(struct resident *r);
 char *resident_text(const struct resident *r);
 
 // These modules, which are loaded now, were loaded by us in this boot.
-int resident_note(const struct root *kern, const char *boot_id, const struct strv *modules, struct err *err);
+int resident_note(const struct root *host, const struct root *kern, const char *boot_id, const struct strv *modules,
+		  struct err *err);

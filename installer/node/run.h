@@ -17,7 +17,8 @@ struct run {
 	bool is_touched;              // the kernel may not be as it was
 	struct module_set set;        // files of package
 	size_t *order;                // of set, for loading
-	struct strv needs;            // modules of the kernel's own tree that the set imports from
+	struct strv *needs;           // by module of set: those of the kernel's own tree that it imports from
+	struct optional failed;       // modules of set that the core does without
 	struct strv loaded;           // names that this run loaded
 	struct released released;     // who had a GPU before
 	char modules[DIGEST_HEX + 1]; // of the tree of modules exported with it; "" = none
@@ -40,6 +41,11 @@ void run_write(const struct run *r);
 // From the first change in the kernel on, a request to stop waits until the node is in a state that may be left; and a
 // reader of our log that goes away must not end us between an unload and the load after it.
 void run_hold_signals(void);
+
+// optional.h: whether the plan does without this module, whose failure is then noted.
+bool run_spare(struct run *r, const char *module, const struct err *why);
+// At the end of a change: what failed is what `status` tells, and is not what works.
+void run_settle_optional(struct run *r);
 
 // finish.c
 // Measure; plan: what is wished must be what there is, too. NULL = anything that works.

@@ -2,6 +2,7 @@
 #include "node/status.h"
 
 #include "node/exported.h"
+#include "node/guest.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@ void status_done(struct status *s)
 		free(s->checks[i].evidence);
 	free(s->checks);
 	devices_done(&s->devices);
+	optional_done(&s->optional);
 	*s = (struct status){ 0 };
 }
 
@@ -98,6 +100,18 @@ static int check_export(const struct facts *facts, const struct root *host, cons
 	return 0;
 }
 
+// What was noted of another driver than the one that is loaded says nothing.
+static int read_optional(const struct facts *facts, const struct root *host, struct status *s, struct err *err)
+{
+	auto_optional struct optional noted = { 0 };
+	if (optional_read(host, facts->host.boot_id, &noted, err) < 0)
+		return -1;
+	for (size_t i = 0; i < noted.count && str_eq(noted.driver, facts->loaded.version); i++)
+		if (!loaded_find(&facts->loaded, noted.items[i].module))
+			optional_keep(&s->optional, &noted.items[i]);
+	return 0;
+}
+
 static void measure(struct status *s)
 {
 	s->is_ready = true;
@@ -117,6 +131,35 @@ void status_wish(struct status *s, const struct loaded *l, const char *driver, e
 	measure(s);
 }
 
+static char *daemon_text(const struct daemon_entry *e, const struct root *kern)
+{
+	const char *why = e->why_not ? e->why_not : e->last;
+	const char *licence = str_eq(e->name, "nvidia-gridd") ? guest_licence(&e->log) : NULL;
+	if (daemon_entry_runs(e, kern))
+		return str_fmt("%s up (pid %d%s)%s%s", e->name, e->pid,
+			       e->is_foreign ? ", of others" :
+			       e->restarts   ? ", started again" :
+					       "",
+			       licence ? ", " : "", licence ? licence : "");
+	return str_fmt("%s %s%s%s", e->name, str_eq(e->state, "up") ? "not running" : e->state, why ? ": " : "",
+		       why ? why : "");
+}
+
+void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern)
+{
+	auto_strv struct strv texts = { 0 };
+	bool is_ok = true;
+	for (size_t i = 0; i < r->count; i++) {
+		is_ok = is_ok && (!r->items[i].is_needed || daemon_entry_runs(&r->items[i], kern));
+		strv_add(&texts, daemon_text(&r->items[i], kern));
+	}
+	if (!s->has_gpu || !r->count)
+		return;
+	auto_str char *text = strv_join(&texts, "; ");
+	add(s, "daemons", is_ok, "%s", text);
+	measure(s);
+}
+
 int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
 		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err)
 {
@@ -127,7 +170,8 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		if (check_count(kern, &s, "gpus", "proc/driver/nvidia/gpus", gpus, err) < 0 ||
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
-		    check_nodes(kern, dev_root, sys, &s, err) < 0 || check_export(facts, host, kern, sys, &s, err) < 0)
+		    check_nodes(kern, dev_root, sys, &s, err) < 0 ||
+		    check_export(facts, host, kern, sys, &s, err) < 0 || read_optional(facts, host, &s, err) < 0)
 			return -1;
 		measure(&s);
 	}

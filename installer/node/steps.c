@@ -31,19 +31,22 @@ int step_compile(struct run *r, const struct step *step, struct err *err)
 	struct compile_wish wish = *a->compile;
 	struct headers_offer offer = { .bring = obtain_headers, .ctx = a->obtain };
 	wish.offer = &offer;
+	wish.builder = obtain_builder;
+	wish.builder_ctx = a->obtain;
 	wish.flavour = a->plan->flavour;
 	wish.output = obtain_output;
 	wish.output_ctx = a->obtain;
 	return compile_package(&wish, a->watch, &r->package, &report, err);
 }
 
-// Files of the package for the modules that a step names, in the package's order.
-static void files_of(const struct package *p, const char *subject, struct strv *ret)
+// Files of the package for the modules that a step names, in the package's order, without those that did not fit.
+static void files_of(const struct run *r, const char *subject, struct strv *ret)
 {
+	const struct package *p = &r->package;
 	auto_strv struct strv names = { 0 };
 	strv_split(&names, subject, ", ");
 	for (size_t i = 0; i < p->count; i++)
-		if (strv_has(&names, p->files[i].module))
+		if (strv_has(&names, p->files[i].module) && !optional_find(&r->failed, p->files[i].module))
 			strv_add(ret, str_dup(p->files[i].name));
 }
 
@@ -78,7 +81,7 @@ static int prove(struct run *r, const struct step *step, struct proof *proof, st
 	auto_strv struct strv files = { 0 };
 	auto_kernel_abi struct kernel_abi abi = { 0 };
 	auto_symvers struct symvers *loaded = symvers_new();
-	files_of(&r->package, step->subject, &files);
+	files_of(r, step->subject, &files);
 	if (module_set_read(&r->package.dir, &files, &r->set, err) < 0 || exports_of_loaded(r, loaded, err) < 0 ||
 	    kernel_abi_read(&abi, a->host, a->kern, NULL, err) < 0)
 		return -1;
@@ -86,16 +89,49 @@ static int prove(struct run *r, const struct step *step, struct proof *proof, st
 	return proof_error(proof, err);
 }
 
+// R-P3: those that do not fit are left out, when the driver works without every one of them.
+static bool is_spared(struct run *r, const struct proof *proof)
+{
+	bool is_any = false;
+	for (size_t i = 0; i < proof->count; i++) {
+		const struct proof_module *m = &proof->modules[i];
+		auto_str char *name = module_set_name(&r->set, i);
+		struct err why;
+		if (!m->code)
+			continue;
+		err_set(&why, m->code, "%s", m->text);
+		if (!run_spare(r, name, &why))
+			return false;
+		is_any = true;
+	}
+	return is_any;
+}
+
+// What is left out may have been needed by another one, which the next proof then tells.
+static int prove_what_fits(struct run *r, const struct step *step, struct proof *proof, struct err *err)
+{
+	while (prove(r, step, proof, err) < 0) {
+		if (!is_spared(r, proof))
+			return -1;
+		proof_done(proof);
+		module_set_done(&r->set);
+	}
+	return 0;
+}
+
 int step_prove(struct run *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_proof struct proof proof = { 0 };
-	if (prove(r, step, &proof, err) < 0) {
+	if (prove_what_fits(r, step, &proof, err) < 0) {
 		quarantine(r, err);
 		return -1;
 	}
-	r->needs = proof.needs;
-	proof.needs = (struct strv){ 0 };
+	r->needs = mem_alloc(proof.count * sizeof(*r->needs));
+	for (size_t i = 0; i < proof.count; i++) {
+		r->needs[i] = proof.modules[i].needs;
+		proof.modules[i].needs = (struct strv){ 0 };
+	}
 	r->order = mem_alloc(r->set.count * sizeof(*r->order));
 	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 ||
 	    store_set_target(&a->obtain->store, r->package.manifest.digest, err) < 0)

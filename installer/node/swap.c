@@ -49,8 +49,23 @@ int step_unload(struct run *r, const struct step *step, struct err *err)
 static void note_loaded(const struct run *r)
 {
 	struct err why;
-	if (resident_note(r->a->kern, r->a->facts->host.boot_id, &r->loaded, &why) < 0)
+	if (resident_note(r->a->host, r->a->kern, r->a->facts->host.boot_id, &r->loaded, &why) < 0)
 		watch_note(r->a->watch, "it is not noted who loaded the driver: %s", why.text);
+}
+
+static int load_one(struct run *r, size_t index, struct err *err)
+{
+	const struct apply *a = r->a;
+	const struct module *m = &r->set.items[index];
+	const struct strv *needs = &r->needs[index];
+	for (size_t i = 0; i < needs->count; i++)
+		if (provider_load(a->host, a->kern, a->sys, a->facts->host.release, needs->items[i], err) < 0)
+			return -1;
+	auto_str char *params = params_known(m, driver_params(&r->target, m->name));
+	int done = load_module(a->sys, m, params, a->kern, err);
+	if (done > 0)
+		strv_add(&r->loaded, str_dup(m->name));
+	return done;
 }
 
 int step_load(struct run *r, const struct step *step, struct err *err)
@@ -58,20 +73,15 @@ int step_load(struct run *r, const struct step *step, struct err *err)
 	const struct apply *a = r->a;
 	if (run_show_firmware(r, err) < 0)
 		return -1;
-	for (size_t i = 0; i < r->needs.count; i++)
-		if (provider_load(a->host, a->kern, a->sys, a->facts->host.release, r->needs.items[i], err) < 0)
-			return -1;
 	for (size_t i = 0; i < r->set.count; i++) {
-		const struct module *m = &r->set.items[r->order[i]];
-		int done = load_module(a->sys, m, driver_params(&r->target, m->name), a->kern, err);
-		if (done < 0)
+		auto_str char *name = module_set_name(&r->set, r->order[i]);
+		if (load_one(r, r->order[i], err) < 0 && !run_spare(r, name, err))
 			return -1;
-		if (done > 0)
-			strv_add(&r->loaded, str_dup(m->name));
 	}
 	note_loaded(r);
 	settle_unbind(r);
-	watch_end(a->watch, "load", "%s", step->subject);
+	auto_str char *names = r->loaded.count ? strv_join(&r->loaded, ", ") : str_dup("nothing that was not there");
+	watch_end(a->watch, "load", "%s", r->failed.count ? names : step->subject);
 	return 0;
 }
 

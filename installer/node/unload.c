@@ -2,6 +2,7 @@
 #include "node/unload.h"
 
 #include "kmod/load.h"
+#include "node/daemon_stop.h"
 #include "node/journal.h"
 #include "node/publish.h"
 #include "node/settle.h"
@@ -41,8 +42,8 @@ static void publish(const struct drain *d, const struct err *failure)
 	const struct publish_end end = { .outcome = "unload", .watch = d->watch, .failure = failure };
 	struct err ignored;
 	if (facts_read(d->host, d->kern, &now, &ignored) == 0 &&
-	    status_read(&now, d->host, d->kern, d->kern, d->sys, &status, &ignored) == 0)
-		publish_end(d->kern, &now, &status, &end, &ignored);
+	    status_read(&now, d->host, d->kern, d->host, d->sys, &status, &ignored) == 0)
+		publish_end(d->host, &now, &status, &end, &ignored);
 }
 
 // Who waits for a driver that is ready is told first.
@@ -51,7 +52,17 @@ static int withdraw(const struct drain *d, const struct strv *order, struct err 
 	auto_host struct host host = { 0 };
 	auto_str char *names = strv_join(order, ", ");
 	return host_read(d->host, d->kern, &host, err) < 0 ? -1 :
-							     publish_step(d->kern, &host, "unload", names, true, err);
+							     publish_step(d->host, &host, "unload", names, true, err);
+}
+
+// Up to here nobody else was in the way. Who came meanwhile, or was hidden behind our daemons, is seen when they have
+// gone.
+static int stop_daemons(const struct drain *d, struct daemon_stop *daemons, struct holders *ret_holders,
+			struct err *err)
+{
+	auto_loaded struct loaded now = { 0 };
+	int r = daemon_stop_all(daemons, err);
+	return r <= 0 ? r : drain_check(d, &now, ret_holders, err);
 }
 
 int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
@@ -65,10 +76,17 @@ int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_hol
 	if (drain_check(d, &loaded, ret_holders, err) < 0 || loaded_unload_order(&loaded, &order, err) < 0 ||
 	    withdraw(d, &order, err) < 0)
 		return -1;
-	r = unload_modules(&order, d->sys, d->kern, timeout_ms, ret_unloaded, err);
+	auto_daemon_stop struct daemon_stop daemons = {
+		.host = d->host, .kern = d->kern, .sys = d->sys, .watch = d->watch
+	};
+	r = stop_daemons(d, &daemons, ret_holders, err);
+	if (r == 0)
+		r = unload_modules(&order, d->sys, d->kern, timeout_ms, ret_unloaded, err);
 	tell_foreign(d->watch, &loaded, ret_unloaded);
 	if (r < 0 && ret_unloaded->count)
 		tell_half(ret_unloaded, err);
+	if (r < 0 && err->code != E_WEDGED)
+		daemon_stop_undo(&daemons);
 	publish(d, r < 0 ? err : NULL);
 	return r < 0 ? -1 : 1;
 }

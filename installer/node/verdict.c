@@ -80,7 +80,7 @@ static int judge_build(const struct verdict_wish *w, const struct tree *tree, st
 		return err_set(err, E_SOURCE_KERNEL,
 			       "%s is a real-time kernel, which NVIDIA's sources refuse; see --allow-rt",
 			       tree->release);
-	if (toolchain_find(tree, NULL, &tools, err) < 0)
+	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0)
 		return -1;
 	return w->source ? judge_source(w, tree, err) : 0;
 }

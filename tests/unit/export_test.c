@@ -46,8 +46,11 @@ static void test_what_a_root_is_made_of(void **state)
 	(void)state;
 	static const char *const machine[] = { "dev", "proc", "sys", "lib/modules/" RELEASE "/kernel",
 					       "lib/modules/" RELEASE "/updates" };
-	static const char WANT[] = "bin -> usr/bin\nlib -> usr/lib\nusr payload:usr ro\n"
+	static const char WANT[] = "bin -> usr/bin\nlib -> usr/lib\nrun payload:run ro\nusr payload:usr ro\n"
+				   "var payload:var ro\n"
 				   "dev host:dev whole\nproc host:proc\nsys host:sys\n"
+				   "run/nvidia-persistenced host:run/nvidia-persistenced\n"
+				   "run/systemd/journal host:run/kmodsmith/journal\n"
 				   "lib/modules/" RELEASE " host:. ro\n"
 				   "lib/modules/" RELEASE "/kernel host:lib/modules/" RELEASE "/kernel ro\n";
 	auto_root struct root payload = below("payload"), host = below("host"), modules = below("modules/kernel/..");
@@ -59,13 +62,15 @@ static void test_what_a_root_is_made_of(void **state)
 		folder_dir(&folder, dir);
 	}
 	tempdir_write(&folder, "payload/usr/lib/libcuda.so.535.261.03", "");
+	tempdir_write(&folder, "payload/usr/bin/nvidia-persistenced", "");
 	tempdir_write(&folder, "payload/dev/null", "");
 	tempdir_write(&folder, "payload/.tmp/x", "");
 	tempdir_link(&folder, "payload/lib", "/usr/lib");
 	tempdir_link(&folder, "payload/bin", "usr/bin");
-	assert_int_equal(pieces_prepare(&payload, RELEASE, &err), 0);
+	assert_int_equal(pieces_prepare(&payload, &host, RELEASE, &err), 0);
 	assert_true(root_exists(&folder.root, "payload/usr/lib/modules/" RELEASE));
 	assert_true(root_exists(&folder.root, "payload/usr/lib/firmware"));
+	assert_true(root_exists(&folder.root, "payload/var/run/nvidia-persistenced")); // where the daemon writes
 	struct content c = { .payload = &payload, .host = &host, .modules = &modules, .release = RELEASE };
 	expect(pieces_list(&c, &p, &err) == 0, err.text);
 	for (size_t i = 0; i < p.count; i++) {
@@ -168,7 +173,7 @@ static void test_the_record(void **state)
 	auto_exported struct exported now = { 0 };
 	auto_str char *text = NULL;
 	struct pieces none = { 0 };
-	auto_export struct export e = { .kern = &folder.root, .boot = "this", .number = 3 };
+	auto_export struct export e = { .host = &folder.root, .boot = "this", .number = 3 };
 	struct export_wish wish = { .driver = "535.261.03", .payload = "aa" };
 	assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
 	assert_int_equal(exported_record(&folder.root, "this", &now, &err), 0);

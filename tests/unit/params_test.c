@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/params.h"
 
+#include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"
 
 static const char *value(const struct params *p, const char *module, const char *name)
@@ -119,6 +120,67 @@ static void compares_with_the_loaded(void **state) // R-D1
 	strv_done(&modules[1].params);
 }
 
+// GH200 and GB200; H100 and B200 have their memory for themselves.
+static void superchips_get_their_default(void **state)
+{
+	(void)state;
+	static const struct {
+		uint16_t device;
+		const char *option, *text;
+	} cases[] = {
+		{ 0x2342, NULL, "NVreg_CoherentGPUMemoryMode=driver" },
+		{ 0x2941, NULL, "NVreg_CoherentGPUMemoryMode=driver" },
+		{ 0x31c2, NULL, "NVreg_CoherentGPUMemoryMode=driver" },
+		{ 0x2330, NULL, "" },
+		{ 0x2901, NULL, "" },
+		{ 0x2342, "nvidia:NVreg_CoherentGPUMemoryMode=numa", "NVreg_CoherentGPUMemoryMode=numa" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct err err;
+		auto_params struct params p = { 0 };
+		auto_strv struct strv differ = { 0 };
+		struct gpu gpu = { .device = cases[i].device };
+		char name[] = "nvidia";
+		struct loaded_module module = { .name = name, .is_driver = true };
+		struct loaded l = { .items = &module, .count = 1 };
+		if (cases[i].option)
+			assert_int_equal(params_add_option(&p, cases[i].option, &err), 0);
+		params_add_defaults(&p, &(struct gpus){ .items = &gpu, .count = 1 });
+		auto_str char *text = params_text(&p, "nvidia");
+		assert_string_equal(text, cases[i].text);
+		// A driver that runs without the default is not replaced for it; one without a user's wish is.
+		strv_add(&l.params, str_dup("CoherentGPUMemoryMode=\"\""));
+		assert_int_equal(params_differ(&p, &l, &differ), cases[i].option != NULL);
+		strv_done(&l.params);
+	}
+}
+
+static void unknown_defaults_are_left_out(void **state)
+{
+	(void)state;
+	static const char text[] = "NVreg_A=\"x y\" NVreg_CoherentGPUMemoryMode=driver NVreg_B=1",
+			  users[] = "NVreg_CoherentGPUMemoryMode=numa";
+	static const struct forge_module with = { .name = "nvidia",
+						  .extra = "parmtype=NVreg_CoherentGPUMemoryMode:charp\0" },
+					 without = { .name = "nvidia" };
+	const struct {
+		const struct forge_module *ko;
+		const char *text, *known;
+	} cases[] = { { &with, text, text },
+		      { &without, text, "NVreg_A=\"x y\" NVreg_B=1" },
+		      { &without, users, users }, // a user's word goes to the kernel as it is
+		      { &without, "", "" } };
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct err err;
+		size_t len;
+		auto_module struct module m = MODULE_NONE;
+		char *data = forge_ko(cases[i].ko, &len);
+		assert_int_equal(module_parse(data, len, "nvidia.ko", &m, &err), 0);
+		auto_str char *known = params_known(&m, cases[i].text);
+		assert_string_equal(known, cases[i].known);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -126,6 +188,8 @@ int main(void)
 		cmocka_unit_test(stronger_sources_win),
 		cmocka_unit_test(bad_input_is_named),
 		cmocka_unit_test(compares_with_the_loaded),
+		cmocka_unit_test(superchips_get_their_default),
+		cmocka_unit_test(unknown_defaults_are_left_out),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,9 @@
 #include "precompiled/payload.h"
 
 #include "base/pack.h"
+#include "precompiled/carried.h"
 #include "precompiled/parcel.h"
+#include "tests/unit/library.h"
 #include "tests/unit/tempdir.h"
 
 static void test_versions_in_names(void **state)
@@ -39,42 +41,273 @@ static void test_versions_in_names(void **state)
 	}
 }
 
-// A tar at PATH, and its name in files.
-static void archive(const struct folder *f, const char *name, const char *path, struct strv *files)
+struct member {
+	const char *path, *text; // text NULL = a library that says libX.so.1 for libX.so.VERSION
+	const char *target;      // of a link
+};
+
+static void add_member(struct pack *p, const struct member *m)
 {
 	struct err err;
-	auto_pack struct pack *p = NULL;
-	char *full = str_fmt("%s/%s", f->path, name);
-	auto_fd int fd = root_create(&f->root, name, &err);
-	assert_int_equal(pack_new(fd, name, false, &p, &err), 0);
-	assert_int_equal(pack_data(p, path, "x", 1, &err), 0);
-	assert_int_equal(pack_close(p, NULL, NULL, NULL, &err), 0);
-	strv_add(files, full);
+	const char *slash = strrchr(m->path, '/'), *name = slash ? slash + 1 : m->path;
+	auto_str char *stem = str_ndup(name, strcspn(name, ".")), *soname = str_fmt("%s.so.1", stem);
+	struct library l = library_make(soname, EM_X86_64);
+	if (m->target)
+		assert_int_equal(pack_link(p, m->path, m->target, &err), 0);
+	else if (m->text)
+		assert_int_equal(pack_data(p, m->path, m->text, strlen(m->text), &err), 0);
+	else
+		assert_int_equal(pack_data(p, m->path, &l, sizeof(l), &err), 0);
 }
 
-static void test_files_of_another_driver(void **state)
+// An archive of these; a name that ends with .run gets a script before it.
+static void archive(const struct folder *f, const char *name, const struct member *members, struct strv *files)
+{
+	static const char SCRIPT[] = "#!/bin/sh\nskip=4\nexit 1\n";
+	struct err err;
+	auto_pack struct pack *p = NULL;
+	auto_fd int fd = root_create(&f->root, name, &err);
+	if (str_ends(name, ".run"))
+		assert_int_equal(write(fd, SCRIPT, strlen(SCRIPT)), strlen(SCRIPT));
+	assert_int_equal(pack_new(fd, name, str_ends(name, ".run"), &p, &err), 0);
+	for (const struct member *m = members; m->path; m++)
+		add_member(p, m);
+	assert_int_equal(pack_close(p, NULL, NULL, NULL, &err), 0);
+	if (files)
+		strv_add(files, str_fmt("%s/%s", f->path, name));
+}
+
+#define V "535.261.03"
+#define TRIPLET "usr/lib/x86_64-linux-gnu"
+static const struct member DEBIAN[] = {
+	{ "usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so." V, NULL, NULL },
+	{ "usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so", NULL, "libcuda.so.1" },
+	{ "usr/lib/nvidia/current/nvidia-smi", "the program " V, NULL },
+	{ "usr/bin/nvidia-smi", NULL, "/etc/alternatives/nvidia--nvidia-smi" },
+	{ "etc/alternatives/nvidia--nvidia-smi", NULL, "/usr/lib/nvidia/current/nvidia-smi" },
+	{ "lib/firmware/nvidia/" V "/gsp_ga10x.bin", "firmware", NULL },
+	{ "usr/share/man/man1/nvidia-smi.1.gz", "manual", NULL },
+	{ 0 },
+};
+static const struct member BASE[] = {
+	{ "lib", NULL, "/usr/lib" },
+	{ "usr/lib/libc.so.6", "c", NULL },
+	{ "bin/sh", "shell", NULL },
+	{ "etc/mtab", NULL, "/proc/self/mounts" },
+	{ "usr/bin/nvidia-smi", NULL, "nowhere" },
+	{ "dev/null", "not a device", NULL },
+	{ 0 },
+};
+
+static int make(const struct folder *f, const struct strv *files, const char *base, const char *name, struct err *err)
+{
+	auto_str char *path = base ? str_fmt("%s/%s", f->path, base) : NULL;
+	struct payload_wish wish = { .driver = V, .arch = "x86_64", .files = files, .base = path };
+	return payload_make(&wish, &f->root, name, err);
+}
+
+static void expect_link(const struct folder *f, const char *path, const char *wanted)
+{
+	struct err err;
+	auto_str char *target = NULL;
+	expect(root_readlink(&f->root, path, &target, &err) == 1 && str_eq(target, wanted), path);
+}
+
+static void test_laid_out(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
 	auto_strv struct strv files = { 0 };
 	struct err err = { 0 };
 	folder_make(&f);
-	folder_dir(&f, "into");
-	auto_root struct root into = ROOT_NONE;
-	assert_int_equal(root_sub(&f.root, "into", &into, &err), 0);
-	archive(&f, "a.tar", "libcuda.so.535.261.03", &files);
-	archive(&f, "b.tar", "nvidia-smi", &files);
-	assert_int_equal(payload_unpack(&files, "535.261.03", &into, &err), 0);
-	folder_expect(&f, "into/libcuda.so.535.261.03", "x");
-	folder_expect(&f, "into/nvidia-smi", "x");
-	archive(&f, "c.tar", "libnvidia-ml.so.550.54.14", &files);
-	assert_int_equal(payload_unpack(&files, "535.261.03", &into, &err), -1);
-	assert_int_equal(err.code, E_USAGE);
-	assert_non_null(strstr(err.text, "'libnvidia-ml.so.550.54.14' of driver 550.54.14, wanted is 535.261.03"));
-	tempdir_write(&f, "d.tar", "this is no archive");
-	strv_add(&files, str_fmt("%s/d.tar", f.path));
-	assert_int_equal(payload_unpack(&files, "550.54.14", &into, &err), -1);
+	archive(&f, "base.tar", BASE, NULL);
+	archive(&f, "debian.tar", DEBIAN, &files);
+	assert_int_equal(make(&f, &files, "base.tar", "into", &err), 0);
+	expect_link(&f, "into/" TRIPLET "/libcuda.so.1", "libcuda.so." V);
+	expect_link(&f, "into/" TRIPLET "/libcuda.so", "libcuda.so.1");
+	expect_link(&f, "into/lib", "usr/lib");
+	expect_link(&f, "into/sbin", "usr/sbin");
+	expect_link(&f, "into/etc/mtab", "../proc/self/mounts");
+	folder_expect(&f, "into/usr/bin/nvidia-smi", "the program " V);
+	folder_expect(&f, "into/usr/bin/sh", "shell");
+	folder_expect(&f, "into/usr/lib/firmware/nvidia/" V "/gsp_ga10x.bin", "firmware");
+	assert_true(root_exists(&f.root, "into/etc/ld.so.cache"));
+	static const char *const absent[] = { "into/dev", "into/usr/share/man", "into/etc/alternatives", "part",
+					      "into/" TRIPLET "/nvidia" };
+	for (size_t i = 0; i < ARRAY_SIZE(absent); i++)
+		expect(!root_exists(&f.root, absent[i]), absent[i]);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *what;
+		struct member members[3];
+		int code;
+		const char *text;
+	} rows[] = {
+		{ "a library",
+		  { { "usr/lib64/libnvidia-ml.so.550.54.14", "x", NULL } },
+		  E_USAGE,
+		  "'usr/lib64/libnvidia-ml.so.550.54.14' is of driver 550.54.14, wanted is 535.261.03" },
+		{ "fabric manager",
+		  { { "usr/bin/nv-fabricmanager", "127.0.0.1 and 535.161.07\n", NULL } },
+		  E_USAGE,
+		  "'usr/bin/nv-fabricmanager' is of driver 535.161.07, wanted is 535.261.03" },
+		{ "persistenced of another branch",
+		  { { "usr/bin/nvidia-persistenced", "550.54.14", NULL } },
+		  E_USAGE,
+		  "is of driver 550.54.14" },
+		{ "another firmware",
+		  { { "lib/firmware/nvidia/550.54.14/gsp.bin", "x", NULL } },
+		  E_USAGE,
+		  "is of driver 550.54.14" },
+		{ "another program",
+		  { { "usr/bin/nvidia-smi", "another " V, NULL } },
+		  E_PAYLOAD,
+		  "'usr/bin/nvidia-smi' is in '" },
+		{ "a directory", { { "usr/bin/nvidia-smi/x", "x", NULL } }, 0, "" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder f;
+		auto_strv struct strv files = { 0 };
+		struct err err = { 0 };
+		folder_make(&f);
+		archive(&f, "debian.tar", DEBIAN, &files);
+		archive(&f, "bad.tar", rows[i].members, &files);
+		expect(make(&f, &files, NULL, "into", &err) == -1, rows[i].what);
+		expect(!rows[i].code || err.code == rows[i].code, rows[i].what);
+		if (!strstr(err.text, rows[i].text) || (rows[i].code && !strstr(err.text, "bad.tar")))
+			fail_msg("%s: %s", rows[i].what, err.text);
+	}
+}
+
+// What several have is no conflict when it is the same; persistenced and modprobe may be others of the branch.
+static void test_allowed(void **state)
+{
+	(void)state;
+	static const struct member more[] = {
+		{ "usr/lib/nvidia/current/nvidia-smi", "the program " V, NULL },
+		{ "usr/bin/nvidia-persistenced", "version 535.171.04.", NULL },
+		{ "usr/bin/nv-fabricmanager", "550.54.14 was before " V "\n255.255.255.255", NULL },
+		{ "usr/bin/nvidia-imex", "no version at all: 1.2.3.4, v535.1, 5350.12", NULL },
+		{ 0 },
+	};
+	auto_folder struct folder f;
+	auto_strv struct strv files = { 0 };
+	struct err err = { 0 };
+	folder_make(&f);
+	archive(&f, "debian.tar", DEBIAN, &files);
+	archive(&f, "more.tar", more, &files);
+	assert_int_equal(make(&f, &files, NULL, "into", &err), 0);
+	tempdir_write(&f, "text.tar", "this is no archive");
+	strv_add(&files, str_fmt("%s/text.tar", f.path));
+	assert_int_equal(make(&f, &files, NULL, "other", &err), -1);
 	assert_int_equal(err.code, E_ARCHIVE);
+}
+
+#define HEAD "NVIDIA Accelerated Graphics Driver\n" V "\n1\nnvidia\n0\n0\n0\n0\n"
+static const struct member RUN[] = {
+	{ ".manifest",
+	  HEAD "libcuda.so." V " 0755 CUDA_LIB NATIVE / MODULE:compute\n"
+	       "libcuda.so.1 0000 CUDA_SYMLINK NATIVE / libcuda.so." V " MODULE:compute\n"
+	       "32/libcuda.so." V " 0755 CUDA_LIB COMPAT32 /\n"
+	       "nvidia-smi 0755 UTILITY_BINARY MODULE:utils\n"
+	       "nvidia-smi.1.gz 0644 MANPAGE man1\n"
+	       "firmware/gsp_ga10x.bin 0644 FIRMWARE INHERIT_PATH_DEPTH:1\n"
+	       "kernel-open/nvidia/nv.c 0644 KERNEL_MODULE_SRC INHERIT_PATH_DEPTH:1\n",
+	  NULL },
+	{ "libcuda.so." V, NULL, NULL },
+	{ "nvidia-smi", V, NULL },
+	{ "firmware/gsp_ga10x.bin", "firmware", NULL },
+	{ "kernel-open/nvidia/nv.c", "source", NULL },
+	{ 0 },
+};
+
+static void test_run(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	auto_strv struct strv files = { 0 };
+	struct err err = { 0 };
+	folder_make(&f);
+	archive(&f, "driver.run", RUN, &files);
+	assert_int_equal(make(&f, &files, NULL, "into", &err), 0);
+	expect_link(&f, "into/" TRIPLET "/libcuda.so.1", "libcuda.so." V);
+	folder_expect(&f, "into/usr/bin/nvidia-smi", V);
+	folder_expect(&f, "into/usr/lib/firmware/nvidia/" V "/gsp_ga10x.bin", "firmware");
+	folder_expect(&f, "into/usr/src/nvidia-" V "/kernel-open/nvidia/nv.c", "source");
+	static const struct {
+		const char *what;
+		struct member members[3];
+		int code;
+		const char *text;
+	} rows[] = {
+		{ "no manifest", { { "nvidia-smi", V, NULL } }, E_PAYLOAD, "has no .manifest" },
+		{ "another driver",
+		  { { ".manifest", "x\n550.1.1\n1\n1\n1\n1\n1\n1\nx 0644 MANPAGE x\n", NULL } },
+		  E_USAGE,
+		  "is of driver 550.1.1" },
+		{ "a file is missing",
+		  { { ".manifest", HEAD "nvidia-smi 0755 UTILITY_BINARY\n", NULL } },
+		  E_PAYLOAD,
+		  "lacks the file 'nvidia-smi'" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_strv struct strv bad = { 0 };
+		auto_str char *into = str_fmt("into%zu", i);
+		archive(&f, "bad.run", rows[i].members, &bad);
+		expect(make(&f, &bad, NULL, into, &err) == -1, rows[i].what);
+		if (err.code != rows[i].code || !strstr(err.text, rows[i].text))
+			fail_msg("%s: %s", rows[i].what, err.text);
+	}
+}
+
+static int carry(const struct folder *f, const struct strv *files, const char *name, struct carried *ret,
+		 struct err *err)
+{
+	struct payload_wish wish = { .driver = V, .arch = "x86_64", .files = files };
+	return carried_make(&wish, &f->root, name, ret, err);
+}
+
+// Whole or not at all, and the same files are the same payload.
+static void test_carried(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	auto_strv struct strv files = { 0 };
+	auto_carried struct carried a = { 0 }, b = { 0 }, again = { 0 }, found = { 0 }, none = { 0 };
+	struct err err = { 0 };
+	folder_make(&f);
+	folder_dir(&f, "a"); // an empty one is taken
+	folder_dir(&f, "empty");
+	archive(&f, "debian.tar", DEBIAN, &files);
+	assert_int_equal(carry(&f, &files, "a", &a, &err), 1);
+	assert_int_equal(carry(&f, &files, "b", &b, &err), 1);
+	assert_string_equal(a.digest, b.digest);
+	assert_int_equal(carry(&f, &files, "a", &again, &err), 0);
+	auto_root struct root dir = ROOT_NONE, empty = ROOT_NONE;
+	assert_int_equal(root_sub(&f.root, "a", &dir, &err), 0);
+	assert_int_equal(root_sub(&f.root, "empty", &empty, &err), 0);
+	assert_int_equal(carried_read(&dir, CARRIED_DOCUMENT, &found, &err), 1);
+	assert_string_equal(found.digest, a.digest);
+	assert_string_equal(found.driver, V);
+	assert_int_equal(carried_read(&empty, CARRIED_DOCUMENT, &none, &err), 0);
+	archive(&f, "run.run", RUN, &files);
+	assert_int_equal(carry(&f, &files, "c", &none, &err), -1); // libcuda of both
+	assert_false(root_exists(&f.root, "c"));
+	archive(&f, "more.tar", (struct member[]){ { "usr/bin/more", "x", NULL }, { 0 } }, &files);
+	free(files.items[1]);
+	files.items[1] = files.items[2];
+	files.count = 2;
+	assert_int_equal(carry(&f, &files, "a", &none, &err), -1);
+	assert_int_equal(err.code, E_PAYLOAD);
+	static const char *const bad[] = { "{", "{}", "{\"driver\":\"1\",\"arch\":\"x\",\"digest\":\"../../etc\"}" };
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		tempdir_write(&f, "empty/payload.json", bad[i]);
+		expect(carried_read(&empty, CARRIED_DOCUMENT, &none, &err) == -1 && err.code == E_PAYLOAD, bad[i]);
+	}
 }
 
 struct place { // a layout, a tree to put in, and a directory to unpack to
@@ -171,7 +404,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_versions_in_names),
-		cmocka_unit_test(test_files_of_another_driver),
+		cmocka_unit_test(test_laid_out),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_allowed),
+		cmocka_unit_test(test_run),
+		cmocka_unit_test(test_carried),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_what_the_tag_leads_to),
 	};

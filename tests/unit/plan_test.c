@@ -22,6 +22,9 @@ struct row {
 	enum { OURS, HOST_PACKAGE, STALE, INSTALLED } resident; // whose what is loaded is; INSTALLED: version 530.1
 	enum host_policy host_driver;
 	enum drain_policy holders;
+	const char *failed; // optional module that failed in this boot, of the package at hand
+	const char *failed_params;
+	bool is_retry;
 	int code; // of the refusal, 0 = none
 	enum plan_outcome outcome;
 	const char *driver;  // of the plan; NULL = not looked at
@@ -30,7 +33,12 @@ struct row {
 };
 
 #define ALL "nvidia,nvidia_uvm,nvidia_modeset"
+#define FITS .package = "535.1", .srcversion = "S1"
+#define WITHOUT_MODESET                                                                                            \
+	.gpus = 2, .loaded = "535.1", .loaded_flavour = FLAVOUR_OPEN, .loaded_modules = "nvidia,nvidia_uvm", FITS, \
+	.failed = "nvidia-modeset"
 #define LOADED(version) .loaded = (version), .loaded_flavour = FLAVOUR_OPEN, .loaded_modules = ALL
+#define HAS(version) .gpus = 2, LOADED(version)
 
 static const struct row rows[] = {
 	{ .name = "R-P11: no GPU, no steps", .package = "535.1", .outcome = PLAN_NO_GPU, .steps = "" },
@@ -51,19 +59,12 @@ static const struct row rows[] = {
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove load nodes verify" },
 	{ .name = "R-D1: equal modules are adopted",
-	  .gpus = 2,
-	  .loaded = "535.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
-	  .package = "535.1",
-	  .srcversion = "S1",
+	  HAS("535.1"),
+	  FITS,
 	  .outcome = PLAN_ADOPT,
 	  .steps = "adopt nodes verify" },
 	{ .name = "adopted by version alone",
-	  .gpus = 2,
-	  .loaded = "535.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  HAS("535.1"),
 	  .wish_driver = "535.1",
 	  .outcome = PLAN_ADOPT,
 	  .steps = "adopt nodes verify" },
@@ -72,24 +73,40 @@ static const struct row rows[] = {
 	  .loaded = "535.1",
 	  .loaded_flavour = FLAVOUR_OPEN,
 	  .loaded_modules = "nvidia",
-	  .package = "535.1",
-	  .srcversion = "S1",
+	  FITS,
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove load nodes verify" },
-	{ .name = "another srcversion is a replacement",
+	{ .name = "R-P3: an optional module that failed in this boot is not tried again",
+	  WITHOUT_MODESET,
+	  .outcome = PLAN_ADOPT,
+	  .steps = "adopt nodes verify" },
+	{ .name = "R-P3: it is tried again with other parameters",
+	  WITHOUT_MODESET,
+	  .failed_params = "fail_malloc=1",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove load nodes verify" },
+	{ .name = "R-P3: it is tried again when somebody asks for it",
+	  WITHOUT_MODESET,
+	  .is_retry = true,
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove load nodes verify" },
+	{ .name = "R-P3: the core is tried whatever was noted",
 	  .gpus = 2,
 	  .loaded = "535.1",
 	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  .loaded_modules = "nvidia,nvidia_modeset",
+	  FITS,
+	  .failed = "nvidia-uvm",
+	  .outcome = PLAN_CHANGE,
+	  .steps = "preflight package prove load nodes verify" },
+	{ .name = "another srcversion is a replacement",
+	  HAS("535.1"),
 	  .package = "535.1",
 	  .srcversion = "S2",
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove unload load nodes verify" },
 	{ .name = "another version is a replacement, proven first",
-	  .gpus = 2,
-	  .loaded = "530.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  HAS("530.1"),
 	  .package = "535.1",
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove unload load nodes verify" },
@@ -102,39 +119,26 @@ static const struct row rows[] = {
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove unload load nodes verify" },
 	{ .name = "R-D2: a replacement is refused while held",
-	  .gpus = 2,
-	  .loaded = "530.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  HAS("530.1"),
 	  .package = "535.1",
 	  .holder = "/dev/nvidia0",
 	  .code = E_IN_USE },
 	{ .name = "R-D3: holders are waited for, after the proof and before anything goes",
-	  .gpus = 2,
-	  .loaded = "530.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  HAS("530.1"),
 	  .package = "535.1",
 	  .holder = "/dev/nvidia0",
 	  .holders = DRAIN_WAIT,
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove holders unload load nodes verify" },
 	{ .name = "R-D3: whoever comes later is asked to end, too",
-	  .gpus = 2,
-	  .loaded = "530.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  HAS("530.1"),
 	  .package = "535.1",
 	  .holders = DRAIN_STOP,
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove holders unload load nodes verify" },
 	{ .name = "a held driver that is the wished one is adopted",
-	  .gpus = 2,
-	  .loaded = "535.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
-	  .package = "535.1",
-	  .srcversion = "S1",
+	  HAS("535.1"),
+	  FITS,
 	  .holder = "/dev/nvidia0",
 	  .outcome = PLAN_ADOPT,
 	  .steps = "adopt nodes verify" },
@@ -156,8 +160,7 @@ static const struct row rows[] = {
 	{ .name = "R-E4: another payload alone needs no unload",
 	  .gpus = 1,
 	  LOADED("535.1"),
-	  .package = "535.1",
-	  .srcversion = "S1",
+	  FITS,
 	  .payload = "aa",
 	  .export_why = "usr is of something else",
 	  .holder = "/dev/nvidia0",
@@ -166,8 +169,7 @@ static const struct row rows[] = {
 	{ .name = "R-D1: an equal export is left alone",
 	  .gpus = 1,
 	  LOADED("535.1"),
-	  .package = "535.1",
-	  .srcversion = "S1",
+	  FITS,
 	  .payload = "aa",
 	  .outcome = PLAN_ADOPT,
 	  .steps = "adopt nodes verify" },
@@ -197,18 +199,14 @@ static const struct row rows[] = {
 	{ .name = "R-P8: nova_core owns a GPU and another driver is loaded",
 	  .gpus = 2,
 	  .bound = "NovaCore",
-	  .loaded = "530.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  LOADED("530.1"),
 	  .package = "535.1",
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove unload unbind load nodes verify" },
 	{ .name = "R-P8: an adoption releases nobody",
 	  .gpus = 2,
 	  .bound = "nouveau",
-	  .loaded = "535.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  LOADED("535.1"),
 	  .wish_driver = "535.1",
 	  .code = E_BOUND },
 	{ .name = "R-P8: somebody else's driver", .gpus = 1, .bound = "pci-stub", .package = "535.1", .code = E_BOUND },
@@ -280,38 +278,25 @@ static const struct row rows[] = {
 	  .holder = "/dev/nvidia0",
 	  .code = E_IN_USE },
 	{ .name = "R-Q1: the host's own driver that is the wished one is adopted",
-	  .gpus = 2,
-	  .loaded = "535.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
-	  .package = "535.1",
-	  .srcversion = "S1",
+	  HAS("535.1"),
+	  FITS,
 	  .resident = HOST_PACKAGE,
 	  .outcome = PLAN_ADOPT,
 	  .steps = "adopt nodes verify" },
 	{ .name = "R-Q1: of equal version and not of equal content it is another one",
-	  .gpus = 2,
-	  .loaded = "535.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  HAS("535.1"),
 	  .package = "535.1",
 	  .srcversion = "S2",
 	  .resident = HOST_PACKAGE,
 	  .code = E_HOST_DRIVER },
 	{ .name = "R-Q1: a driver that somebody left behind is replaceable",
-	  .gpus = 2,
-	  .loaded = "530.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  HAS("530.1"),
 	  .package = "535.1",
 	  .resident = STALE,
 	  .outcome = PLAN_CHANGE,
 	  .steps = "preflight package prove unload load nodes verify" },
 	{ .name = "R-Q1: but stays under use",
-	  .gpus = 2,
-	  .loaded = "530.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  HAS("530.1"),
 	  .package = "535.1",
 	  .resident = STALE,
 	  .host_driver = HOST_USE,
@@ -357,9 +342,7 @@ static const struct row rows[] = {
 	  .code = E_BOUND },
 	{ .name = "nothing given: what is loaded stays",
 	  .gpus = 1,
-	  .loaded = "535.1",
-	  .loaded_flavour = FLAVOUR_OPEN,
-	  .loaded_modules = ALL,
+	  LOADED("535.1"),
 	  .outcome = PLAN_ADOPT,
 	  .steps = "adopt nodes verify" },
 };
@@ -410,6 +393,7 @@ static void make_package(const struct row *row, struct package *p)
 	p->key.flavour = str_dup("open");
 	p->key.release = str_dup("6.1.0-56-cloud-amd64");
 	strv_split(&p->key.modules, "nvidia nvidia-uvm nvidia-modeset", " ");
+	snprintf(p->manifest.digest, sizeof(p->manifest.digest), "aa");
 	p->count = 1;
 	p->files = mem_alloc(sizeof(*p->files));
 	p->files[0] = (struct package_file){ .name = str_dup("nvidia.ko"),
@@ -444,6 +428,17 @@ static void check_plan(const struct row *row, const struct plan *plan)
 		fail_msg("%s: steps are '%s', not '%s'", row->name, steps, row->steps);
 }
 
+static void make_failed(const struct row *row, struct optional *o)
+{
+	struct err why;
+	if (!row->failed)
+		return;
+	err_set(&why, E_SYMBOL, "nothing exports x");
+	optional_add(o, row->failed, row->failed_params ? row->failed_params : "", &why);
+	o->driver = str_dup(row->package);
+	o->package = str_dup("aa");
+}
+
 static void check_row(const struct row *row)
 {
 	auto_facts struct facts facts = { 0 };
@@ -460,9 +455,13 @@ static void check_row(const struct row *row)
 			     .flavour = row->wish_flavour,
 			     .is_compile_forbidden = row->is_compile_forbidden,
 			     .host_driver = row->host_driver,
+			     .is_retry = row->is_retry,
 			     .holders = row->holders };
+	auto_optional struct optional failed = { 0 };
+	make_failed(row, &failed);
 	struct at_hand at_hand = { .package = row->package ? &package : NULL,
 				   .source_version = row->source,
+				   .failed = row->failed ? &failed : NULL,
 				   .payload = row->payload,
 				   .export_why = row->export_why,
 				   .payload_why_not = row->payload_why_not,

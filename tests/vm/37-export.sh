@@ -143,8 +143,7 @@ for pod in first second; do
   t "  also for status" kmodsmith status
 done
 break_it
-t "a namespace of its own, the host by the root of process 1" unshare -m kmodsmith install --package /beside/b --host-root /proc/1/root \
-  --dev-root /
+t "a namespace of its own, the host by the root of process 1" unshare -m kmodsmith install --package /beside/b --host-root /proc/1/root
 is "  the mounts are made here" "$(mounts) $(generations)" "$b_base 0"
 t "  status is right" kmodsmith status
 is "  and the machine has its own" "$(grep -c ' /dev/pts ' /proc/self/mountinfo)" 1

@@ -23,7 +23,7 @@ t "install and export" from b --export $root
 t "another payload" from a
 before=$(measure)
 failed=0
-for i in $(seq 1 100); do
+for i in $(seq 1 40); do
   case $i in
   *5) from b >/tmp/out 2>&1 ;;
   *[37]) break_it && from a >/tmp/out 2>&1 ;;
@@ -31,7 +31,7 @@ for i in $(seq 1 100); do
   esac
   [ $? -eq 0 ] || { failed=$((failed + 1)) && cat /tmp/out; }
 done
-is "R-D4: 100 restarts, 30 of them with new generations, all succeed" $failed 0
+is "R-D4: 40 restarts, 12 of them with new generations, all succeed" $failed 0
 is "  mounts, files, bytes, trees and generations are as before" "$(measure)" "$before"
 
 # Killed at every change of a mount or a name: either generation is in place, and the next start is enough.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/payload.h"
+#include "base/embedded.h"
 
 #include "base/str.h"
 

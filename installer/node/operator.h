@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the GPU Operator's pods read of a driver container, below run/nvidia of the host (contract 1.3, 1.6, 1.12).
+//
+//   nvidia-driver.pid                    who serves, with a lock that is held for life; the driver manager removes it
+//   validations/.driver-daemons-status   NotReady or Ready; the operator's startup probe wants Ready, or no file
+//   nvidia-driver.state                  digest of the pod's configuration, the last thing that is written: with the
+//                                        same one the driver manager evicts nobody at the next start
+//
+// Nothing else there is ours: the other files below validations are the probe's and the validators'.
+#pragma once
+#include "base/root.h"
+
+struct operator_pod {
+	const struct root *host; // borrowed
+	int lock;
+};
+#define OPERATOR_NONE ((struct operator_pod){ .lock = -1 })
+
+// Take the place of the one driver container, and say NotReady. What a container left behind that was killed is taken
+// over. E_LOCKED with the pid when one is alive.
+int operator_begin(struct operator_pod *o, const struct root *host, struct err *err);
+// Say Ready, then write the state. digest: NULL or "" = the pod has none, and no state is written.
+int operator_ready(const struct operator_pod *o, const char *digest, struct err *err);
+// Until the host's next boot or start of a container the driver stays: only who serves, and that it does, is withdrawn.
+void operator_leave(struct operator_pod *o);
+void operator_done(struct operator_pod *o); // ends the lock; says nothing
+#define auto_operator __attribute__((cleanup(operator_done)))
+
+// For whoever watches over the driver later. 1 = said, 0 = no operator asks: the file is not there, as outside of its
+// pods and after a preStop hook.
+int operator_say(const struct root *host, bool is_ready, struct err *err);
+// 1 = *ret_is_ready was said, 0 = nobody said anything.
+int operator_said(const struct root *host, bool *ret_is_ready, struct err *err);

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules that the core does without (R-P3): when one of them does not fit, or the kernel refuses it, that is noted and
+// reported, and the node is ready all the same. The core is nvidia and nvidia-uvm; everything else is optional, unless
+// the user named it (--modules).
+//
+// What failed stands in run/kmodsmith/optional.json of the host until the next boot, so that `status` can say why a
+// module is not there, and a start does not withdraw "ready" to try the same once more:
+//   {boot_id, driver, package, modules: [{module, params, code, text}]}
+#pragma once
+#include "base/json.h"
+
+struct optional_failure {
+	char *module; // "nvidia-modeset"
+	char *params; // the argument of its load, "" = none: with others it may do better
+	char *code, *text;
+};
+
+struct optional {
+	char *driver, *package; // version, and digest of the package's manifest
+	struct optional_failure *items;
+	size_t count;
+};
+void optional_done(struct optional *o);
+#define auto_optional __attribute__((cleanup(optional_done)))
+
+bool optional_is(const char *module); // full or canonical name
+// Replaces what is known of the module.
+void optional_add(struct optional *o, const char *module, const char *params, const struct err *why);
+void optional_keep(struct optional *o, const struct optional_failure *f);                   // a copy
+const struct optional_failure *optional_find(const struct optional *o, const char *module); // NULL = nothing is known
+
+// 1 = read, 0 = nothing of this boot failed, or nothing that can be understood.
+int optional_read(const struct root *host, const char *boot_id, struct optional *ret, struct err *err);
+// Replaces the file; without failures it is removed.
+int optional_write(const struct root *host, const char *boot_id, const struct optional *o, struct err *err);
+json_t *optional_json(const struct optional *o); // [{module, params, code, text}]

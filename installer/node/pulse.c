@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/pulse.h"
+
+#include "base/json.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/pulse.json",
+		  BOOT_ID[] = "proc/sys/kernel/random/boot_id";
+enum { SECOND_MS = 1000 };
+
+// Not the time of day, which may be set meanwhile.
+static int64_t now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * SECOND_MS + t.tv_nsec / 1000000;
+}
+
+void pulse_open(struct pulse *p, const struct root *host, const struct root *kern)
+{
+	struct err ignored;
+	*p = (struct pulse){ .host = host };
+	root_line(kern, BOOT_ID, &p->boot_id, &ignored);
+}
+
+void pulse_done(struct pulse *p)
+{
+	free(p->boot_id);
+	*p = (struct pulse){ 0 };
+}
+
+void pulse_beat(struct pulse *p, const char *step, unsigned done, unsigned total)
+{
+	struct err ignored;
+	int64_t now = now_ms();
+	if (done > 1 && done < total && now - p->beat_ms < SECOND_MS)
+		return;
+	p->beat_ms = now;
+	auto_json json_t *json =
+		json_pack("{s:o, s:i, s:s, s:i, s:i, s:I}", "boot_id", json_text(p->boot_id), "pid", (int)getpid(),
+			  "step", step, "done", (int)done, "total", (int)total, "uptime_ms", (json_int_t)now);
+	if (root_mkdirs(p->host, DIR_NAME, 0755, &ignored) >= 0)
+		json_put(p->host, FILE_NAME, json, &ignored);
+}
+
+// The letter behind the name, which may hold anything: "4711 (name) S ..."; 0 = there is no such process.
+static char state_of(const struct root *kern, int pid)
+{
+	struct err ignored;
+	auto_str char *path = str_fmt("proc/%d/stat", pid), *text = NULL;
+	const char *end = root_read(kern, path, &text, NULL, &ignored) > 0 ? strrchr(text, ')') : NULL;
+	return end && end[1] == ' ' ? end[2] : '\0';
+}
+
+static void judge(struct pulse_verdict *v, char state, unsigned stall_s)
+{
+	v->is_alive = !state || strchr("ZXx", state);
+	if (v->is_alive)
+		v->why = str_fmt("process %d is gone, and the next start has begun nothing yet", v->pid);
+	else if (strchr("Tt", state))
+		v->why = str_fmt("process %d is stopped in %s", v->pid, v->step);
+	else if (v->done < v->total && v->age_s > stall_s)
+		v->why = str_fmt("%s makes no progress since %lld s: %u of %u", v->step, (long long)v->age_s, v->done,
+				 v->total);
+	else
+		v->is_alive = true;
+	if (!v->why)
+		v->why = str_eq(v->step, PULSE_SERVE) ? str_fmt("process %d serves", v->pid) :
+							str_fmt("process %d is in %s, %u of %u, %lld s ago", v->pid,
+								v->step, v->done, v->total, (long long)v->age_s);
+}
+
+int pulse_judge(const struct root *host, const struct root *kern, unsigned stall_s, struct pulse_verdict *ret,
+		struct err *err)
+{
+	auto_json json_t *json = NULL;
+	auto_str char *boot_id = NULL;
+	const char *step = NULL, *boot = NULL;
+	json_int_t beat = 0;
+	*ret = (struct pulse_verdict){ 0 };
+	int r = json_read(host, FILE_NAME, &json, err);
+	if ((r < 0 && err->code != E_CONFIG) || root_line(kern, BOOT_ID, &boot_id, err) < 0)
+		return -1;
+	if (!json ||
+	    json_unpack(json, "{s:s, s:i, s:s, s:i, s:i, s:I}", "boot_id", &boot, "pid", &ret->pid, "step", &step,
+			"done", &ret->done, "total", &ret->total, "uptime_ms", &beat) < 0 ||
+	    !str_eq(boot, boot_id)) {
+		*ret = (struct pulse_verdict){ .is_alive = true, .why = str_dup("nothing was begun in this boot") };
+		return 0;
+	}
+	ret->step = str_dup(step);
+	ret->age_s = (now_ms() - beat) / SECOND_MS;
+	judge(ret, state_of(kern, ret->pid), stall_s);
+	return 0;
+}
+
+void pulse_verdict_done(struct pulse_verdict *v)
+{
+	free(v->step);
+	free(v->why);
+	*v = (struct pulse_verdict){ 0 };
+}

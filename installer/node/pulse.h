@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// run/kmodsmith/pulse.json: that a start goes on, for `kmodsmith probe liveness` (R-H2). It is written while something
+// is done, at most once a second, and a last time when the process only waits: who waits writes nothing.
+#pragma once
+#include "base/root.h"
+
+struct pulse {
+	const struct root *host; // borrowed
+	char *boot_id;
+	int64_t beat_ms;
+};
+
+void pulse_open(struct pulse *p, const struct root *host, const struct root *kern);
+void pulse_done(struct pulse *p);
+#define auto_pulse __attribute__((cleanup(pulse_done)))
+// step: the phase; PULSE_SERVE: nothing is left to do but to wait. What cannot be written is not told: the probe will.
+void pulse_beat(struct pulse *p, const char *step, unsigned done, unsigned total);
+#define PULSE_SERVE "serve"
+
+struct pulse_verdict {
+	bool is_alive;
+	int pid;              // 0 = nothing was begun in this boot
+	char *step;           // NULL = nothing
+	unsigned done, total; // total 0 = the step does not count
+	int64_t age_s;        // since the last beat
+	char *why;
+};
+// Dead is who is stopped, and whoever has not counted on for stall_s. A step that does not count, such as a wait for
+// holders, has deadlines of its own, and a kill would only begin it anew. Who is gone has taken its container along:
+// the probe runs in the next one.
+int pulse_judge(const struct root *host, const struct root *kern, unsigned stall_s, struct pulse_verdict *ret,
+		struct err *err);
+void pulse_verdict_done(struct pulse_verdict *v);
+#define auto_pulse_verdict __attribute__((cleanup(pulse_verdict_done)))

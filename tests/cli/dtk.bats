@@ -1,0 +1,345 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The hand-over to OpenShift's driver toolkit. The side that has the driver against a toolkit that is played by hand:
+# flags in every order, left over, forged, too late; and the toolkit's side against requests that it cannot serve. The
+# two together: toolkit.bats.
+# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+load helper
+load package
+
+kernel=6.1.0-56-cloud-amd64
+setup() {
+  shared=$BATS_TEST_TMPDIR/shared source=$BATS_TEST_TMPDIR/driver log=$BATS_TEST_TMPDIR/log
+  mkdir "$shared"
+  tiny_source "$source"
+  export KMODSMITH_DTK_SHARED=$shared KMODSMITH_STATIC=$KMODSMITH KMODSMITH_DTK_TIMEOUT=15
+}
+teardown() { [ -z "${side-}" ] || { kill -9 "$side" && wait "$side"; } 2>/dev/null || true; }
+
+entry() { # VERB [ARGUMENT...]: in the background, as a pod calls it; no timeout(1) in between: signals are meant for it
+  ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
+  "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" "$@" >>"$log" 2>&1 3>&- &
+  side=$!
+}
+driver_side() { entry nv-ctr-run-with-dtk --root "$ROOT" --source "$source"; }
+toolkit_side() { KMODSMITH_ROOT=$ROOT entry dtk-build-driver; }
+ends() { # STATUS
+  local got=0
+  wait "$side" || got=$?
+  side=
+  [ "$got" -eq "$1" ] || batslib_decorate "exit status is $got, not $1" <"$log" | fail
+}
+soon() { # COMMAND...: becomes true within 10 s
+  local _
+  for _ in {1..100}; do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
+  batslib_decorate "not soon: $*" <"$log" | fail
+}
+says() { soon grep -qF -- "$1" "$log"; }
+flag() { [ -s "$shared/$1" ] && [ "$(cat "$shared/$1")" = "$(id_of_request)" ]; }
+id_of_request() { sha256sum "$shared/kmodsmith/request.json" | cut -c1-64; }
+request() { jq -r "$1" "$shared/kmodsmith/request.json"; }
+set_flag() { id_of_request >"$shared/$1"; }
+source_digest() { request .source_sha256; }
+deliver() { # [OPTION...]: the package that a toolkit would have made
+  tiny_package "$BATS_TEST_TMPDIR/made" "$kernel"
+  layout "$BATS_TEST_TMPDIR/made" "$kernel" --label "source=$(source_digest)" "$@"
+  cp -r "$BATS_TEST_TMPDIR/made" "$shared/kmodsmith/package.$(id_of_request)"
+  set_flag driver_built
+}
+loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
+loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
+
+@test "the toolkit's package is taken into the store and loaded; the next start needs nobody" {
+  loadable
+  driver_side
+  soon flag dir_prepared
+  assert_equal "$(request '[.driver, .flavour, .kernel, .source, .attempt] | join(" ")')" "535.261.03 open $kernel driver 1"
+  cmp "$KMODSMITH" "$shared/ocp_dtk_entrypoint"
+  [ -x "$shared/ocp_dtk_entrypoint" ]
+  diff -r "$source" "$shared/kmodsmith/source/driver"
+  set_flag driver_build_started
+  says "the driver toolkit has begun"
+  echo "$(id_of_request) 50 100 1" >"$shared/kmodsmith/progress"
+  says "toolkit 50% (50 of 100)"
+  deliver
+  says "ready: driver 535.261.03, open"
+  kill "$side"
+  ends 0
+  assert_equal "$(loads)" "$loaded"
+  rm -r "$shared" "$ROOT/.sys-calls"
+  kmodsmith unload
+  rm "$log"
+  driver_side
+  says "ready: driver 535.261.03, open"
+  run ! grep -q toolkit "$log"
+  kill "$side"
+  ends 0
+}
+
+@test "what is shared has no environment in it" {
+  loadable
+  SECRET_TOKEN=hidden-word driver_side
+  soon flag dir_prepared
+  run ! grep -r hidden-word "$shared"/kmodsmith
+}
+
+@test "a driver that is loaded, no GPU, a missing image: nothing is handed over" {
+  host no-gpu
+  driver_side
+  says NO_GPU
+  kill "$side"
+  ends 0
+  loadable
+  RHCOS_IMAGE_MISSING=true driver_side
+  says "no driver toolkit for this node"
+  ends 1
+  run ls -A "$shared"
+  assert_output ""
+}
+
+@test "broken: the reason is told, and init goes its own way" {
+  loadable
+  driver_side
+  soon flag dir_prepared
+  printf 'E_TOOLCHAIN\nno compiler\033[2J here\n' >"$shared/driver_toolkit_broken.reason"
+  set_flag driver_toolkit_broken
+  says "going on without the driver toolkit: E_TOOLCHAIN: no compiler [2J here"
+  ends 1
+  says "error: E_HEADERS_NOT_FOUND"
+  : >"$log" # the same broken toolkit is not waited for again
+  driver_side
+  says "going on without the driver toolkit: E_TOOLCHAIN"
+  ends 1
+}
+
+@test "broken by what may pass: the next start asks again" {
+  loadable
+  driver_side
+  soon flag dir_prepared
+  first=$(id_of_request)
+  printf 'E_NO_SPACE\nfull\n' >"$shared/driver_toolkit_broken.reason"
+  set_flag driver_toolkit_broken
+  ends 1
+  driver_side
+  soon flag dir_prepared
+  assert_equal "$(request .attempt)" 2
+  assert_not_equal "$(id_of_request)" "$first"
+  [ ! -e "$shared/driver_toolkit_broken" ] && [ ! -e "$shared/driver_toolkit_broken.reason" ]
+  deliver
+  says "ready: driver"
+}
+
+@test "no sign of life: a deadline, from the start and from the last progress" {
+  loadable
+  KMODSMITH_DTK_TIMEOUT=2 driver_side
+  says "E_TIMEOUT: the toolkit's container did not start within 2 s"
+  ends 1
+  rm -rf "${shared:?}"/*
+  KMODSMITH_DTK_TIMEOUT=3 driver_side
+  soon flag dir_prepared
+  set_flag driver_build_started
+  for beat in 1 2 3 4 5; do
+    echo "$(id_of_request) 1 9 $beat" >"$shared/kmodsmith/progress"
+    sleep 1
+  done
+  kill -0 "$side"
+  says "E_TIMEOUT: the toolkit's container showed no sign of life within 3 s"
+  ends 1
+}
+
+@test "flags of an earlier start, driver or kernel say nothing" {
+  loadable
+  local flags=(dir_prepared driver_build_started driver_toolkit_broken driver_built)
+  for flag in "${flags[@]}"; do touch "$shared/$flag"; done # as NVIDIA's own leave them
+  driver_side
+  soon flag dir_prepared
+  for flag in "${flags[@]:1}"; do [ ! -e "$shared/$flag" ]; done
+  deliver
+  says "ready: driver"
+  kill "$side"
+  ends 0
+  kmodsmith unload
+  rm -r "$ROOT/var/lib/kmodsmith"
+  first=$(id_of_request)
+  echo "more" >>"$source/kernel-open/nvidia/nv.c" # another source
+  driver_side
+  soon flag dir_prepared
+  assert_not_equal "$(id_of_request)" "$first"
+  [ ! -e "$shared/driver_built" ] && [ ! -e "$shared/kmodsmith/package.$first" ]
+  sleep 2
+  kill -0 "$side"
+}
+
+@test "killed at each step and started again: the same request goes on" {
+  loadable
+  driver_side
+  soon flag dir_prepared
+  kill -9 "$side"
+  ends 137
+  id=$(id_of_request)
+  set_flag driver_build_started
+  driver_side
+  says "has begun"
+  assert_equal "$(id_of_request)" "$id"
+  kill -9 "$side"
+  ends 137
+  deliver
+  driver_side
+  says "ready: driver"
+  kill "$side"
+  ends 0
+  rm "$ROOT/.sys-calls"
+  rm -r "$ROOT/var/lib/kmodsmith"
+  rm "$shared/dir_prepared" # as a kill while preparing leaves it: everything is written anew
+  kmodsmith unload
+  driver_side
+  soon flag dir_prepared
+  [ ! -e "$shared/driver_built" ]
+}
+
+@test "a signal ends the wait" {
+  loadable
+  driver_side
+  soon flag dir_prepared
+  kill -TERM "$side"
+  ends 1
+  says "signal 15: leaving before the driver is there"
+}
+
+@test "a package that is not what was asked for, or not sound, is not taken; the next start asks anew" {
+  loadable
+  while IFS='|' read -r how words; do
+    rm -rf "${shared:?}"/* "${ROOT:?}/var"
+    : >"$log"
+    driver_side
+    soon flag dir_prepared
+    package=$shared/kmodsmith/package.$(id_of_request)
+    case $how in
+    source) deliver --label source="$(printf 'f%.0s' {1..64})" ;;
+    driver) deliver --label driver=535.1.1 ;;
+    kernel) # modules of another kernel under the right name
+      tiny_module "$BATS_TEST_TMPDIR/nvidia.ko" 6.1.0-1-amd64 nvidia_register_module ""
+      mkdir -p "$BATS_TEST_TMPDIR/other.d"
+      cp "$BATS_TEST_TMPDIR/nvidia.ko" "$BATS_TEST_TMPDIR/other.d"
+      cp "$BATS_TEST_TMPDIR"/package.d/nvidia-*.ko "$BATS_TEST_TMPDIR/other.d"
+      layout "$BATS_TEST_TMPDIR/other" "$kernel" --label "source=$(source_digest)"
+      cp -r "$BATS_TEST_TMPDIR/other" "$package"
+      set_flag driver_built ;;
+    absent) set_flag driver_built ;;
+    pipe) mkdir -p "$package" && mkfifo "$package/oci-layout" && set_flag driver_built ;;
+    link) ln -s / "$package" && set_flag driver_built ;;
+    digest)
+      tiny_package "$BATS_TEST_TMPDIR/made" "$kernel"
+      layout "$BATS_TEST_TMPDIR/made" "$kernel" --label "source=$(source_digest)"
+      printf x >>"$(blob "$BATS_TEST_TMPDIR/made" layer)"
+      cp -r "$BATS_TEST_TMPDIR/made" "$package"
+      set_flag driver_built ;;
+    esac
+    says "going on without the driver toolkit: $words"
+    ends 1
+    assert_equal "$(loads)" ""
+    [ ! -e "$shared/dir_prepared" ] || fail "$how: it would be taken again"
+    KMODSMITH_ROOT=$ROOT run -0 "$KMODSMITH" store ls
+    refute_output --partial 535
+  done <<EOF
+source|E_NO_PACKAGE: what the toolkit made: it is not of the source that was asked for
+driver|E_NO_PACKAGE: what the toolkit made:
+kernel|E_ABI: what the toolkit made: nvidia: version magic '6.1.0-1-amd64
+absent|E_
+pipe|E_MANIFEST: what the toolkit made:
+link|E_
+digest|E_
+EOF
+}
+
+@test "things in the way of flags and directories are replaced, and nothing outside is touched" {
+  loadable
+  mkdir -p "$shared/dir_prepared/full" "$shared/kmodsmith/source" "$BATS_TEST_TMPDIR/outside"
+  echo precious >"$BATS_TEST_TMPDIR/outside/file"
+  ln -s "$BATS_TEST_TMPDIR/outside" "$shared/kmodsmith/source/driver"
+  ln -s "$BATS_TEST_TMPDIR/outside/file" "$shared/driver_built"
+  ln -s "$BATS_TEST_TMPDIR/outside/file" "$shared/ocp_dtk_entrypoint"
+  mkfifo "$shared/driver_toolkit_broken" "$shared/kmodsmith/program.new" "$shared/driver_toolkit_broken.reason"
+  mkdir "$shared/kmodsmith/request.json"
+  driver_side
+  soon flag dir_prepared
+  assert_equal "$(cat "$BATS_TEST_TMPDIR/outside/file")" precious
+  head -c 200000 /dev/zero >"$shared/kmodsmith/progress"
+  mkfifo "$shared/driver_build_started"
+  deliver
+  says "ready: driver"
+}
+
+@test "no shared directory, no program: told, and init goes its own way" {
+  loadable
+  KMODSMITH_DTK_SHARED=/nowhere driver_side
+  says "going on without the driver toolkit"
+  ends 1
+  : >"$log"
+  KMODSMITH_STATIC=/nowhere driver_side
+  says "going on without the driver toolkit"
+  ends 1
+  run ls -A "$shared"
+  assert_output ""
+}
+
+@test "the toolkit's side: a kernel or headers that it does not have are a reason, and it stays for the next request" {
+  loadable
+  driver_side
+  soon flag dir_prepared
+  kill -9 "$side"
+  ends 137
+  toolkit_side
+  soon flag driver_toolkit_broken
+  run cat "$shared/driver_toolkit_broken.reason"
+  assert_line --index 0 E_HEADERS_NOT_FOUND
+  assert_output --partial "the toolkit image is not of this kernel: no lib/modules/$kernel/vmlinuz, it has $kernel"
+  touch "$ROOT/lib/modules/$kernel/vmlinuz"
+  jq '.attempt = 2' "$shared/kmodsmith/request.json" >"$shared/new"
+  mv "$shared/new" "$shared/kmodsmith/request.json"
+  sleep 1.5 # not prepared: nothing is done
+  run ! flag driver_build_started
+  set_flag dir_prepared
+  soon flag driver_toolkit_broken
+  run cat "$shared/driver_toolkit_broken.reason"
+  assert_output --partial "headers of $kernel: host:"
+  kill -TERM "$side"
+  ends 0
+}
+
+@test "the toolkit's side: requests that climb out or are no requests are left alone" {
+  loadable
+  driver_side
+  soon flag dir_prepared
+  kill -9 "$side"
+  ends 137
+  cp "$shared/kmodsmith/request.json" "$BATS_TEST_TMPDIR/good"
+  toolkit_side
+  soon flag driver_toolkit_broken
+  while read -r change; do
+    jq "$change" "$BATS_TEST_TMPDIR/good" >"$shared/kmodsmith/request.json"
+    set_flag dir_prepared
+    sleep 1.2
+    ! flag driver_build_started || fail "$change was begun"
+  done <<'ROWS'
+.source = "../../etc"
+.kernel = "a/b"
+.format = 2
+.attempt = 0
+ROWS
+  kill -0 "$side"
+}
+
+@test "the name ocp_dtk_entrypoint has two verbs; those of other images are refused in words" {
+  ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
+  for verb in nv-fs-ctr-run-with-dtk gdrcopy-ctr-run-with-dtk; do
+    run "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" "$verb"
+    assert_failure 2
+    assert_output --partial "which brings its own program of this name"
+  done
+  run "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
+  assert_failure 2
+  assert_output --partial "nv-ctr-run-with-dtk"
+  run timeout -s TERM 2 env RHCOS_IMAGE_MISSING=true "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" dtk-build-driver
+  assert_output --partial "nothing to do here"
+}

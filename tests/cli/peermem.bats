@@ -1,0 +1,202 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# R-P2: nvidia-peermem beside a driver that is ready, and a probe that does not flap.
+# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+load helper
+load package
+
+kernel=6.1.0-56-cloud-amd64
+setup() { package=$BATS_TEST_TMPDIR/package; }
+teardown() { [ -z "${loader-}" ] || kill "$loader" 2>/dev/null || true; }
+peermem_loads() { calls | grep -E '^(un)?load nvidia_peermem' | sed 's/ *$//' | paste -sd';'; }
+
+# A machine with a Mellanox function, whose driver is loaded from a package that has nvidia-peermem; without ib_core.
+with_driver() { # IMPORT of nvidia-peermem
+  loadable
+  tiny_module "$package.d/nvidia-peermem.ko" "$kernel" "" "$1"
+  layout "$package" "$kernel"
+  kmodsmith install --package "$package" --modules nvidia,uvm
+  assert_status 0
+  mkdir -p "$ROOT/sys/bus/pci/devices/0000:90:00.0"
+  echo 0x15b3 >"$ROOT/sys/bus/pci/devices/0000:90:00.0/vendor"
+  mkdir -p "$ROOT/proc/sys/kernel/random" "$ROOT/proc/$$"
+  [ -e "$ROOT/proc/sys/kernel/random/boot_id" ] || echo boot-1 >"$ROOT/proc/sys/kernel/random/boot_id"
+}
+with_ib_core() {
+  mkdir -p "$ROOT/sys/module/ib_core" "$ROOT/lib/modules/$kernel/updates"
+  echo live >"$ROOT/sys/module/ib_core/initstate"
+  echo ABCDEF0123456789ABCDEF0 >"$ROOT/sys/module/ib_core/srcversion"
+  tiny_module "$ROOT/lib/modules/$kernel/updates/ib_core.ko" "$kernel" ib_register_peer_memory_client ""
+  echo "updates/ib_core.ko:" >"$ROOT/lib/modules/$kernel/modules.dep"
+}
+network_ready() { mkdir -p "$ROOT/run/mellanox/drivers" && touch "$ROOT/run/mellanox/drivers/.driver-ready"; }
+state() { jq -r "$1" "$ROOT/run/kmodsmith/peermem.json" 2>/dev/null; }
+until_state() { # STATE
+  local i
+  for i in {1..100}; do [ "$(state .state)" != "$1" ] || return 0; sleep 0.1; done
+  fail "the state is '$(state .state)', not '$1'"
+}
+start_load() { # OPTION...: in the background, as the main process of a container
+  "$KMODSMITH" peermem load --root "$ROOT" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
+  loader=$!
+  mkdir -p "$ROOT/proc/$loader"
+}
+
+@test "peermem: needs no environment, and is loaded with its parameters from the node's store" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  network_ready
+  mkdir -p "$ROOT/drivers"
+  printf 'peerdirect_support=1' >"$ROOT/drivers/nvidia-peermem.conf"
+  run --separate-stderr env -i "$KMODSMITH" peermem load --once --root "$ROOT"
+  assert_status 0
+  assert_output "loaded: the kernel has it"
+  assert_equal "$(peermem_loads)" "load nvidia_peermem peerdirect_support=1"
+  kmodsmith "peermem probe" --json
+  assert_status 0
+  assert_json .state loaded
+  kmodsmith status --json
+  assert_json .peermem.state loaded
+  kmodsmith "peermem load" --once # what is right stays
+  assert_status 0
+  assert_equal "$(peermem_loads)" "load nvidia_peermem peerdirect_support=1"
+}
+
+@test "peermem: every wait has an end, and names what it waited for" {
+  with_driver ib_register_peer_memory_client
+  kmodsmith "peermem load" --timeout 1
+  assert_status 1
+  assert_error E_PEERMEM "waited 1 s for the network driver's container (/run/mellanox/drivers/.driver-ready)"
+  kmodsmith "peermem load" --timeout 1 --host-mofed
+  assert_error E_PEERMEM "the host's network driver (mlx5_core)"
+  kmodsmith unload
+  kmodsmith "peermem load" --timeout 1
+  assert_error E_PEERMEM "waited 1 s for the NVIDIA driver"
+  assert_equal "$(peermem_loads)" ""
+  kmodsmith "peermem probe"
+  assert_status 1
+  assert_error E_NOT_READY "waited 1 s for"
+}
+
+@test "peermem: a module without the interface is not tried, and the GPUs stay ready" {
+  with_driver ""
+  with_ib_core
+  network_ready
+  kmodsmith "peermem load"
+  assert_status 1
+  assert_error E_SYMBOL "was compiled where no ib_register_peer_memory_client was known"
+  assert_equal "$(peermem_loads)" ""
+  assert_equal "$(state .error.code)" E_SYMBOL
+  kmodsmith status
+  assert_status 0
+  assert_line --regexp '^nvidia-peermem: failed: .*was compiled where'
+}
+
+@test "peermem: a machine without a Mellanox function needs none" {
+  with_driver ib_register_peer_memory_client
+  rm -r "$ROOT/sys/bus/pci/devices/0000:90:00.0"
+  kmodsmith "peermem load" --once --json
+  assert_status 0
+  assert_json .state none
+  kmodsmith "peermem probe"
+  assert_status 0
+}
+
+@test "peermem: the probe does not flap while it waits, is lost, and is loaded again" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  kmodsmith "peermem probe"
+  assert_error E_NOT_READY "nobody loads it"
+  start_load --timeout 60
+  until_state waiting
+  kmodsmith "peermem probe"
+  assert_status 0
+  network_ready
+  until_state loaded
+  rm -r "$ROOT/sys/module/nvidia_peermem" # somebody took it out
+  kmodsmith "peermem probe"
+  assert_status 0
+  for _ in {1..60}; do [ ! -d "$ROOT/sys/module/nvidia_peermem" ] || break; sleep 0.1; done
+  assert_equal "$(peermem_loads)" "load nvidia_peermem;load nvidia_peermem"
+  rm -r "$ROOT/sys/module/nvidia_peermem" "$ROOT/proc/$loader"
+  kill -9 "$loader"
+  kmodsmith "peermem probe" # and now nobody would bring it back
+  assert_status 1
+  assert_error E_NOT_READY
+}
+
+@test "peermem: a signal ends it, and leaves the module" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  network_ready
+  start_load
+  until_state loaded
+  kill "$loader"
+  wait "$loader"
+  assert_exists "$ROOT/sys/module/nvidia_peermem"
+}
+
+@test "peermem: what another boot or a damaged file says is nothing" {
+  with_driver ib_register_peer_memory_client
+  echo '{"boot_id": "other", "state": "none", "why": ""}' >"$ROOT/run/kmodsmith/peermem.json"
+  kmodsmith "peermem probe"
+  assert_status 1
+  echo '{"boot_id"' >"$ROOT/run/kmodsmith/peermem.json"
+  kmodsmith "peermem probe"
+  assert_error E_NOT_READY
+}
+
+start_init() { # OPTION...
+  env GPU_DIRECT_RDMA_ENABLED=true "$KMODSMITH" init --root "$ROOT" --package "$package" --no-daemons "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
+  loader=$!
+  mkdir -p "$ROOT/proc/$loader"
+}
+until_logged() { # TEXT
+  local i
+  for i in {1..100}; do ! grep -qF "$1" "$BATS_TEST_TMPDIR/log" || return 0; sleep 0.1; done
+  fail "not logged: $1: $(cat "$BATS_TEST_TMPDIR/log")"
+}
+
+@test "init: the GPUs are ready before the network driver, and nvidia-peermem follows it" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  kmodsmith unload
+  start_init
+  until_logged "ready: driver"
+  until_logged "nvidia-peermem: waiting: the network driver's container"
+  assert_equal "$(peermem_loads)" ""
+  network_ready
+  until_state loaded
+  assert_equal "$(peermem_loads)" "load nvidia_peermem"
+  kill "$loader"
+  wait "$loader"
+}
+
+@test "init: what keeps nvidia-peermem out keeps nothing else out" {
+  with_driver ""
+  network_ready
+  start_init
+  until_logged "the GPUs are ready without nvidia-peermem: E_SYMBOL: "
+  kmodsmith status
+  assert_status 0
+  kill "$loader"
+  wait "$loader"
+}
+
+@test "init: the network driver is waited for within a deadline" {
+  with_driver ib_register_peer_memory_client
+  start_init --mofed-timeout 1 --host-mofed
+  until_logged "the GPUs are ready without nvidia-peermem: E_PEERMEM: waited 1 s for the host's network driver (mlx5_core)"
+  kill "$loader"
+  wait "$loader"
+}
+
+@test "init: without the wish, or without a Mellanox function, there is no nvidia-peermem" {
+  with_driver ib_register_peer_memory_client
+  rm -r "$ROOT/sys/bus/pci/devices/0000:90:00.0"
+  start_init
+  until_logged "nvidia-peermem: none: "
+  kill "$loader"
+  wait "$loader"
+  assert_equal "$(peermem_loads)" ""
+}

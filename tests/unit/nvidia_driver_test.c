@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words and the environment of NVIDIA's driver containers (contract 1.2, 1.4).
+#include "cmd/nvidia_driver.h"
+
+#include "cmd/entry.h"
+#include "tests/unit/test.h"
+
+// Words, and a command that they are of.
+static int translate(const char *line, char **ret, struct strv *ret_warnings)
+{
+	auto_strv struct strv given = { 0 }, words = { 0 };
+	strv_add(&given, str_dup("nvidia-driver"));
+	strv_split(&given, line, " ");
+	int r = nvidia_driver_words((int)given.count, given.items, &words, ret_warnings);
+	*ret = strv_join(&words, " ");
+	int count;
+	if (r == 0 && !entry_find((int)words.count, words.items, &count))
+		fail_msg("'%s' is no command", *ret);
+	return r;
+}
+
+static void test_words(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *given, *ours; // NULL = usage
+		const char *warning;      // a part of it; NULL = none
+	} rows[] = {
+		// The verbs and flags of all images.
+		{ "init", "init --operator", NULL },
+		{ "init -a", "init --operator", NULL },
+		{ "init --accept-license", "init --operator", NULL },
+		{ "init -m 8", "init --operator --jobs 8", NULL },
+		{ "init -m8 -a", "init --operator --jobs 8", NULL },
+		{ "init --max-threads=8", "init --operator --jobs 8", NULL },
+		{ "init --max-threads 8 --accept-license", "init --operator --jobs 8", NULL },
+		{ "load", "install --no-compile", NULL },
+		{ "build", "build", NULL },
+		{ "build -a -m 4", "build --jobs 4", NULL },
+		{ "build -t builtin", "build", "--tag is ignored" },
+		{ "build -k 6.1.0-49-amd64", "build --kernel 6.1.0-49-amd64", NULL },
+		{ "update -k 6.1.0-49-amd64", "build --kernel 6.1.0-49-amd64", NULL },
+		{ "update --kernel 6.1.0-49-amd64 -s key.pem -m 2", "build --kernel 6.1.0-49-amd64 --jobs 2",
+		  "--sign is ignored: modules are not signed here" },
+		{ "reload_nvidia_peermem", "peermem load", NULL },
+		{ "probe_nvidia_peermem", "peermem probe", NULL },
+		// driver.args of a ClusterPolicy in the place of `init`.
+		{ "", "init --operator", "no verb is given" },
+		{ "-m 8", "init --operator --jobs 8", "no verb is given" },
+		{ "--accept-license", "init --operator", "no verb is given" },
+		// What means nothing is left out, and said.
+		{ "init -k 6.1.0-49-amd64", "init --operator", "--kernel is ignored: it means nothing to init" },
+		{ "load -m 8", "install --no-compile", "--max-threads is ignored: it means nothing to load" },
+		{ "init -m many", "init --operator", "--max-threads is ignored: 'many' is no number" },
+		{ "init -m 0", "init --operator", "'0' is no number of threads" },
+		{ "init -m -1", "init --operator", "'-1' is no number of threads" },
+		{ "init -m 99999999999999999999", "init --operator", "is no number of threads" },
+		// Usage.
+		{ "start", NULL, NULL },
+		{ "init extra", NULL, NULL },
+		{ "init -x", NULL, NULL },
+		{ "init --unknown", NULL, NULL },
+		{ "init -m", NULL, NULL },
+		{ "init --accept-license=yes", NULL, NULL },
+		{ "update -k", NULL, NULL },
+		{ "-m 8 init", NULL, NULL },
+		{ "uninstall_driver", NULL, NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_strv struct strv warnings = { 0 };
+		auto_str char *words = NULL;
+		int r = translate(rows[i].given, &words, &warnings);
+		auto_str char *warned = warnings.count ? strv_join(&warnings, "; ") : str_dup("");
+		bool is_usage = !rows[i].ours;
+		if ((r < 0) != is_usage || (!is_usage && !str_eq(words, rows[i].ours)))
+			fail_msg("'%s': %d, '%s'", rows[i].given, r, words);
+		if (!is_usage && (rows[i].warning ? !strstr(warned, rows[i].warning) : *warned != '\0'))
+			fail_msg("'%s' warns '%s'", rows[i].given, warned);
+	}
+}
+
+static const char *const names[] = {
+	"DRIVER_VERSION",          "KERNEL_MODULE_TYPE", "OPEN_KERNEL_MODULES_ENABLED",
+	"GPU_DIRECT_RDMA_ENABLED", "USE_HOST_MOFED",     "MAX_THREADS",
+};
+
+static char *environment_text(void)
+{
+	char *text = str_dup("");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (getenv(names[i]))
+			str_add(&text, "%s%s=%s", *text ? " " : "", names[i], getenv(names[i]));
+	return text;
+}
+
+static void set_environment(const char *line)
+{
+	auto_strv struct strv pairs = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		unsetenv(names[i]);
+	strv_split(&pairs, line, ";");
+	for (size_t i = 0; i < pairs.count; i++) {
+		char *equals = strchr(pairs.items[i], '=');
+		*equals = '\0';
+		setenv(pairs.items[i], equals + 1, 1);
+	}
+}
+
+static void test_environment(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *given, *ours;
+		const char *warning; // a part of it; NULL = none
+	} rows[] = {
+		{ "", "", NULL },
+		{ "DRIVER_VERSION=580.95.05", "DRIVER_VERSION=580.95.05", NULL },
+		{ "DRIVER_VERSION=latest", "", "DRIVER_VERSION is ignored: it is 'latest'" },
+		{ "DRIVER_VERSION=", "", NULL },
+		{ "KERNEL_MODULE_TYPE=auto", "KERNEL_MODULE_TYPE=auto", NULL },
+		{ "KERNEL_MODULE_TYPE= Open ", "KERNEL_MODULE_TYPE=open", NULL },
+		{ "KERNEL_MODULE_TYPE=closed", "", "it is 'closed', not auto, open or proprietary" },
+		{ "OPEN_KERNEL_MODULES_ENABLED=true", "KERNEL_MODULE_TYPE=open OPEN_KERNEL_MODULES_ENABLED=true",
+		  NULL },
+		{ "OPEN_KERNEL_MODULES_ENABLED=true;KERNEL_MODULE_TYPE=proprietary",
+		  "KERNEL_MODULE_TYPE=proprietary OPEN_KERNEL_MODULES_ENABLED=true", NULL },
+		{ "OPEN_KERNEL_MODULES_ENABLED=True;KERNEL_MODULE_TYPE=?",
+		  "KERNEL_MODULE_TYPE=open OPEN_KERNEL_MODULES_ENABLED=true", "KERNEL_MODULE_TYPE is ignored" },
+		{ "OPEN_KERNEL_MODULES_ENABLED=0", "OPEN_KERNEL_MODULES_ENABLED=false", NULL },
+		{ "OPEN_KERNEL_MODULES_ENABLED=2", "", "it is '2', not true or false" },
+		{ "GPU_DIRECT_RDMA_ENABLED=YES;USE_HOST_MOFED=off", "GPU_DIRECT_RDMA_ENABLED=true USE_HOST_MOFED=false",
+		  NULL },
+		{ "MAX_THREADS=16", "MAX_THREADS=16", NULL },
+		{ "MAX_THREADS=", "", NULL },
+		{ "MAX_THREADS=  ", "", NULL },
+		{ "MAX_THREADS=all", "", "it is 'all', not a number of threads" },
+		{ "MAX_THREADS=-3", "", "it is '-3', not a number of threads" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_strv struct strv warnings = { 0 };
+		set_environment(rows[i].given);
+		nvidia_driver_environment(&warnings);
+		auto_str char *ours = environment_text(),
+			      *warned = warnings.count ? strv_join(&warnings, "; ") : str_dup("");
+		if (!str_eq(ours, rows[i].ours))
+			fail_msg("'%s' becomes '%s'", rows[i].given, ours);
+		if (rows[i].warning ? !strstr(warned, rows[i].warning) : *warned != '\0')
+			fail_msg("'%s' warns '%s'", rows[i].given, warned);
+	}
+	set_environment("");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_environment),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
