@@ -45,8 +45,8 @@ struct cdi {
 struct cdi_where {
 	const struct root *host, *kern, *dev_root;
 	const struct sys *sys;
-	const char *export; // below host: "run/nvidia/driver"; "" = the machine's own user space
-	unsigned imex_channels;
+	const char *export; // below host: "run/nvidia/driver"; "" = the machine's own; NULL = what is exported, if any
+	const char *boot;   // id: where export is NULL
 };
 #define CDI_FILE "/var/run/cdi/kmodsmith.json"
 #define CDI_KIND "nvidia.com/gpu"

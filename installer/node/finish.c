@@ -3,7 +3,6 @@
 #include "node/run.h"
 
 #include "node/cdi_keep.h"
-#include "node/exported.h"
 #include "node/publish.h"
 
 int step_nodes(struct run *r, const struct step *step, struct err *err)
@@ -69,25 +68,14 @@ int run_publish(const struct run *r, const char *step, const char *subject, bool
 	return 0;
 }
 
-static int keep_cdi(const struct apply *a, const struct status *status, struct err *err)
-{
-	auto_exported struct exported now = { 0 };
-	if (exported_record(a->host, a->facts->host.boot_id, &now, err) < 0)
-		return -1;
-	const struct cdi_where w = { .host = a->host,
-				     .kern = a->kern,
-				     .dev_root = a->dev_root,
-				     .sys = a->sys,
-				     .export = now.dir ? now.dir : "",
-				     .imex_channels = a->imex_channels };
-	return cdi_keep(&w, a->cdi, status->has_gpu && status->is_ready, err);
-}
-
 // A node that works is not failed for it.
 static void tell_runtimes(const struct apply *a, const struct status *status)
 {
 	struct err why;
-	int r = keep_cdi(a, status, &why);
+	const struct cdi_where w = {
+		.host = a->host, .kern = a->kern, .dev_root = a->dev_root, .sys = a->sys, .boot = a->facts->host.boot_id
+	};
+	int r = cdi_keep(&w, a->cdi, status->has_gpu && status->is_ready, &why);
 	if (r < 0)
 		watch_note(a->watch, "container runtimes are told of no GPU: %s", why.text);
 	else if (r > 0)

@@ -123,6 +123,32 @@ ready() { # init, in the background, until it is ready; then it is told to end
   assert_file_not_exist "$spec"
 }
 
+@test "nodes: a partition that came is told to runtimes; a node that is wrong, and no GPU is" {
+  local spec mig
+  loadable
+  user_space "$ROOT"
+  spec=$ROOT/etc/cdi/gpus.json
+  mig=$ROOT/proc/driver/nvidia/capabilities/gpu0/mig/gi1
+  ready --cdi /etc/cdi/gpus.json
+  mkdir -p "$mig/ci0"
+  printf 'DeviceFileMinor: 21\nDeviceFileMode: 292\nDeviceFileModify: 1\n' >"$mig/access"
+  printf 'DeviceFileMinor: 22\nDeviceFileMode: 292\nDeviceFileModify: 1\n' >"$mig/ci0/access"
+  kmodsmith nodes --dry-run
+  assert_status 1
+  run jq -r '[.devices[].name] | join(" ")' "$spec"
+  assert_output "0 1 all"
+  kmodsmith nodes
+  assert_status 0
+  run jq -r '[.devices[].name] | join(" ")' "$spec"
+  assert_output "0 0-gi1-ci0 1 all"
+  sed -i 's/^ModifyDeviceFiles: 1/ModifyDeviceFiles: 0/' "$ROOT/proc/driver/nvidia/params"
+  rm "$ROOT/dev/nvidia1"
+  kmodsmith nodes
+  assert_status 1
+  [[ $stderr == *"told of no GPU: /dev/nvidia1 is missing"* ]]
+  assert_file_not_exist "$spec"
+}
+
 @test "init --cdi: another place, none, and a place that cannot be one" {
   loadable
   user_space "$ROOT"
