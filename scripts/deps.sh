@@ -10,7 +10,7 @@ declare -A tiers=(
   [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl"
   [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
-    python3 curl zstd binutils strace time procps"
+    python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
   [vm]="docker-registry e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
