@@ -4,6 +4,8 @@
 #include "base/file.h"
 #include "cmd/job.h"
 #include "cmd/serve.h"
+#include "cmd/serve_peermem.h"
+#include "node/daemon_record.h"
 #include "node/daemons.h"
 #include "node/operator.h"
 #include "node/pulse.h"
@@ -15,6 +17,7 @@
 
 struct values {
 	struct job_values job;
+	struct rdma_values rdma;
 	char *termination_log, *config_digest;
 	bool is_operator, is_without_daemons, is_privileged;
 };
@@ -28,6 +31,12 @@ static const struct opt opts[] = {
 	  "with --operator: what /run/nvidia/nvidia-driver.state gets once the driver is ready" },
 	{ "no-daemons", 0, NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, offsetof(struct values, is_without_daemons),
 	  "start none of the driver's daemons: others do" },
+	{ "rdma", 0, NULL, "GPU_DIRECT_RDMA_ENABLED", OPT_FLAG, offsetof(struct values, rdma.is_wished),
+	  "load nvidia-peermem, too, where there is a function of Mellanox; see `kmodsmith peermem load`" },
+	{ "host-mofed", 0, NULL, "USE_HOST_MOFED", OPT_FLAG, offsetof(struct values, rdma.is_host_mofed),
+	  "with --rdma: the network driver is the host's own, and not a container's" },
+	{ "mofed-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, rdma.timeout_s),
+	  "with --rdma: deadline for the network driver to come, which the GPUs do not wait for; default 1200" },
 	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
 	  "give up no capability once the driver is ready" },
 	{ 0 },
@@ -89,6 +98,16 @@ static void on_note(void *ctx, const char *text)
 	s->shown.note(s->shown.ctx, text);
 }
 
+// NVIDIA's containers put a hook there that enters them to compile for a kernel that is being installed. Here the next
+// start finds a package or compiles, and who wants it done before calls `nvidia-driver update`.
+static void tell_hook(const struct root *host)
+{
+	static const char DIR_NAME[] = "run/kernel/postinst.d";
+	if (root_exists(host, DIR_NAME))
+		log_info("/%s exists, and no hook is put there; `nvidia-driver update -k RELEASE` compiles beforehand",
+			 DIR_NAME);
+}
+
 static int start_open(struct values *v, struct start *s, struct err *err)
 {
 	s->shown = show_watch();
@@ -104,6 +123,8 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
 	    (v->is_operator && operator_begin(&s->operator_pod, &s->machine.host, err) < 0))
 		return -1;
+	if (v->is_operator)
+		tell_hook(&s->machine.host);
 	pulse_open(&s->pulse, &s->machine.host, &s->machine.kern);
 	return 0;
 }
@@ -152,11 +173,20 @@ static void say(void *ctx, bool is_well)
 static int stay(struct start *s, bool has_driver, const sigset_t *signals, struct err *err)
 {
 	const struct common *common = &s->values->job.origin.remote.common;
+	auto_serve_peermem struct serve_peermem peermem = SERVE_PEERMEM_NONE;
+	struct serve_part part;
+	int more = 0;
+	if (has_driver)
+		more = serve_peermem_open(common, s->values->job.state_dir, &s->values->rdma, &peermem, &part, err);
+	if (more < 0)
+		return -1;
 	if (has_driver && s->values->job.is_keeping)
-		return serve_daemons(common, signals, say, s, err);
+		return serve_daemons(common, signals, say, s, more ? &part : NULL, err);
 	if (has_driver)
 		say(s, true);
-	return serve(NULL, 0, signals, err);
+	if (daemon_record_forget(&s->machine.host, err) < 0) // who keeps them now tells of them
+		return -1;
+	return serve(&part, (size_t)more, signals, err);
 }
 
 // R-N3: what installs needs more than what stays for months. A node that works is not failed for it.
@@ -223,12 +253,12 @@ static void failed(const void *values, const struct err *err)
 const struct cmd cmd_init = {
 	.name = "init",
 	.help = "install, then wait until told to stop; the entry of a container",
-	.about =
-		"Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
-		"keeps them\n"
-		"running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
-		"`kmodsmith unload` takes them out. `kmodsmith probe` tells others how it goes. A failure ends at once "
-		"with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
+	.about = "Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
+		 "keeps them\n"
+		 "running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
+		 "`kmodsmith unload` takes them out; see kmodsmith-daemons(7). `kmodsmith probe` tells others how it "
+		 "goes. A failure ends at once "
+		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
 	.opts = { opts, source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,

@@ -17,6 +17,6 @@ struct serve_part { // each function with ctx first; those of a part that has no
 int serve(const struct serve_part *parts, size_t count, const sigset_t *signals, struct err *err);
 
 // With the driver's daemons as a part (node/keeper.h). say: whether everything is up that GPUs need, first when that is
-// known, then at each change.
+// known, then at each change. more: one more part, NULL = none.
 int serve_daemons(const struct common *common, const sigset_t *signals, void (*say)(void *ctx, bool is_well), void *ctx,
-		  struct err *err);
+		  const struct serve_part *more, struct err *err);

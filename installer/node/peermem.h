@@ -36,7 +36,10 @@ struct peermem_look {
 	enum peermem_state state;
 	char why[sizeof(((struct err *)0)->text)];
 	bool has_dma_buf;
+	bool is_fine; // as of a probe
 };
+// 1 = something is known of it in this boot, 0 = nobody has asked for it.
+int peermem_look(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err);
 // For a probe: 0 = loaded, under way within its deadline, or nothing to do; E_NOT_READY when it is lost.
 int peermem_probe(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err);
 const char *peermem_state_name(enum peermem_state s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each was measured: what fails without it is in tests/vm/42-rights.sh, for the compile in tests/unit/sandbox_test.c.
+// Each was measured: what fails without it is in tests/vm/44-rights.sh, for the compile in tests/unit/sandbox_test.c.
 // The daemons' needs are those of nvidia-persistenced's README and of its --user option (it gives up root by itself and
 // keeps CAP_SYS_ADMIN to set the persistence mode), and of NVIDIA's fabric manager, which runs as root.
 #include "node/rights.h"

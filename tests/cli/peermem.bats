@@ -55,6 +55,8 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   kmodsmith "peermem probe" --json
   assert_status 0
   assert_json .state loaded
+  kmodsmith status --json
+  assert_json .peermem.state loaded
   kmodsmith "peermem load" --once # what is right stays
   assert_status 0
   assert_equal "$(peermem_loads)" "load nvidia_peermem peerdirect_support=1"
@@ -87,6 +89,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_equal "$(state .error.code)" E_SYMBOL
   kmodsmith status
   assert_status 0
+  assert_line --regexp '^nvidia-peermem: failed: .*was compiled where'
 }
 
 @test "peermem: a machine without a Mellanox function needs none" {
@@ -141,4 +144,59 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   echo '{"boot_id"' >"$ROOT/run/kmodsmith/peermem.json"
   kmodsmith "peermem probe"
   assert_error E_NOT_READY
+}
+
+start_init() { # OPTION...
+  env GPU_DIRECT_RDMA_ENABLED=true "$KMODSMITH" init --root "$ROOT" --package "$package" --no-daemons "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
+  loader=$!
+  mkdir -p "$ROOT/proc/$loader"
+}
+until_logged() { # TEXT
+  local i
+  for i in {1..100}; do ! grep -qF "$1" "$BATS_TEST_TMPDIR/log" || return 0; sleep 0.1; done
+  fail "not logged: $1: $(cat "$BATS_TEST_TMPDIR/log")"
+}
+
+@test "init: the GPUs are ready before the network driver, and nvidia-peermem follows it" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  kmodsmith unload
+  start_init
+  until_logged "ready: driver"
+  until_logged "nvidia-peermem: waiting: the network driver's container"
+  assert_equal "$(peermem_loads)" ""
+  network_ready
+  until_state loaded
+  assert_equal "$(peermem_loads)" "load nvidia_peermem"
+  kill "$loader"
+  wait "$loader"
+}
+
+@test "init: what keeps nvidia-peermem out keeps nothing else out" {
+  with_driver ""
+  network_ready
+  start_init
+  until_logged "the GPUs are ready without nvidia-peermem: E_SYMBOL: "
+  kmodsmith status
+  assert_status 0
+  kill "$loader"
+  wait "$loader"
+}
+
+@test "init: the network driver is waited for within a deadline" {
+  with_driver ib_register_peer_memory_client
+  start_init --mofed-timeout 1 --host-mofed
+  until_logged "the GPUs are ready without nvidia-peermem: E_PEERMEM: waited 1 s for the host's network driver (mlx5_core)"
+  kill "$loader"
+  wait "$loader"
+}
+
+@test "init: without the wish, or without a Mellanox function, there is no nvidia-peermem" {
+  with_driver ib_register_peer_memory_client
+  rm -r "$ROOT/sys/bus/pci/devices/0000:90:00.0"
+  start_init
+  until_logged "nvidia-peermem: none: "
+  kill "$loader"
+  wait "$loader"
+  assert_equal "$(peermem_loads)" ""
 }
