@@ -42,7 +42,7 @@ needs() { # ELF: the libraries and the loader that it names
   for name in $(objdump -p "$1" 2>/dev/null | sed -n 's/^  NEEDED *//p'); do
     name=usr/lib/$triplet/$name
     case " ${standins[*]} " in
-    *" ${name##*/} "*) [ -e "$root/$name" ] || images/standin.sh "$base/$name" "$1" "$root/$name" ;;
+    *" ${name##*/} "*) [ -e "$root/$name" ] || images/standin.sh "$base/$name" "$root/$name" ;;
     *) take "$name" ;;
     esac
   done
@@ -51,7 +51,9 @@ needs() { # ELF: the libraries and the loader that it names
 }
 programs() {
   local name
-  take usr/bin/{bash,dash,busybox,kmod} "usr/lib/$triplet/libcurl.so.4" usr/lib/modprobe.d/aliases.conf
+  take usr/bin/{bash,dash,busybox,kmod} usr/lib/modprobe.d/aliases.conf
+  # curl is loaded when it is needed; the others are the C library's, and NVIDIA's programs name them
+  take "usr/lib/$triplet"/lib{curl.so.4,dl.so.2,m.so.6,pthread.so.0,rt.so.1,util.so.1}
   ln -s dash "$root/usr/bin/sh"
   ln -s kmod "$root/usr/bin/lsmod"
   for name in "${applets[@]}"; do ln -s busybox "$root/usr/bin/$name"; done

@@ -23,7 +23,7 @@ import debian
 import spdx
 
 HERE = "usr/share/kmodsmith/"
-PAYLOAD = HERE + "payload/"
+PAYLOAD = HERE + "payload/root/"
 OURS = "Apache-2.0"
 
 
@@ -34,7 +34,7 @@ def regular(root):
         for name in sorted(names):
             path = os.path.join(directory, name)
             relative = os.path.relpath(path, root)
-            if stat.S_ISREG(os.lstat(path).st_mode) and not relative.startswith(HERE + "sbom"):
+            if stat.S_ISREG(os.lstat(path).st_mode) and not relative.startswith(HERE + "sbom."):
                 yield relative
 
 

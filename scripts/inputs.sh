@@ -4,7 +4,7 @@
 # sources. Nothing is installed on the machine: contrib, non-free and backports exist only in a private apt configuration.
 # Versions are asked for, never pinned, because every security update replaces them.
 #   scripts/inputs.sh           fetch what is missing, then print KEY=VALUE lines (also kept in inputs.env)
-#   scripts/inputs.sh PACKAGE   fetch one more package and print the path of its .deb
+#   scripts/inputs.sh PACKAGE[=VERSION]...   fetch more packages and print the paths of their .debs
 #   scripts/inputs.sh --closure PACKAGE...   these and all that they need on an empty machine: the paths of the .debs
 set -euo pipefail
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}
@@ -15,21 +15,21 @@ opts=(-qq -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/
   -o Dir::Cache="$apt" -o APT::Sandbox::User=root -o Acquire::Retries=3)
 
 sources() { # the Debian mirrors of this machine, with more components and the backports of the same release
-  local name uri s
+  local name uri s components="main contrib non-free non-free-firmware"
   name=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
   { grep -rhsE "^(deb |URIs:)" /etc/apt/sources.list /etc/apt/sources.list.d --include="*.list" --include="*.sources" || true; } |
     tr ' ' '\n' | grep -E '^[a-z+]+:/.*debian' | sort -u | while read -r uri; do
       case $uri in
-      *security*) echo "deb $uri $name-security main contrib non-free" ;;
-      *) for s in "" -updates -backports; do echo "deb $uri $name$s main contrib non-free"; done ;;
+      *security*) echo "deb $uri $name-security $components" ;;
+      *) for s in "" -updates -backports; do echo "deb $uri $name$s $components"; done ;;
       esac
     done
 }
-deb() { # PACKAGE[=VERSION] -> path
+deb() { # PACKAGE[=VERSION]... -> paths
   local f
-  f=$debs/$(basename "$(apt-get "${opts[@]}" --print-uris download "$1" | sed -nE "s/^'([^']*)' ([^ ]*) .*/\2/p")")
-  [ -s "$f" ] || (cd "$debs" && apt-get "${opts[@]}" download "$1" >&2)
-  echo "$f"
+  apt-get "${opts[@]}" --print-uris download "$@" | sed -nE "s/^'([^']*)' ([^ ]*) .*/\2/p" >"$apt/wanted"
+  while read -r f; do [ -s "$debs/$f" ] || { (cd "$debs" && apt-get "${opts[@]}" download "$@" >&2); break; }; done <"$apt/wanted"
+  [ -s "$apt/wanted" ] && sed "s#^#$debs/#" "$apt/wanted"
 }
 closure() { # PACKAGE... -> paths; apt solves for a machine on which nothing is installed
   local empty=(-o Dir::State::status="$apt/nothing" -o APT::Install-Recommends=false -y)
@@ -53,11 +53,14 @@ kernel() { # KEY RELEASE: image, headers and what those need
 }
 stale() { [ ! -s "$env" ] || [ -n "$(find "$env" -mmin +720)" ]; }
 if stale || [ $# -gt 0 ]; then
-  sources >"$apt/sources.list"
-  if stale; then apt-get "${opts[@]}" update >&2; fi
+  sources >"$apt/sources.new"
+  if stale || ! cmp -s "$apt/sources.new" "$apt/sources.list"; then
+    mv "$apt/sources.new" "$apt/sources.list"
+    apt-get "${opts[@]}" update >&2
+  fi
 fi
 if [ "${1-}" = --closure ]; then closure "${@:2}"; exit; fi
-if [ $# -gt 0 ]; then deb "$1"; exit; fi
+if [ $# -gt 0 ]; then deb "$@"; exit; fi
 if stale; then
   echo "inputs: kernels, headers and NVIDIA sources into $debs (about 350 MB the first time)" >&2
   open=$(apt-cache "${opts[@]}" policy nvidia-open-kernel-source | sed -n 's/ *Candidate: //p')

@@ -38,6 +38,7 @@ int launch(const struct launch *l, pid_t *ret, struct err *err)
 	strv_add(&argv, str_dup("/proc/self/exe"));
 	strv_add(&argv, str_dup(LAUNCH_ARG));
 	strv_add(&argv, str_dup(l->root));
+	strv_add(&argv, str_dup(l->env ? l->env : ""));
 	for (size_t i = 0; i < l->argv->count; i++)
 		strv_add(&argv, str_dup(l->argv->items[i]));
 	int problem = spawn(&argv, l->out, ret);
@@ -53,13 +54,13 @@ static int fail(const char *what, const char *name)
 int launch_main(int argc, char **argv)
 {
 	auto_str char *path = str_fmt("PATH=%s", PROC_PATH), *home = str_dup("HOME=/");
-	char *const env[] = { path, home, NULL };
-	if (argc < 4)
+	if (argc < 5)
 		return LAUNCH_FAILED;
+	char *const env[] = { path, home, *argv[3] ? argv[3] : NULL, NULL };
 	if (chroot(argv[2]) < 0 || chdir("/") < 0)
 		return fail("enter", argv[2]);
 	signal(SIGPIPE, SIG_IGN);
 	umask(022);
-	execve(argv[3], argv + 3, env);
-	return fail("start", argv[3]);
+	execve(argv[4], argv + 4, env);
+	return fail("start", argv[4]);
 }

@@ -14,6 +14,7 @@ enum { LAUNCH_FAILED = 126 }; // exit status when the program could not be start
 
 struct launch {
 	const char *root;        // directory that becomes "/"
+	const char *env;         // "NAME=VALUE", beside PATH and HOME; NULL = no more
 	const struct strv *argv; // argv[0] absolute in it
 	int out;                 // standard output and error
 };

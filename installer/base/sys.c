@@ -109,12 +109,13 @@ static int real_process_signal(const struct sys *sys, int process, int pid, int 
 	return (int)syscall(SYS_pidfd_send_signal, process, signal, NULL, 0);
 }
 
-static int real_process_start(const struct sys *sys, const char *root, const struct strv *argv, int out)
+static int real_process_start(const struct sys *sys, const char *root, const char *env, const struct strv *argv,
+			      int out)
 {
 	(void)sys;
 	struct err err;
 	pid_t pid;
-	const struct launch l = { .root = root, .argv = argv, .out = out };
+	const struct launch l = { .root = root, .env = env, .argv = argv, .out = out };
 	if (launch(&l, &pid, &err) == 0)
 		return pid;
 	errno = err.code;
@@ -332,9 +333,10 @@ static int record_process_signal(const struct sys *sys, int process, int pid, in
 	return r > 0 ? 0 : -1;
 }
 
-static int record_process_start(const struct sys *sys, const char *root, const struct strv *argv, int out)
+static int record_process_start(const struct sys *sys, const char *root, const char *env, const struct strv *argv,
+				int out)
 {
-	(void)root, (void)out;
+	(void)root, (void)env, (void)out;
 	enum { FIRST = 70000, MOST = 79999 };
 	struct err err;
 	auto_str char *args = strv_join(argv, " "), *dir = NULL;

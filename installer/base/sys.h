@@ -31,7 +31,8 @@ struct sys {
 	int (*process_open)(const struct sys *sys, int pid);
 	int (*process_signal)(const struct sys *sys, int process, int pid, int signal);
 	// A program in another root directory, as launch() does; its process id. A recorded one runs for ever.
-	int (*process_start)(const struct sys *sys, const char *root, const struct strv *argv, int out);
+	int (*process_start)(const struct sys *sys, const char *root, const char *env, const struct strv *argv,
+			     int out);
 	// A text into an existing attribute below sys. A driver's unbind and bind change where the device's driver
 	// link points, recorded ones too.
 	int (*attribute_set)(const struct sys *sys, const struct root *kern, const char *path, const char *text);

@@ -131,11 +131,11 @@ static void look_for_life(struct side *s, const struct dtk_flags *flags)
 		s->last_alive = now_s();
 		watch_note(&s->job->watch, "the driver toolkit has begun");
 	}
-	if (!dtk_progress_read(&s->shared, &now) || !str_eq(now.id, s->id) || now.beat == s->last.beat)
+	if (!dtk_progress_read(&s->shared, &now) || now.beat == s->last.beat)
 		return;
 	s->last = now;
 	s->last_alive = now_s();
-	if (now.total)
+	if (now.total && str_eq(now.id, s->id)) // else it still ends what an earlier start asked for
 		watch_progress(&s->job->watch, "toolkit", now.done, now.total);
 }
 

@@ -5,6 +5,7 @@
 #include "cmd/job.h"
 #include "cmd/serve.h"
 #include "cmd/serve_peermem.h"
+#include "node/daemon_record.h"
 #include "node/daemons.h"
 #include "node/operator.h"
 #include "node/pulse.h"
@@ -97,6 +98,16 @@ static void on_note(void *ctx, const char *text)
 	s->shown.note(s->shown.ctx, text);
 }
 
+// NVIDIA's containers put a hook there that enters them to compile for a kernel that is being installed. Here the next
+// start finds a package or compiles, and who wants it done before calls `nvidia-driver update`.
+static void tell_hook(const struct root *host)
+{
+	static const char DIR_NAME[] = "run/kernel/postinst.d";
+	if (root_exists(host, DIR_NAME))
+		log_info("/%s exists, and no hook is put there; `nvidia-driver update -k RELEASE` compiles beforehand",
+			 DIR_NAME);
+}
+
 static int start_open(struct values *v, struct start *s, struct err *err)
 {
 	s->shown = show_watch();
@@ -112,6 +123,8 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
 	    (v->is_operator && operator_begin(&s->operator_pod, &s->machine.host, err) < 0))
 		return -1;
+	if (v->is_operator)
+		tell_hook(&s->machine.host);
 	pulse_open(&s->pulse, &s->machine.host, &s->machine.kern);
 	return 0;
 }
@@ -171,6 +184,8 @@ static int stay(struct start *s, bool has_driver, const sigset_t *signals, struc
 		return serve_daemons(common, signals, say, s, more ? &part : NULL, err);
 	if (has_driver)
 		say(s, true);
+	if (daemon_record_forget(&s->machine.host, err) < 0) // who keeps them now tells of them
+		return -1;
 	return serve(&part, (size_t)more, signals, err);
 }
 
@@ -238,12 +253,12 @@ static void failed(const void *values, const struct err *err)
 const struct cmd cmd_init = {
 	.name = "init",
 	.help = "install, then wait until told to stop; the entry of a container",
-	.about =
-		"Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
-		"keeps them\n"
-		"running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
-		"`kmodsmith unload` takes them out. `kmodsmith probe` tells others how it goes. A failure ends at once "
-		"with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
+	.about = "Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
+		 "keeps them\n"
+		 "running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
+		 "`kmodsmith unload` takes them out; see kmodsmith-daemons(7). `kmodsmith probe` tells others how it "
+		 "goes. A failure ends at once "
+		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
 	.opts = { opts, source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,

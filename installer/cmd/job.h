@@ -16,6 +16,7 @@ struct job_values { // first member of the values of each of these commands
 	struct strv from;
 	struct strv headers, modules, params;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
+	char *payload;          // directory that an image carries
 	char *export;           // directory, "none"; NULL = as the command does
 	bool is_export_default; // the command exports when there is something to export
 	char *cdi;              // file, "none"; NULL = as the command does
@@ -29,6 +30,7 @@ extern const struct opt job_opts[];    // what to install; for job_values
 
 struct job {
 	const struct job_values *values;
+	const char *driver; // that is wished; NULL = that of what was named
 	struct machine machine;
 	int lock; // -1 = not taken
 	struct root state, dev_root, patches;

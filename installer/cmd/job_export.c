@@ -38,7 +38,7 @@ static int find_payload(struct job *j, const char *driver, bool is_demanded, str
 {
 	auto_str char *why = NULL;
 	bool is_loaded = str_eq(driver, j->facts.loaded.version);
-	bool is_local = !j->obtain.is_named || (is_loaded && j->values->driver);
+	bool is_local = !j->obtain.is_named || (is_loaded && j->driver);
 	int r = obtain_payload_look(&j->obtain, driver, is_local, &why, err);
 	if (r != 0)
 		return r;

@@ -60,6 +60,17 @@ static void show_journal(const struct journal *j, const char *boot)
 		       j->since, j->step ? j->step : "begin");
 }
 
+// What a daemon said last, where that may matter: it does not run, or its licence is its whole work (R-P4).
+static void show_daemons(const struct daemon_record *r, const struct root *kern)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct daemon_entry *e = &r->items[i];
+		if (!daemon_entry_runs(e, kern) || str_eq(e->name, "nvidia-gridd"))
+			for (size_t l = 0; l < e->log.count; l++)
+				printf("%s: %s\n", e->name, e->log.items[l]);
+	}
+}
+
 // Looking makes no state directory.
 static int read_journal(const struct values *v, const struct machine *m, struct journal *ret, struct err *err)
 {
@@ -148,6 +159,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		show_status(&s);
 		show_last(file);
 		show_journal(&j, f.host.boot_id);
+		show_daemons(&daemons, &m.kern);
 		show_peermem(&m);
 	}
 	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;

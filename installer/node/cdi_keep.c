@@ -176,7 +176,8 @@ int cdi_keep(const struct cdi_where *w, const char *wish, bool is_ready, struct 
 	int r = recorded_file(w->host, &file, err);
 	if (r < 0)
 		return -1;
-	if (!is_ready)
-		return cdi_keep_withdraw(w->host, err) < 0 ? -1 : 0;
-	return wish || file ? keep_at(w, wish ? wish : file, err) : 0;
+	const char *place = wish ? wish : file;
+	if (!place || is_ready)
+		return place ? keep_at(w, place, err) : 0;
+	return cdi_keep_withdraw(w->host, err) < 0 || root_unlink(w->host, below(place), err) < 0 ? -1 : 0;
 }

@@ -67,7 +67,7 @@ int daemon_launch(const struct daemon_place *p, const struct daemon_unit *u, int
 	if (root_mkdirs(p->host, dir, 0755, err) < 0 || clear(p->host, u->dir, u->pid_file, err) < 0 ||
 	    clear(p->host, u->dir, u->socket, err) < 0)
 		return -1;
-	int pid = p->sys->process_start(p->sys, root, u->argv, out);
+	int pid = p->sys->process_start(p->sys, root, u->env, u->argv, out);
 	return pid < 0 ? err_set(err, errno, "start %s", u->name) : pid;
 }
 

@@ -10,8 +10,8 @@ struct daemon_place {
 	const char *driver; // the exported driver root, below host: "run/nvidia/driver"
 };
 
-struct daemon_unit {                                // what is to be started
-	const char *name, *dir, *pid_file, *socket; // as of struct daemon
+struct daemon_unit {                                      // what is to be started
+	const char *name, *dir, *pid_file, *socket, *env; // as of struct daemon
 	const struct strv *argv;
 };
 

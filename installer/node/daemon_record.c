@@ -14,6 +14,8 @@ static void entry_done(struct daemon_entry *e)
 	free(e->last);
 	free(e->why_not);
 	strv_done(&e->argv);
+	strv_done(&e->log);
+	free(e->env);
 	free(e->dir);
 	free(e->pid_file);
 	free(e->socket);
@@ -30,9 +32,12 @@ void daemon_record_done(struct daemon_record *r)
 
 struct daemon_unit daemon_entry_unit(const struct daemon_entry *e)
 {
-	return (struct daemon_unit){
-		.name = e->name, .dir = e->dir, .pid_file = e->pid_file, .socket = e->socket, .argv = &e->argv
-	};
+	return (struct daemon_unit){ .name = e->name,
+				     .dir = e->dir,
+				     .pid_file = e->pid_file,
+				     .socket = e->socket,
+				     .env = e->env,
+				     .argv = &e->argv };
 }
 
 bool daemon_entry_runs(const struct daemon_entry *e, const struct root *kern)
@@ -47,11 +52,13 @@ bool daemon_record_owned(const struct daemon_record *r, const struct root *kern)
 
 static json_t *entry_json(const struct daemon_entry *e)
 {
-	return json_pack("{s:s, s:s, s:o, s:i, s:I, s:o, s:i, s:o, s:o, s:b, s:o, s:s, s:o, s:o}", "name", e->name,
-			 "state", e->state, "why", json_text(e->why), "pid", e->pid, "start", (json_int_t)e->start,
-			 "since", json_text(e->since), "restarts", (int)e->restarts, "last_exit", json_text(e->last),
-			 "why_not", json_text(e->why_not), "needed", e->is_needed, "argv", json_strv(&e->argv), "dir",
-			 e->dir, "pid_file", json_text(e->pid_file), "socket", json_text(e->socket));
+	return json_pack("{s:s, s:s, s:o, s:i, s:I, s:o, s:i, s:o, s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:b}",
+			 "name", e->name, "state", e->state, "why", json_text(e->why), "pid", e->pid, "start",
+			 (json_int_t)e->start, "since", json_text(e->since), "restarts", (int)e->restarts, "last_exit",
+			 json_text(e->last), "why_not", json_text(e->why_not), "needed", e->is_needed, "argv",
+			 json_strv(&e->argv), "dir", e->dir, "pid_file", json_text(e->pid_file), "socket",
+			 json_text(e->socket), "env", json_text(e->env), "log", json_strv(&e->log), "foreign",
+			 e->is_foreign);
 }
 
 json_t *daemon_record_json(const struct daemon_record *r, const struct root *kern)
@@ -74,6 +81,11 @@ int daemon_record_write(const struct root *host, const char *boot, const struct 
 	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, FILE_NAME, json, err);
 }
 
+int daemon_record_forget(const struct root *host, struct err *err)
+{
+	return root_unlink(host, FILE_NAME, err);
+}
+
 static char *text_of(const json_t *json, const char *key)
 {
 	return str_dup(json_string_value(json_object_get(json, key)));
@@ -84,10 +96,19 @@ static json_int_t number_of(const json_t *json, const char *key)
 	return json_integer_value(json_object_get(json, key));
 }
 
-static void add_entry(struct daemon_record *r, const json_t *item)
+static void add_strings(struct strv *v, const json_t *list)
 {
 	size_t i;
-	json_t *arg;
+	json_t *item;
+	json_array_foreach(list, i, item)
+	{
+		if (json_is_string(item))
+			strv_add(v, str_dup(json_string_value(item)));
+	}
+}
+
+static void add_entry(struct daemon_record *r, const json_t *item)
+{
 	struct daemon_entry e = { .name = text_of(item, "name"),
 				  .why = text_of(item, "why"),
 				  .state = text_of(item, "state"),
@@ -98,11 +119,13 @@ static void add_entry(struct daemon_record *r, const json_t *item)
 				  .last = text_of(item, "last_exit"),
 				  .why_not = text_of(item, "why_not"),
 				  .is_needed = json_is_true(json_object_get(item, "needed")),
+				  .is_foreign = json_is_true(json_object_get(item, "foreign")),
 				  .dir = text_of(item, "dir"),
 				  .pid_file = text_of(item, "pid_file"),
-				  .socket = text_of(item, "socket") };
-	json_array_foreach(json_object_get(item, "argv"), i, arg) if (json_is_string(arg))
-		strv_add(&e.argv, str_dup(json_string_value(arg)));
+				  .socket = text_of(item, "socket"),
+				  .env = text_of(item, "env") };
+	add_strings(&e.argv, json_object_get(item, "argv"));
+	add_strings(&e.log, json_object_get(item, "log"));
 	if (!e.name || !e.state || !e.dir || !e.argv.count) { // not of ours
 		entry_done(&e);
 		return;
@@ -125,6 +148,9 @@ int daemon_record_read(const struct root *host, const char *boot, struct daemon_
 	*ret = (struct daemon_record){ .owner = (int)number_of(owner, "pid"),
 				       .owner_start = (uint64_t)number_of(owner, "start"),
 				       .driver = text_of(json, "driver_root") };
-	json_array_foreach(json_object_get(json, "daemons"), i, item) add_entry(ret, item);
+	json_array_foreach(json_object_get(json, "daemons"), i, item)
+	{
+		add_entry(ret, item);
+	}
 	return 1;
 }

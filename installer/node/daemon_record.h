@@ -12,11 +12,13 @@ struct daemon_entry {
 	uint64_t start;
 	char *since; // of the state, RFC 3339
 	unsigned restarts;
-	char *last;     // how it ended last; NULL = it has not
-	char *why_not;  // NULL = nothing is in the way
-	bool is_needed; // GPUs cannot be used while it is down
+	char *last;      // how it ended last; NULL = it has not
+	char *why_not;   // NULL = nothing is in the way
+	bool is_needed;  // GPUs cannot be used while it is down
+	bool is_foreign; // somebody else has started it, and ends it
 	struct strv argv;
-	char *dir, *pid_file, *socket;
+	char *dir, *pid_file, *socket, *env;
+	struct strv log; // the last lines that it wrote
 };
 struct daemon_record {
 	int owner; // who supervises them
@@ -31,6 +33,7 @@ void daemon_record_done(struct daemon_record *r);
 // 1 = read, 0 = nothing was started in this boot.
 int daemon_record_read(const struct root *host, const char *boot, struct daemon_record *ret, struct err *err);
 int daemon_record_write(const struct root *host, const char *boot, const struct daemon_record *r, struct err *err);
+int daemon_record_forget(const struct root *host, struct err *err);                 // 1 = there was one
 json_t *daemon_record_json(const struct daemon_record *r, const struct root *kern); // with what is measured now
 
 struct daemon_unit daemon_entry_unit(const struct daemon_entry *e);

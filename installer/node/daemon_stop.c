@@ -26,7 +26,7 @@ static int read_record(const struct root *host, const struct root *kern, struct 
 static bool is_ours(const struct daemon_record *r, const struct holder *h)
 {
 	for (size_t i = 0; i < r->count; i++)
-		if (h->start && r->items[i].pid == h->pid && r->items[i].start == h->start)
+		if (h->start && !r->items[i].is_foreign && r->items[i].pid == h->pid && r->items[i].start == h->start)
 			return true;
 	return false;
 }
@@ -46,7 +46,7 @@ int daemon_stop_omit(const struct root *host, const struct root *kern, struct ho
 	while (h->count > kept)
 		holder_done(&h->items[--h->count]);
 	for (size_t i = 0; i < record.count; i++)
-		running += daemon_entry_runs(&record.items[i], kern);
+		running += !record.items[i].is_foreign && daemon_entry_runs(&record.items[i], kern);
 	return running > 0;
 }
 
@@ -57,7 +57,7 @@ int daemon_stop_all(struct daemon_stop *s, struct err *err)
 	const struct daemon_place place = place_of(s);
 	for (size_t i = s->record.count; i-- > 0;) {
 		const struct daemon_entry *e = &s->record.items[i];
-		if (!daemon_entry_runs(e, s->kern))
+		if (e->is_foreign || !daemon_entry_runs(e, s->kern))
 			continue;
 		if (daemon_end(&place, e->argv.items[0], e->pid, e->start, err) < 0)
 			return err_wrap(err, "%s", e->name);

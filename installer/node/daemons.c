@@ -82,21 +82,51 @@ static void fabric_args(const struct daemon_facts *f, struct strv *argv)
 
 // The order of starting. Backwards it is the contract's of stopping.
 static const struct rule {
-	const char *name, *program, *dir, *pid_file, *socket, *follows;
+	const char *name, *program, *dir, *pid_file, *socket, *follows, *env;
 	char *(*why)(const struct daemon_facts *f); // NULL = it is not due
 	void (*args)(const struct daemon_facts *f, struct strv *argv);
-	bool is_needed, is_on_bridge;
+	bool is_forking, is_needed, is_on_bridge, is_guest;
 } rules[] = {
-	{ "nvlsm", "opt/nvidia/nvlsm/sbin/nvlsm", "nvidia-fabricmanager", NULL, NULL, NULL, on_bridge, bridge_args,
-	  true, true },
-	{ "nvidia-fabricmanager", "usr/bin/nv-fabricmanager", "nvidia-fabricmanager", NULL, "socket", "nvlsm",
-	  on_fabric, fabric_args, true, false },
-	{ "nvidia-topologyd", "usr/bin/nvidia-topologyd", "nvidia-topologyd", "nvidia-topologyd.pid", NULL, NULL,
-	  on_topology, NULL, false, false },
-	{ "nvidia-gridd", "usr/bin/nvidia-gridd", "nvidia-gridd", "nvidia-gridd.pid", NULL, NULL, on_licence, NULL,
-	  false, false },
-	{ "nvidia-persistenced", "usr/bin/nvidia-persistenced", "nvidia-persistenced", "nvidia-persistenced.pid",
-	  "socket", NULL, always, persistence_args, false, false },
+	{ .name = "nvlsm",
+	  .program = "opt/nvidia/nvlsm/sbin/nvlsm",
+	  .dir = "nvidia-fabricmanager",
+	  .pid_file = "nvlsm.pid",
+	  .why = on_bridge,
+	  .args = bridge_args,
+	  .is_needed = true,
+	  .is_on_bridge = true },
+	{ .name = "nvidia-fabricmanager",
+	  .program = "usr/bin/nv-fabricmanager",
+	  .dir = "nvidia-fabricmanager",
+	  .pid_file = "nv-fabricmanager.pid",
+	  .socket = "socket",
+	  .follows = "nvlsm",
+	  .why = on_fabric,
+	  .args = fabric_args,
+	  .is_needed = true },
+	{ .name = "nvidia-topologyd",
+	  .program = "usr/bin/nvidia-topologyd",
+	  .dir = "nvidia-topologyd",
+	  .pid_file = "nvidia-topologyd.pid",
+	  .is_forking = true,
+	  .why = on_topology,
+	  .is_guest = true },
+	{ .name = "nvidia-gridd",
+	  .program = "usr/bin/nvidia-gridd",
+	  .dir = "nvidia-gridd",
+	  .pid_file = "nvidia-gridd.pid",
+	  .is_forking = true,
+	  .env = "LD_LIBRARY_PATH=/usr/lib/nvidia/gridd",
+	  .why = on_licence,
+	  .is_guest = true },
+	{ .name = "nvidia-persistenced",
+	  .program = "usr/bin/nvidia-persistenced",
+	  .dir = "nvidia-persistenced",
+	  .pid_file = "nvidia-persistenced.pid",
+	  .is_forking = true,
+	  .socket = "socket",
+	  .why = always,
+	  .args = persistence_args },
 };
 
 void daemon_programs(struct strv *ret)
@@ -143,7 +173,10 @@ static void add(struct daemons *d, const struct rule *rule, const struct daemon_
 			    .dir = rule->dir,
 			    .pid_file = rule->pid_file,
 			    .socket = rule->socket,
+			    .env = rule->env,
+			    .is_guest = rule->is_guest,
 			    .follows = rule->follows && !f->switches ? rule->follows : NULL,
+			    .is_forking = rule->is_forking,
 			    .is_needed = rule->is_needed,
 			    .is_absent = !strv_has(&f->programs, rule->program),
 			    .is_configured = rule->args == fabric_args };

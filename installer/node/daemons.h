@@ -44,12 +44,15 @@ struct daemon {
 	char *why;            // it is due
 	char *why_not;        // it cannot be started yet or at all; NULL = it can
 	const char *dir;      // below run/ of the host and of the driver root: its pid file and socket
-	const char *pid_file; // in dir; NULL = it stays in the foreground
+	const char *pid_file; // in dir
 	const char *socket;   // in dir, cleared before a start; NULL = it clears its own
+	const char *env;      // "NAME=VALUE"; NULL = nothing of its own
 	const char *follows;  // a daemon that has to be up for some seconds before; NULL = none
+	bool is_forking;      // goes into the background; its pid file tells where
 	bool is_needed;       // GPUs cannot be used while it is down
 	bool is_absent;       // its program is not in the driver root
 	bool is_configured;   // starts with a copy of the fabric manager's configuration (fabric.h)
+	bool is_guest;        // starts with what /drivers has for guests of a virtual GPU (guest.h)
 };
 struct daemons {
 	struct daemon *items; // in the order of starting; they are stopped the other way round

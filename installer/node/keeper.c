@@ -3,6 +3,7 @@
 #include "node/exported.h"
 #include "node/keeper_own.h"
 #include "node/lock.h"
+#include "node/syslog.h"
 
 // Of the host's own tree, as far as it has them; what is missing is named by the rules.
 static void load_modules(const struct keeper *k)
@@ -18,6 +19,7 @@ static void kept_done(struct kept *x)
 	close_fdp(&x->process);
 	close_fdp(&x->out);
 	free(x->since);
+	strv_done(&x->log);
 }
 
 // The states of those that are in both plans go on; one whose program has come is looked at.
@@ -43,29 +45,22 @@ static void take_plan(struct keeper *k, struct daemons *plan)
 	*plan = (struct daemons){ 0 };
 }
 
-// 1 = there is a driver, and its user space; 0 = not, with *ret_why.
-static int look(struct keeper *k, const char **ret_why, struct err *err)
+// What the rules want of the user space in place, under the lock, because the next one may be about to be.
+static int look(struct keeper *k, char *take_dir, struct err *err)
 {
-	auto_exported struct exported now = { 0 };
 	auto_root struct root driver = ROOT_NONE;
 	auto_daemon_facts struct daemon_facts facts = { 0 };
 	auto_daemons struct daemons plan = { 0 };
-	*ret_why = "no driver is loaded";
-	if (!root_exists(k->kern, "sys/module/nvidia"))
-		return 0;
-	*ret_why = "no user space of the driver is exported";
-	int r = exported_record(k->host, k->boot, &now, err);
-	if (r <= 0 || root_sub(k->host, now.dir, &driver, err) < 0)
-		return r <= 0 ? r : -1;
-	if (daemon_facts_read(k->kern, &driver, &k->wish, &facts, err) < 0)
+	free(k->driver);
+	k->driver = take_dir;
+	if (root_sub(k->host, k->driver, &driver, err) < 0 ||
+	    daemon_facts_read(k->kern, &driver, &k->wish, &facts, err) < 0)
 		return -1;
 	if (facts.is_bridge_down || facts.bridge)
 		load_modules(k);
 	daemons_rules(&facts, &plan);
-	free(k->driver);
-	k->driver = TAKE(now.dir);
 	take_plan(k, &plan);
-	return 1;
+	return 0;
 }
 
 static bool is_due(const struct keeper *k, int64_t now_ms)
@@ -84,16 +79,34 @@ static void wait_all(struct keeper *k, const char *why, int64_t after_ms, int64_
 			keeper_blocked(k, i, why, after_ms, now_ms);
 }
 
+// Why there is nothing to start anything for, and when to look again; NULL = there is. Looking changes nothing (P9).
+static const char *nothing(const struct keeper *k, struct exported *now, int64_t *ret_after_ms)
+{
+	struct err ignored;
+	*ret_after_ms = WAITING_POLL_MS;
+	if (!root_exists(k->kern, "sys/module/nvidia"))
+		return "no driver is loaded";
+	if (exported_record(k->host, k->boot, now, &ignored) > 0)
+		return NULL;
+	*ret_after_ms = KEEPER_FAR_MS;
+	return "no user space of the driver is exported";
+}
+
 static void work(struct keeper *k, int64_t now_ms)
 {
 	struct err err;
-	const char *why = "";
-	auto_fd int lock = lock_take(k->host, &err);
-	int r = lock < 0 ? -1 : look(k, &why, &err);
-	k->is_known = k->is_known || r >= 0;
-	if (r <= 0) {
-		wait_all(k, r < 0 ? err.text : why,
-			 lock < 0 && err.code == E_LOCKED ? KEEPER_RETRY_MS : WAITING_POLL_MS, now_ms);
+	auto_exported struct exported now = { 0 };
+	int64_t after_ms;
+	const char *why = nothing(k, &now, &after_ms);
+	auto_fd int lock = why ? -1 : lock_take(k->host, &err);
+	if (!why && (lock < 0 || look(k, TAKE(now.dir), &err) < 0)) {
+		why = err.text;
+		after_ms = lock < 0 && err.code == E_LOCKED ? KEEPER_RETRY_MS : WAITING_POLL_MS;
+	} else {
+		k->is_known = true;
+	}
+	if (why) {
+		wait_all(k, why, after_ms, now_ms);
 		return;
 	}
 	k->due_ms = SUPERVISED_NEVER;
@@ -106,7 +119,7 @@ static int64_t next_due(const struct keeper *k, int64_t now_ms)
 	int64_t due = k->due_ms;
 	for (size_t i = 0; i < k->plan.count; i++) {
 		const struct kept *x = &k->kept[i];
-		bool is_new = x->s.state == SUPERVISED_STARTING && (!k->plan.items[i].pid_file || !x->s.pid);
+		bool is_new = x->s.state == SUPERVISED_STARTING && (!k->plan.items[i].is_forking || !x->s.pid);
 		bool is_blind = x->s.state == SUPERVISED_UP && x->process < 0; // kernels before 5.3
 		int64_t at = is_new ? now_ms + KEEPER_NEW_MS : is_blind ? now_ms + KEEPER_BLIND_MS : x->s.due_ms;
 		due = at < due ? at : due;
@@ -116,6 +129,7 @@ static int64_t next_due(const struct keeper *k, int64_t now_ms)
 
 int64_t keeper_tick(struct keeper *k, int64_t now_ms)
 {
+	keeper_read_syslog(k);
 	for (size_t i = 0; i < k->plan.count; i++) {
 		keeper_read(k, i);
 		keeper_measure(k, i, now_ms);
@@ -129,6 +143,8 @@ int64_t keeper_tick(struct keeper *k, int64_t now_ms)
 size_t keeper_fds(const struct keeper *k, struct pollfd *ret, size_t room)
 {
 	size_t count = 0;
+	if (k->syslog >= 0 && room)
+		ret[count++] = (struct pollfd){ .fd = k->syslog, .events = POLLIN };
 	for (size_t i = 0; i < k->plan.count; i++) {
 		if (k->kept[i].process >= 0 && count < room)
 			ret[count++] = (struct pollfd){ .fd = k->kept[i].process, .events = POLLIN };
@@ -148,6 +164,10 @@ bool keeper_is_well(const struct keeper *k)
 
 int keeper_open(struct keeper *k, char *const *environment, struct err *err)
 {
+	struct err why;
+	k->syslog = syslog_open(k->host, &why);
+	if (k->syslog < 0)
+		watch_note(k->watch, "what daemons write to syslog is not seen: %s", why.text);
 	if (daemon_wish_read(environment, &k->wish, err) < 0 ||
 	    root_line(k->kern, "proc/sys/kernel/random/boot_id", &k->boot, err) < 0 ||
 	    root_line(k->kern, "proc/sys/kernel/osrelease", &k->release, err) < 0)
@@ -160,6 +180,7 @@ void keeper_done(struct keeper *k)
 	for (size_t i = 0; i < k->plan.count; i++)
 		kept_done(&k->kept[i]);
 	free(k->kept);
+	close_fdp(&k->syslog);
 	daemons_done(&k->plan);
 	daemon_record_done(&k->old);
 	daemon_wish_done(&k->wish);

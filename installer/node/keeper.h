@@ -16,11 +16,13 @@
 
 struct kept {
 	struct supervised s;
+	bool is_foreign;
 	int process; // a descriptor that tells its end; -1 = none
 	int out;     // its output; -1 = none
 	char line[1024];
 	size_t len;
-	char *since; // of the state, RFC 3339
+	char *since;     // of the state, RFC 3339
+	struct strv log; // the last lines that it wrote
 };
 struct keeper {
 	const struct root *host, *kern;
@@ -34,6 +36,7 @@ struct keeper {
 	struct daemon_record old; // of who kept them before
 	bool is_known;            // whether there is a driver, and what belongs to it
 	int64_t due_ms;           // of the next look whether there is something to keep
+	int syslog;               // their socket; -1 = none
 	int after;                // pid of a program that runs once; 0 = none
 	char *written;            // what daemons.json says
 };

@@ -12,8 +12,11 @@ void keeper_down(struct keeper *k, size_t i, const char *text, int64_t now_ms); 
 bool keeper_adopt(struct keeper *k, size_t i, enum supervised_kind kind, int64_t now_ms); // it runs: it is up
 void keeper_act(struct keeper *k, size_t i, int64_t now_ms);                              // whatever is due
 
-// keeper_watch.c
+// keeper_log.c
 void keeper_read(struct keeper *k, size_t i); // its output, by line into the log
+void keeper_read_syslog(struct keeper *k);
+
+// keeper_watch.c
 void keeper_measure(struct keeper *k, size_t i, int64_t now_ms);
 
 // keeper_record.c

@@ -22,11 +22,15 @@ static void fill(const struct keeper *k, struct daemon_record *r)
 					    .last = *s->last ? str_dup(s->last) : NULL,
 					    .why_not = *s->why_not ? str_dup(s->why_not) : NULL,
 					    .is_needed = d->is_needed,
+					    .is_foreign = k->kept[i].is_foreign,
 					    .dir = str_dup(d->dir),
 					    .pid_file = str_dup(d->pid_file),
-					    .socket = str_dup(d->socket) };
+					    .socket = str_dup(d->socket),
+					    .env = str_dup(d->env) };
 		for (size_t a = 0; a < d->argv.count; a++)
 			strv_add(&e->argv, str_dup(d->argv.items[a]));
+		for (size_t l = 0; l < k->kept[i].log.count; l++)
+			strv_add(&e->log, str_dup(k->kept[i].log.items[l]));
 	}
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/date.h"
 #include "node/fabric.h"
+#include "node/guest.h"
 #include "node/holders.h"
 
 #include <errno.h>
@@ -18,9 +19,12 @@ static struct daemon_place place_of(const struct keeper *k)
 
 static struct daemon_unit unit_of(const struct daemon *d)
 {
-	return (struct daemon_unit){
-		.name = d->name, .dir = d->dir, .pid_file = d->pid_file, .socket = d->socket, .argv = &d->argv
-	};
+	return (struct daemon_unit){ .name = d->name,
+				     .dir = d->dir,
+				     .pid_file = d->pid_file,
+				     .socket = d->socket,
+				     .env = d->env,
+				     .argv = &d->argv };
 }
 
 static unsigned tell(struct keeper *k, size_t i, const struct supervised_event *e, int64_t now_ms)
@@ -57,7 +61,7 @@ static void run_after(struct keeper *k, size_t i)
 	auto_str char *root = root_path(k->host, k->driver);
 	if (!argv->count)
 		return;
-	k->after = k->sys->process_start(k->sys, root, argv, STDERR_FILENO);
+	k->after = k->sys->process_start(k->sys, root, NULL, argv, STDERR_FILENO);
 	watch_note(k->watch, "%s is up: %s", k->plan.items[i].name, argv->items[0]);
 }
 
@@ -67,7 +71,10 @@ static void up(struct keeper *k, size_t i, enum supervised_kind kind, int pid, u
 	unsigned actions = tell(k, i, &e, now_ms);
 	k->kept[i].process = k->sys->record ? -1 : k->sys->process_open(k->sys, pid);
 	watch_note(k->watch, "%s %s, pid %d: %s", k->plan.items[i].name,
-		   kind == EVENT_ADOPTED ? "runs already" : "is up", pid, k->plan.items[i].why);
+		   k->kept[i].is_foreign ? "of others runs already" :
+		   kind == EVENT_ADOPTED ? "runs already" :
+					   "is up",
+		   pid, k->plan.items[i].why);
 	if (actions & ACTION_AFTER)
 		run_after(k, i);
 }
@@ -90,6 +97,8 @@ bool keeper_adopt(struct keeper *k, size_t i, enum supervised_kind kind, int64_t
 	int pid = kind == EVENT_UP && s->pid ? s->pid : old ? old->pid : 0;
 	if (!daemon_find(&place, &unit, pid, start, &pid, &start))
 		return false;
+	// Whom neither we nor who kept them before has started: an unload leaves it to its own supervisor.
+	k->kept[i].is_foreign = kind == EVENT_ADOPTED && !s->was_up && (!old || old->is_foreign);
 	up(k, i, kind, pid, start, now_ms);
 	return true;
 }
@@ -114,6 +123,8 @@ static int start(struct keeper *k, size_t i, int64_t now_ms, struct err *err)
 	auto_root struct root driver = ROOT_NONE;
 	if (d->is_configured && (root_sub(k->host, k->driver, &driver, err) < 0 ||
 				 fabric_write(k->host, &driver, &k->wish.settings, err) < 0))
+		return -1;
+	if (d->is_guest && guest_write(k->host, k->kern, err) < 0)
 		return -1;
 	auto_fd int out = make_pipe(&k->kept[i], err);
 	int pid = out < 0 ? -1 : daemon_launch(&place, &unit, out, err);

@@ -1,36 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What daemons do by themselves: they write, come up, and end.
+// What daemons do by themselves: they come up, and end.
 #include "node/keeper_own.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <sys/wait.h>
-
-static void line(struct keeper *k, size_t i)
-{
-	struct kept *x = &k->kept[i];
-	if (x->len)
-		watch_note(k->watch, "%s: %.*s", k->plan.items[i].name, (int)x->len, x->line);
-	x->len = 0;
-}
-
-void keeper_read(struct keeper *k, size_t i)
-{
-	struct kept *x = &k->kept[i];
-	char buf[4096];
-	ssize_t n = 1;
-	while (x->out >= 0 && (n = read(x->out, buf, sizeof(buf))) > 0)
-		for (ssize_t c = 0; c < n; c++) {
-			if (buf[c] == '\n' || x->len == sizeof(x->line))
-				line(k, i);
-			if (buf[c] != '\n')
-				x->line[x->len++] = buf[c];
-		}
-	if (x->out < 0 || n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
-		return;
-	line(k, i);
-	close(TAKE_FD(x->out));
-}
 
 enum { ORPHAN_MS = 10 * 1000 }; // between the end of the program that forks and the daemon's pid file
 
@@ -55,7 +28,7 @@ void keeper_ended(struct keeper *k, int pid, int status, int64_t now_ms)
 		if (s->pid != pid)
 			continue;
 		keeper_read(k, i);
-		if (s->state == SUPERVISED_STARTING && k->plan.items[i].pid_file && status == 0) {
+		if (s->state == SUPERVISED_STARTING && k->plan.items[i].is_forking && status == 0) {
 			s->pid = 0; // it has gone into the background
 			s->due_ms = now_ms + ORPHAN_MS;
 		} else {
@@ -83,6 +56,6 @@ void keeper_measure(struct keeper *k, size_t i, int64_t now_ms)
 	const struct supervised *s = &k->kept[i].s;
 	if (s->state == SUPERVISED_UP && !daemon_is(k->kern, s->pid, s->start, d->program))
 		look_for(k, i, now_ms);
-	else if (s->state == SUPERVISED_STARTING && (!d->pid_file || !s->pid))
+	else if (s->state == SUPERVISED_STARTING && (!d->is_forking || !s->pid))
 		keeper_adopt(k, i, EVENT_UP, now_ms);
 }

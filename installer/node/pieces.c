@@ -2,6 +2,8 @@
 #include "node/pieces.h"
 
 #include "node/daemons.h"
+#include "node/guest.h"
+#include "node/syslog.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,14 +70,41 @@ static void add_machine(const struct content *c, struct pieces *p)
 	add(p, c->host, "sys", "sys");
 }
 
-static void add_run(const struct content *c, struct pieces *p)
+// What daemons of this payload write to, or read from us: a directory of the host, and where they see it.
+struct place {
+	char *source, *path;
+};
+enum { PLACES_MOST = 16 };
+
+static size_t list_places(const struct root *payload, struct place *ret)
 {
+	size_t count = 0;
 	auto_strv struct strv dirs = { 0 };
-	daemon_dirs(c->payload, &dirs);
-	for (size_t i = 0; i < dirs.count; i++) {
-		auto_str char *path = str_fmt("run/%s", dirs.items[i]);
-		add(p, c->host, path, path)->is_made = true;
+	daemon_dirs(payload, &dirs);
+	for (size_t i = 0; i < dirs.count && count < PLACES_MOST - 2; i++)
+		ret[count++] = (struct place){ str_fmt("run/%s", dirs.items[i]), str_fmt("run/%s", dirs.items[i]) };
+	if (count)
+		ret[count++] = (struct place){ str_dup(SYSLOG_DIR), str_dup(SYSLOG_SEEN) };
+	if (guest_is_served(payload))
+		ret[count++] = (struct place){ str_dup(GUEST_CONFIG), str_dup("etc/nvidia") };
+	return count;
+}
+
+static void places_done(struct place *places, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		free(places[i].source);
+		free(places[i].path);
 	}
+}
+
+static void add_places(const struct content *c, struct pieces *p)
+{
+	struct place places[PLACES_MOST];
+	size_t count = list_places(c->payload, places);
+	for (size_t i = 0; i < count; i++)
+		add(p, c->host, places[i].path, places[i].source)->is_made = true;
+	places_done(places, count);
 }
 
 // The kernel's own modules stay where the machine has them; only the index beside them is made anew.
@@ -98,18 +127,25 @@ static int add_modules(const struct content *c, struct pieces *p, struct err *er
 	return 0;
 }
 
-// Daemons write to /var/run, which is /run wherever there is one.
-static int prepare_run(const struct root *payload, const struct root *host, struct err *err)
+static int make_places(const struct place *places, size_t count, const struct root *payload, const struct root *host,
+		       struct err *err)
 {
-	auto_strv struct strv dirs = { 0 };
-	daemon_dirs(payload, &dirs);
-	for (size_t i = 0; i < dirs.count; i++) {
-		auto_str char *path = str_fmt("run/%s", dirs.items[i]);
-		if (root_mkdirs(payload, path, 0755, err) < 0 || root_mkdirs(host, path, 0755, err) < 0)
+	for (size_t i = 0; i < count; i++)
+		if (root_mkdirs(payload, places[i].path, 0755, err) < 0 ||
+		    root_mkdirs(host, places[i].source, 0755, err) < 0)
 			return -1;
-	}
-	if (!dirs.count || root_exists(payload, "var/run"))
-		return 0;
+	return 0;
+}
+
+// Daemons write to /var/run, which is /run wherever there is one.
+static int prepare_places(const struct root *payload, const struct root *host, struct err *err)
+{
+	struct place places[PLACES_MOST];
+	size_t count = list_places(payload, places);
+	int r = make_places(places, count, payload, host, err);
+	places_done(places, count);
+	if (r < 0 || !count || root_exists(payload, "var/run"))
+		return r;
 	return root_mkdirs(payload, "var", 0755, err) < 0 ? -1 : root_symlink(payload, "../run", "var/run", err);
 }
 
@@ -118,7 +154,7 @@ int pieces_prepare(const struct root *payload, const struct root *host, const ch
 	auto_str char *modules = str_fmt("lib/modules/%s", release);
 	return root_mkdirs(payload, FIRMWARE, 0755, err) < 0 || root_mkdirs(payload, modules, 0755, err) < 0 ?
 		       -1 :
-		       prepare_run(payload, host, err);
+		       prepare_places(payload, host, err);
 }
 
 static int measure(struct piece *p, struct err *err)
@@ -141,7 +177,7 @@ int pieces_list(const struct content *c, struct pieces *ret, struct err *err)
 	if (add_payload(c, &p, err) < 0)
 		return -1;
 	add_machine(c, &p);
-	add_run(c, &p);
+	add_places(c, &p);
 	if (c->modules && add_modules(c, &p, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p.count; i++)

@@ -28,9 +28,15 @@ int step_payload(struct run *r, const struct step *step, struct err *err)
 {
 	(void)step;
 	const struct apply *a = r->a;
-	if (obtain_payload(a->obtain, a->plan->driver, err) < 0 || (a->is_kept && check_daemons(a, err) < 0))
+	const struct carry *c = &a->obtain->carry;
+	int brought = obtain_payload(a->obtain, a->plan->driver, err);
+	if (brought < 0 || (a->is_kept && check_daemons(a, err) < 0))
 		return -1;
-	watch_end(a->watch, "payload", "user space %s, sha256 %.12s...", a->plan->driver, a->obtain->payload);
+	bool is_copied = brought > 0 && str_eq(c->is.digest, a->obtain->payload);
+	auto_str char *how = is_copied ?
+				     str_fmt(", %llu MiB of the image copied", (unsigned long long)c->is.bytes >> 20) :
+				     str_dup("");
+	watch_end(a->watch, "payload", "user space %s, sha256 %.12s...%s", a->plan->driver, a->obtain->payload, how);
 	return 0;
 }
 

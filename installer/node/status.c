@@ -2,6 +2,7 @@
 #include "node/status.h"
 
 #include "node/exported.h"
+#include "node/guest.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -133,8 +134,13 @@ void status_wish(struct status *s, const struct loaded *l, const char *driver, e
 static char *daemon_text(const struct daemon_entry *e, const struct root *kern)
 {
 	const char *why = e->why_not ? e->why_not : e->last;
+	const char *licence = str_eq(e->name, "nvidia-gridd") ? guest_licence(&e->log) : NULL;
 	if (daemon_entry_runs(e, kern))
-		return str_fmt("%s up (pid %d%s)", e->name, e->pid, e->restarts ? ", started again" : "");
+		return str_fmt("%s up (pid %d%s)%s%s", e->name, e->pid,
+			       e->is_foreign ? ", of others" :
+			       e->restarts   ? ", started again" :
+					       "",
+			       licence ? ", " : "", licence ? licence : "");
 	return str_fmt("%s %s%s%s", e->name, str_eq(e->state, "up") ? "not running" : e->state, why ? ": " : "",
 		       why ? why : "");
 }

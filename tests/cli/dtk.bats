@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The hand-over to OpenShift's driver toolkit. The side that has the driver against a toolkit that is played by hand:
 # flags in every order, left over, forged, too late; and the toolkit's side against requests that it cannot serve. The
-# two together, with a compile: tests/services/dtk.bats.
+# two together: toolkit.bats.
 # shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
 load helper
 load package
@@ -35,7 +35,7 @@ soon() { # COMMAND...: becomes true within 10 s
   batslib_decorate "not soon: $*" <"$log" | fail
 }
 says() { soon grep -qF -- "$1" "$log"; }
-flag() { [ -f "$shared/$1" ] && [ "$(cat "$shared/$1")" = "$(id_of_request)" ]; }
+flag() { [ -s "$shared/$1" ] && [ "$(cat "$shared/$1")" = "$(id_of_request)" ]; }
 id_of_request() { sha256sum "$shared/kmodsmith/request.json" | cut -c1-64; }
 request() { jq -r "$1" "$shared/kmodsmith/request.json"; }
 set_flag() { id_of_request >"$shared/$1"; }

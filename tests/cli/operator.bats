@@ -26,9 +26,13 @@ start_pod() { # TEXT ARGUMENT...
   cat "$BATS_TEST_TMPDIR/log"
   return 1
 }
+is_told() { # what the operator waits for has been said, as far as this program says it
+  [ "$driver" = "$KMODSMITH" ] || { [ "$(content "$daemons")" = Ready ] &&
+    { [ -z "${DRIVER_CONFIG_DIGEST-}" ] || [ "$(content nvidia-driver.state)" = "$DRIVER_CONFIG_DIGEST" ]; }; }
+}
 serving() { # ARGUMENT...: until it has nothing left to do
   start_pod 'ready: driver' "$@"
-  until [ "$(jq -r '"\(.step) \(.pid)"' "$ROOT/run/kmodsmith/pulse.json")" = "serve $pod" ]; do
+  until [ "$(jq -r '"\(.step) \(.pid)"' "$ROOT/run/kmodsmith/pulse.json")" = "serve $pod" ] && is_told; do
     kill -0 "$pod"
     sleep 0.1
   done
@@ -70,6 +74,7 @@ process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc
   serving -m 2
   run cat "$BATS_TEST_TMPDIR/log"
   assert_output --partial "warn: no verb is given, so it is init"
+  refute_output --partial postinst.d
   assert_equal "$(files)" "./nvidia-driver.pid ./$daemons "
 }
 
@@ -105,6 +110,15 @@ process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc
   wait "$first"
   assert_equal "$(content nvidia-driver.pid)" "$pod"
   assert_equal "$(content "$daemons")" Ready
+}
+
+@test "a node with a directory for kernel hooks is told that none is put there" {
+  loadable
+  mkdir -p "$ROOT/run/kernel/postinst.d"
+  serving init
+  run cat "$BATS_TEST_TMPDIR/log"
+  assert_output --partial "/run/kernel/postinst.d exists, and no hook is put there"
+  assert_equal "$(ls "$ROOT/run/kernel/postinst.d")" ""
 }
 
 @test "a start that fails says NotReady, and leaves the state of the start before it" {
@@ -243,7 +257,7 @@ process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc
   loadable
   serving init
   mkdir -p "$ROOT/proc/$pod"
-  sed "s/^/$pod (x) S /" <<<"1" >"$ROOT/proc/$pod/stat"
+  echo "$pod (x) S 1" >"$ROOT/proc/$pod/stat"
   until kmodsmith probe liveness && [ "$output" = "liveness: yes, process $pod serves" ]; do sleep 0.1; done
   local inode
   inode=$(stat -c %i "$ROOT/run/kmodsmith/pulse.json")

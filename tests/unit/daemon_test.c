@@ -119,7 +119,9 @@ static void record(int owner_start)
 						    .restarts = 2,
 						    .last = str_dup("ended by signal 9"),
 						    .dir = str_dup(names[i]),
+						    .env = str_dup("A=b"),
 						    .socket = str_dup("socket") };
+		strv_add(&r.items[i].log, str_dup("a line"));
 		strv_add(&r.items[i].argv, str_dup(exe));
 		strv_add(&r.items[i].argv, str_dup("-c"));
 		process(41 + (int)i, 500, exe);
@@ -141,11 +143,15 @@ static void what_is_recorded(void **state)
 	assert_true(e->pid == 42 && e->start == 500 && e->is_needed && e->restarts == 2 && e->argv.count == 2);
 	assert_string_equal(e->last, "ended by signal 9");
 	assert_string_equal(e->socket, "socket");
+	assert_string_equal(e->env, "A=b");
+	assert_string_equal(e->log.items[0], "a line");
 	assert_null(e->pid_file);
 	assert_true(daemon_entry_runs(e, &folder.root));
 	assert_false(daemon_record_owned(&r, &folder.root));
 	process(99, 7, NULL);
 	assert_true(daemon_record_owned(&r, &folder.root));
+	assert_int_equal(daemon_record_forget(&folder.root, &err), 1);
+	assert_int_equal(daemon_record_forget(&folder.root, &err), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(nonsense); i++) {
 		tempdir_write(&folder, "run/kmodsmith/daemons.json", nonsense[i]);
 		expect(daemon_record_read(&folder.root, "this-boot", &none, &err) == 0, nonsense[i]);
@@ -177,6 +183,28 @@ static void ours_are_no_holders(void **state)
 	assert_int_equal(h.items[0].pid, 40);
 	assert_int_equal(h.items[1].pid, 42);
 	assert_int_equal(h.items[2].pid, 50);
+}
+
+// Somebody else's is a holder like any other, and its own supervisor would start it again.
+static void of_others(void **state)
+{
+	(void)state;
+	auto_daemon_record struct daemon_record r = { 0 };
+	auto_holders struct holders h = { 0 };
+	auto_daemon_stop struct daemon_stop s = {
+		.host = &folder.root, .kern = &folder.root, .sys = &sys, .watch = &watch
+	};
+	record(7);
+	assert_int_equal(daemon_record_read(&folder.root, "this-boot", &r, &err), 1);
+	for (size_t i = 0; i < r.count; i++)
+		r.items[i].is_foreign = true;
+	assert_int_equal(daemon_record_write(&folder.root, "this-boot", &r, &err), 0);
+	holder(&h, 41, 500);
+	assert_int_equal(daemon_stop_omit(&folder.root, &folder.root, &h, &err), 0);
+	assert_int_equal(h.count, 1);
+	assert_int_equal(daemon_stop_all(&s, &err), 0);
+	auto_str char *text = calls();
+	assert_string_equal(text, "");
 }
 
 static void stopped_backwards_and_started_again(void **state)
@@ -222,6 +250,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_runs, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_recorded, setup, teardown),
 		cmocka_unit_test_setup_teardown(ours_are_no_holders, setup, teardown),
+		cmocka_unit_test_setup_teardown(of_others, setup, teardown),
 		cmocka_unit_test_setup_teardown(stopped_backwards_and_started_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(whoever_keeps_them_starts_them, setup, teardown),
 	};

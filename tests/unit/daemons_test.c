@@ -132,8 +132,14 @@ static void how(void **state)
 			       "0x506b4b0300a1b2c3");
 	assert_args(&fm->after, "/usr/bin/nvidia-smi -r");
 	assert_string_equal(fm->follows, "nvlsm");
-	assert_true(fm->is_needed && fm->is_configured && !fm->pid_file && !p->is_needed);
+	assert_true(fm->is_needed && fm->is_configured && !fm->is_forking && p->is_forking && !p->is_needed);
 	assert_args(&p->argv, "/" PERSISTENCED " --persistence-mode");
+	assert_false(p->is_guest || p->env);
+	struct daemon_facts guest = { .is_vgpu = true, .has_gridd_conf = true };
+	auto_daemons struct daemons vgpu = { 0 };
+	daemons_rules(&guest, &vgpu);
+	assert_true(of(&vgpu, "nvidia-gridd")->is_guest);
+	assert_string_equal(of(&vgpu, "nvidia-gridd")->env, "LD_LIBRARY_PATH=/usr/lib/nvidia/gridd");
 	f.switches = 2;
 	daemons_rules(&f, &four);
 	fm = of(&four, "nvidia-fabricmanager");

@@ -94,7 +94,9 @@ static void test_the_tree_knows_both(void **state)
 	assert_true(root_exists(&s.store, "key/kmodsmith/nvidia-drm.ko"));
 	assert_true(root_exists(&s.store, "key/kernel"));
 	assert_false(root_exists(&s.store, "key/kernel/drm.ko")); // mounted there, not copied
-	assert_false(root_exists(&s.store, "key/build"));
+	auto_str char *build = NULL;
+	assert_int_equal(root_readlink(&s.store, "key/build", &build, &err), 1);
+	assert_string_equal(build, "/usr/src/linux");
 }
 
 // It is made anew when the package is another, and when the machine's modules are.

@@ -37,6 +37,7 @@ t_fails 1 "R-P1: a fabric manager of another version" kmodsmith init --package /
 like "  is refused" "$out" 'E_DAEMON: .*is of version 535.216.03, the driver of 535.261.03'
 is "  before the load" "$(grep -c ^nvidia /proc/modules)" 0
 
+ln -s /run/systemd/journal/dev-log /dev/log # as on a host with systemd
 t "init with both" start_init --package /beside/good
 t "  the fabric manager comes up" until_is state up
 first=$(fabric pid)
@@ -48,6 +49,8 @@ like "  its output is in the log" "$(cat /tmp/init.log)" "nvidia-fabricmanager: 
 t "nvidia-persistenced comes up in the background" until_of nvidia-persistenced state up
 is "  by its pid file" "$(of nvidia-persistenced pid)" "$(cat /run/nvidia-persistenced/nvidia-persistenced.pid)"
 t "  with its socket where consumers of the driver root look" test -S /run/nvidia/driver/run/nvidia-persistenced/socket
+like "  what it tells syslog is in the log" "$(cat /tmp/init.log)" "nvidia-persistenced: Started \\($(persistenced)\\)"
+t "  and kept" test "$(of nvidia-persistenced 'log | length')" -gt 0
 t "status" kmodsmith status
 like "  tells of them" "$out" "pass  daemons .*nvidia-fabricmanager up \(pid $first\); nvidia-persistenced up \(pid $(persistenced)\)"
 t "  and --json" sh -c "kmodsmith status --json | jq -e '.daemons | map(select(.running)) | length == 2'"
@@ -63,8 +66,8 @@ is "  once" "$(running)" 1
 second=$(fabric pid)
 like "  as the log says" "$(cat /tmp/init.log)" 'nvidia-fabricmanager: ended by signal 9; tried again in 1 s'
 
-kill -9 $init
-wait $init
+kill -9 "$init"
+wait "$init"
 is "R-P1: init is killed, the daemon goes on" "$(running) $(fabric pid)" "1 $second"
 t "  status measures it" kmodsmith status
 t "the next init" start_init --package /beside/good
@@ -103,11 +106,11 @@ t "somebody loads it again" kmodsmith install --driver $driver --no-compile
 t "  and the daemons come back" until_is state up
 t "  both" until_of nvidia-persistenced state up
 
-before=$(awk '/^voluntary/ { print $2 }' /proc/$init/status)
+before=$(awk '/^voluntary/ { print $2 }' /proc/"$init"/status)
 sleep 3
-is "P9: nothing wakes an idle init" "$(($(awk '/^voluntary/ { print $2 }' /proc/$init/status) - before))" 0
-kill $init
-wait $init
+is "P9: nothing wakes an idle init" "$(($(awk '/^voluntary/ { print $2 }' /proc/"$init"/status) - before))" 0
+kill "$init"
+wait "$init"
 is "SIGTERM ends init" $? 0
 is "  and leaves the daemon, as it leaves the driver" "$(running)" 1
 echo 1 >$hidden
@@ -116,3 +119,18 @@ is "  starts again what it stopped" "$(running)" 1
 echo 0 >$hidden
 t "unload" kmodsmith unload
 is "  stops it" "$(running)" 0
+
+rm $record # as after a boot, where the host starts one by itself
+t "install" kmodsmith install --driver $driver --no-compile
+chroot /run/nvidia/driver /usr/bin/nvidia-persistenced --persistence-mode
+others=$(persistenced)
+t "init beside a daemon of others" start_init --package /beside/good
+t "  takes it as it is" until_of nvidia-persistenced foreign true
+is "  and starts no second one" "$(persistenced) $(of nvidia-persistenced pid)" "$others $others"
+t_fails 1 "  which keeps the driver in use" kmodsmith unload
+like "  as any holder does" "$out" "^pid $others nvidia-persiste"
+kill "$others"
+t "  until it ends, and ours is started" until_of nvidia-persistenced foreign false
+t "  and goes with the driver" kmodsmith unload
+kill "$init"
+wait "$init"

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The driver image: the runtime, and on it what one driver version has for user space, laid out once and here, not at each
+# start. FILEs are what `kmodsmith pack payload` takes: NVIDIA's .run, or packages. Without one: Debian's, of the version
+# of its open kernel modules.
+#   images/driver.sh [--driver VERSION] [FILE...]
+# shellcheck source=images/common.bash
+. "$(dirname "$0")/common.bash"
+exact=(firmware-nvidia-gsp libcuda1 libcudadebugger1 libnvcuvid1 libnvidia-cfg1 libnvidia-encode1 libnvidia-ml1
+  libnvidia-nvvm4 libnvidia-ptxjitcompiler1 nvidia-cuda-mps nvidia-kernel-source nvidia-opencl-icd
+  nvidia-smi)
+branch=(nvidia-modprobe nvidia-persistenced) # Debian has them apart from the driver; they work with all of a branch
+others=(libgcc-s1 libtirpc3) # libraries that Debian's builds of these name
+root=$out/driver/root payload=usr/share/kmodsmith/payload
+
+debian() { # [VERSION]: fills driver and files
+  local open
+  open=$(scripts/inputs.sh nvidia-open-kernel-source)
+  driver=$(dpkg-deb -f "$open" Version)
+  mapfile -t files < <(echo "$open"; scripts/inputs.sh "${exact[@]/%/=$driver}" "${branch[@]}" "${others[@]}")
+  driver=${driver%%-*}
+  [ "${1:-$driver}" = "$driver" ] || fail "Debian has $driver here; give the files of $1"
+}
+links() { # from where the image looks to where the payload has it; what the runtime has itself stays
+  local directory file
+  for directory in usr/bin usr/sbin "usr/lib/$triplet"; do
+    for file in "$root/$payload/root/$directory"/*; do
+      [ -d "$file" ] || [ -e "$root/$directory/${file##*/}" ] || ln -sr "$file" "$root/$directory/${file##*/}"
+    done
+  done
+}
+driver='' files=()
+[ "${1-}" != --driver ] || { driver=$2; shift 2; }
+if [ $# -gt 0 ]; then
+  [ -n "$driver" ] || fail "--driver tells of which version the files are"
+  files=("$@")
+else
+  debian "$driver"
+fi
+[ -e "$out/runtime/layer.tar" ] || images/runtime.sh
+skeleton "$root"
+tar -C "$root" -xpf "$out/runtime/root.tar"
+mkdir -p "$root/${payload%/*}"
+build/release/kmodsmith pack payload -q "${files[@]}" --driver "$driver" --base "$out/runtime/root.tar" \
+  --output "dir:$root/$payload" --state-dir "$out/driver/state"
+links
