@@ -8,6 +8,7 @@
 # beside: daemons
 # programs: strace jq
 # mem: 1536M
+# timeout: 900
 driver=535.261.03
 record=/run/kmodsmith/daemons.json
 of() { jq -r ".daemons[] | select(.name == \"$1\") | .$2" $record 2>/dev/null; }
