@@ -54,7 +54,7 @@ describe() { # NAME EPOCH OPTION-OF-sbom.py...: what NAME/root is made of, and u
   mkdir -p "$out/$name/root/usr/share/doc/kmodsmith"
   cp LICENSE "$out/$name/root/usr/share/doc/kmodsmith/copyright"
   PYTHONDONTWRITEBYTECODE=1 python3 images/sbom.py "$out/$name/root" --name "$name" --epoch "$epoch" \
-    --version "$(sed -n 's/^VERSION := //p' Makefile)" --linked "${linked[@]}" "$@"
+    --version "$(sed -n 's/^VERSION := //p' Makefile)" --made etc/ssl/certs/ca-certificates.crt=ca-certificates --linked "${linked[@]}" "$@"
 }
 pack() { # ROOT EPOCH OUTPUT [NAME...]: a tar file of it, or of these; the same bytes for the same files
   [ $# -gt 3 ] || set -- "$@" .

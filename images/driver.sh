@@ -21,11 +21,13 @@ debian() { # [VERSION]: fills driver and files
   driver=${driver%%-*}
   [ "${1:-$driver}" = "$driver" ] || fail "Debian has $driver here; give the files of $1"
 }
-links() { # from where the image looks to where the payload has it; what the runtime has itself stays
+links() { # from where the image looks to where the payload has it; what the runtime has itself stays. Fills made
   local directory file
   for directory in usr/bin usr/sbin "usr/lib/$triplet"; do
     for file in "$root/$payload/root/$directory"/*; do
-      [ -d "$file" ] || [ -e "$root/$directory/${file##*/}" ] || ln -sr "$file" "$root/$directory/${file##*/}"
+      if [ -d "$file" ] || [ -e "$root/$directory/${file##*/}" ]; then continue; fi
+      ln -sr "$file" "$root/$directory/${file##*/}"
+      made+=("$directory/${file##*/}")
     done
   done
 }
@@ -43,4 +45,15 @@ tar -C "$root" -xpf "$out/runtime/root.tar"
 mkdir -p "$root/${payload%/*}"
 build/release/kmodsmith pack payload -q "${files[@]}" --driver "$driver" --base "$out/runtime/root.tar" \
   --output "dir:$root/$payload" --state-dir "$out/driver/state"
+made=()
 links
+inputs=()
+for file in "${files[@]}"; do inputs+=(--input "$file"); done
+epoch=$(<"$out/runtime/root.epoch")
+describe driver "$epoch" --base "$(images/base.sh)" --driver "$driver" "${inputs[@]}"
+pack "$root" "$epoch" "$root.tar"
+pack "$root" "$epoch" "$out/driver/payload.tar" usr/share/{doc,kmodsmith} "${made[@]}"
+images/layer.sh "$out/driver/payload.tar" "$out/driver/layer.tar"
+rm -rf "$out/driver/payload.tar" "$out/driver/state"
+images/oci.sh driver "$epoch" "$out/driver/oci.tar" "$out/runtime/layer.tar" "$out/driver/layer.tar" "${environment[@]}" \
+  "DRIVER_VERSION=$driver" "DRIVER_BRANCH=${driver%%.*}" "KMODSMITH_PAYLOAD=/$payload"

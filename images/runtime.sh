@@ -89,7 +89,7 @@ programs
 ours
 files
 epoch=$(epoch_of "$base")
-describe runtime "$epoch" --base "$base" --made etc/ssl/certs/ca-certificates.crt=ca-certificates
+describe runtime "$epoch" --base "$base"
 pack "$root" "$epoch" "$root.tar"
 echo "$epoch" >"$root.epoch"
 images/layer.sh "$root.tar" "$out/runtime/layer.tar"

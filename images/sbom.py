@@ -34,8 +34,14 @@ def regular(root):
         for name in sorted(names):
             path = os.path.join(directory, name)
             relative = os.path.relpath(path, root)
-            if stat.S_ISREG(os.lstat(path).st_mode) and not relative.startswith(HERE + "sbom."):
+            if is_file(root, relative) and not relative.startswith(HERE + "sbom."):
                 yield relative
+
+
+def is_file(root, path):
+    """Is there a regular file at PATH?"""
+    path = os.path.join(root, path)
+    return os.path.lexists(path) and stat.S_ISREG(os.lstat(path).st_mode)
 
 
 def digests(path):
@@ -92,19 +98,22 @@ class Contents:
                 sys.exit(f"sbom: the package '{name}' is not installed, but our programs are linked with it")
             self.found[name] = (here[name], "/")
 
-    def owner(self, path, sha256):
+    def owner(self, root, path, sha256):
         """("deb", NAME), ("input", NUMBER), ("payload", ) or ("ours", )"""
+        inner = path.removeprefix(PAYLOAD)
+        if inner != path and is_file(root, inner) and digests(os.path.join(root, inner))[1] == sha256:
+            return self.owner(root, inner, sha256)  # the runtime, below the payload once more
         if path.startswith("usr/share/doc/"):
             name = path.split("/")[3]
-            return ("deb", name) if name in self.found else next(
-                (("input", i) for i, f in enumerate(self.inputs) if f.package and f.package.name == name), ("ours",))
+            numbers = [i for i, given in enumerate(self.inputs) if given.package and given.package.name == name]
+            return ("input", numbers[0]) if numbers else ("deb", name) if name in self.found else ("ours",)
         for number, given in enumerate(self.inputs):
             if sha256 in given.contents:
                 return ("input", number)
         if path in self.made:
             return ("deb", self.made[path])
-        name = self.owners.get(path.removeprefix(PAYLOAD))
-        if name and self.is_same(name, path.removeprefix(PAYLOAD), sha256):
+        name = self.owners.get(path)
+        if name and self.is_same(name, path, sha256):
             return ("deb", name)
         return ("payload",) if self.inputs and path.startswith(PAYLOAD) else ("ours",)
 
@@ -113,9 +122,11 @@ class Contents:
         theirs = os.path.join(self.found[name][1], path)
         return os.path.exists(theirs) and digests(theirs)[1] == sha256
 
-    def copyright(self, name):
+    def copyright(self, name, given=None):
         """The copyright file of a package; its directory may be a link to that of another package."""
-        _, base = self.found[name]
+        if given and (given.copyright or name not in self.found):
+            return given.copyright
+        base = self.found[name][1]
         path = os.path.join(base, "usr/share/doc", name, "copyright")
         if not os.path.exists(path):
             sys.exit(f"sbom: the package '{name}' has no copyright file in '{base}'")
@@ -133,7 +144,7 @@ def sort_out(root, contents):
     sorted_out = {}
     for path in regular(root):
         sums = digests(os.path.join(root, path))
-        sorted_out.setdefault(contents.owner(path, sums[1]), []).append((path, sums))
+        sorted_out.setdefault(contents.owner(root, path, sums[1]), []).append((path, sums))
     return sorted_out
 
 
@@ -144,10 +155,13 @@ def keep_texts(root, owners, contents):
             write(os.path.join(root, "usr/share/doc", which[0], "copyright"), contents.copyright(which[0]))
         elif kind == "input" and contents.inputs[which[0]].package:
             given = contents.inputs[which[0]]
-            write(os.path.join(root, "usr/share/doc", given.package.name, "copyright"), given.copyright)
+            name = given.package.name
+            write(os.path.join(root, "usr/share/doc", name, "copyright"), contents.copyright(name, given))
     if "base-files" in contents.found:
         source = os.path.join(contents.found["base-files"][1], "usr/share/common-licenses")
-        shutil.copytree(source, os.path.join(root, "usr/share/common-licenses"), symlinks=True, dirs_exist_ok=True)
+        target = os.path.join(root, "usr/share/common-licenses")
+        if not os.path.exists(target):
+            shutil.copytree(source, target, symlinks=True)
 
 
 def add_owner(document, owner, contents, args):
@@ -156,17 +170,16 @@ def add_owner(document, owner, contents, args):
     if kind == "ours":
         return document.image, f"kmodsmith-{args.name} {args.version}: {OURS}"
     if kind == "payload":
-        ident = document.add_package("payload", "nvidia-driver-payload", args.version, "NOASSERTION")
-        return ident, f"nvidia-driver-payload {args.version}: see the packages that it was laid out from"
+        ident = document.add_package("payload", "nvidia-driver-payload", args.driver, "NOASSERTION")
+        return ident, f"nvidia-driver-payload {args.driver}: see the packages that it was laid out from"
     given = contents.inputs[which[0]] if kind == "input" else None
     if given and not given.package:
         ident = document.add_package(f"input-{which[0]}", given.name, given.version, "NOASSERTION", sha256=given.sha256)
         return ident, f"{given.name}: not told"
-    package, text = (given.package, given.copyright) if given else (
-        contents.found[which[0]][0], contents.copyright(which[0]))
-    names = debian.licences(text)
+    package = given.package if given else contents.found[which[0]][0]
+    names = debian.licences(contents.copyright(package.name, given))
     told = ", ".join(names) or "see its text"
-    return document.add_debian(package, names), f"{package.name} {package.version}: {told}"
+    return document.add_debian(kind, package, names), f"{package.name} {package.version}: {told}"
 
 
 def arguments():
@@ -177,6 +190,7 @@ def arguments():
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--base", action="append", default=[])
     parser.add_argument("--input", action="append", default=[])
+    parser.add_argument("--driver", default="NOASSERTION", help="the version of the inputs")
     parser.add_argument("--made", action="append", default=[])
     parser.add_argument("--linked", nargs="*", default=[])
     parser.add_argument("--brief", action="store_true", help="every package of the bases, and only our own files")

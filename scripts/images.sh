@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Make the container images, below build/images: NAME/root (the files), NAME/root.tar and NAME/oci.tar.
-#   scripts/images.sh [runtime|builder|driver]...     without a name: all three
+# The container images, below build/images: NAME/root (the files), NAME/root.tar and NAME/oci.tar. Needs `make all static`.
+#   scripts/images.sh                                      runtime, builder and driver
+#   scripts/images.sh runtime|builder                      one of them
+#   scripts/images.sh driver [--driver VERSION FILE...]    of NVIDIA's .run or of packages; default: Debian's
+#   scripts/images.sh tags --driver VERSION --os TAG,... [--kernel RELEASE,...]
+#   scripts/images.sh push ARCHIVE docker://REPOSITORY --tags TAG,... [--plain-http]
+# KMODSMITH_BASE=DIR|TAR is a root to take programs and libraries from, in place of Debian's packages.
 # shellcheck source=images/common.bash
 . "$(dirname "$0")/../images/common.bash"
 
-shown() { # NAME: sizes and digest
-  printf '%-8s %6s MiB unpacked, %6s MiB as an image  %s\n' "$1" "$(size_of "$out/$1/root")" \
-    "$(awk -v b="$(stat -c %s "$out/$1/oci.tar")" 'BEGIN { printf "%.1f", b / 1048576 }')" "$(digest_of "$out/$1/oci.tar")"
+make_image() { # NAME [ARGUMENT...]: and say how large it is
+  local name=$1
+  "images/$name.sh" "${@:2}"
+  printf '%-8s %6s MiB unpacked, %6s MiB as an image  %s\n' "$name" "$(size_of "$out/$name/root")" \
+    "$(awk -v b="$(stat -c %s "$out/$name/oci.tar")" 'BEGIN { printf "%.1f", b / 1048576 }')" "$(digest_of "$out/$name/oci.tar")"
 }
-[ $# -gt 0 ] || set -- runtime builder driver
-for name; do
-  "images/$name.sh"
-  shown "$name"
-done
+case ${1-} in
+'') for name in runtime builder driver; do make_image "$name"; done ;;
+runtime | builder | driver) make_image "$@" ;;
+tags | push) "images/$1.sh" "${@:2}" ;;
+*) fail "there is no '$1'; one of: runtime builder driver tags push" ;;
+esac

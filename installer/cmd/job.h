@@ -59,6 +59,9 @@ struct job {
 // job_done(). A failure on a node without a driver brings back the one that worked last.
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err);
 void job_done(struct job *job);
+// What is compiled when it must be: as named, else of the image, when its driver is the wished one. NULL = nothing is
+// there to compile. Caller frees.
+char *job_source(const struct job *job);
 #define auto_job __attribute__((cleanup(job_done)))
 #define JOB_NONE                                                            \
 	((struct job){ .lock = -1,                                          \

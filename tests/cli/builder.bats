@@ -196,3 +196,29 @@ EOF
   assert_status 0
   assert_json .key.compiler "gcc-99 (made up) 99.1.0"
 }
+
+@test "another builder takes the place of the first, unless somebody compiles with that" {
+  pack
+  from
+  assert_status 0
+  first=$(ls "$state/builders")
+  echo more >"$builder.tar.d/opt/more"
+  tar -cf "$builder.tar" -C "$builder.tar.d" .
+  rm -r "$builder" "$state/store"
+  pack
+  flock -s "$state/builders/$first" sleep 60 3>&- &
+  holder=$!
+  soon_locked() { ! flock -n -x "$state/builders/$first" true; }
+  for _ in {1..50}; do soon_locked && break; sleep 0.1; done
+  from
+  assert_status 0
+  [ "$(find "$state/builders" -mindepth 1 -maxdepth 1 -name '[0-9a-f]*' | wc -l)" = 2 ]
+  pkill -P "$holder" || true
+  kill "$holder" || true
+  wait "$holder" || true
+  from
+  assert_status 0
+  run ls "$state/builders"
+  refute_output --partial "$first"
+  assert_output --regexp '^[0-9a-f]{64}$'
+}

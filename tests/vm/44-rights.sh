@@ -48,7 +48,7 @@ t "  they can be asked to end" pod limit "$(without)" kmodsmith unload --holders
 wait $holder
 is "  and nothing is loaded" "$(loaded)" 0
 rm -r /var/lib/kmodsmith # with a last good driver that would come back
-for cap in sys_module mknod sys_admin sys_chroot; do
+for cap in sys_module mknod sys_admin sys_chroot sys_ptrace; do
   t_fails 1 "install and export without $cap" put pod limit "$(without $cap)"
   like "  is told" "$out" "E_RIGHTS: preflight: this process lacks CAP_$(echo $cap | tr a-z A-Z) \(to "
   is "  before anything is touched" "$(loaded)" 0

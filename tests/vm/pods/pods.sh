@@ -18,8 +18,9 @@ pods=/run/pods
 here=/vm/pods
 
 pods_begin() { # once a boot
-  mkdir -p $pods /var/lib/pods
-  cp $here/startup-probe.sh $pods/ && chmod 755 $pods/startup-probe.sh && modprobe overlay && syslogd -O /var/log/messages
+  mkdir -p $pods/scratch/bin /var/lib/pods
+  cp /bin/busybox $pods/scratch/bin/ && $pods/scratch/bin/busybox --install -s $pods/scratch/bin &&
+    cp $here/startup-probe.sh $pods/ && modprobe overlay && syslogd -O /var/log/messages
 }
 
 host_devices() { # TYPE MAJOR MINOR PATH of what a privileged container gets of the host's /dev
@@ -36,9 +37,10 @@ pod_mounts() { # SHAPE: the directories that are made when the host has none, an
   done
 }
 
-pod_layers() { # NAME
+pod_layers() { # NAME SHAPE
+  case $2 in consumer) image=$pods/scratch ;; *) image=/images/driver ;; esac
   mkdir -p "$pods/$1/rootfs" "/var/lib/pods/$1/upper" "/var/lib/pods/$1/work"
-  mount -t overlay -o "lowerdir=/images/driver,upperdir=/var/lib/pods/$1/upper,workdir=/var/lib/pods/$1/work" overlay "$pods/$1/rootfs"
+  mount -t overlay -o "lowerdir=$image,upperdir=/var/lib/pods/$1/upper,workdir=/var/lib/pods/$1/work" overlay "$pods/$1/rootfs"
 }
 
 pod_start() {
@@ -51,7 +53,7 @@ pod_start() {
   done
   if [ $# -gt 0 ]; then shift && pod_args=$*; fi
   pod_clear "$pod"
-  pod_layers "$pod"
+  pod_layers "$pod" "$shape"
   pod_mounts "$shape"
   : >"$pods/$pod/termination-log"
   jq --arg shape "$shape" --arg name "$pod" --arg env "$pod_env" --arg args "$pod_args" --arg devices "$(host_devices)" \
