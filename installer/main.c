@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that the program is called by, and the way into its commands; no decision is made here.
+#include "base/launch.h"
 #include "cmd/common.h"
 #include "cmd/dtk.h"
 #include "cmd/entry.h"
@@ -18,6 +19,8 @@ int main(int argc, char **argv)
 {
 	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
 		return sandbox_main(argc, argv);
+	if (argc > 1 && str_eq(argv[1], LAUNCH_ARG))
+		return launch_main(argc, argv);
 	entry_guard();
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *name = slash ? slash + 1 : argv[0];
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)

@@ -58,7 +58,8 @@ static int check(struct build *b, struct err *err)
 			       w->tree->release);
 	if (root_sub(&w->source->root, b->dir, &b->source, err) < 0 ||
 	    recipe_modules(&b->source, w->modules, &b->modules, err) < 0 ||
-	    toolchain_find(w->tree, w->path, &b->tools, err) < 0 || patches_load(w->patches, &b->patches, err) < 0)
+	    toolchain_find(w->tree, w->path, w->base, &b->tools, err) < 0 ||
+	    patches_load(w->patches, &b->patches, err) < 0)
 		return -1;
 	if (patches_choose(&b->patches, w->source->version, w->flavour, w->tree, err) < 0)
 		return -1;
@@ -76,9 +77,9 @@ static int prepare(struct build *b, struct err *err)
 		return -1;
 	if (compile_headers(&b->compile, err) < 0)
 		return -1;
-	if (patches_apply(&b->series, &b->copy, b->tools.path, err) < 0)
+	if (patches_apply(&b->series, &b->copy, b->tools.path, w->base, err) < 0)
 		return err_wrap(err, "the source's own patches");
-	return patches_apply(&b->patches, &b->copy, b->tools.path, err);
+	return patches_apply(&b->patches, &b->copy, b->tools.path, w->base, err);
 }
 
 static void make_argv(const struct build *b, struct strv *argv)

@@ -18,6 +18,7 @@ struct build_wish {
 	const struct root *patches; // a user's directory of patches; NULL = built-in ones only
 	const struct root *kern;    // for cgroup and processor numbers
 	const char *path;           // where compilers are looked for; NULL = PROC_PATH
+	const struct root *base;    // builder root whose compilers are taken; NULL = this machine's own
 	unsigned jobs;              // 0 = choose
 	unsigned timeout_s;         // of the whole compile; 0 = one hour
 	bool is_rt_allowed;         // --allow-rt (R-B8)

@@ -72,7 +72,8 @@ int compile_run(struct compile *c, const char *const *argv, const char *dir, str
 			      "SOURCE_DATE_EPOCH=0",
 			      NULL };
 	long left = c->deadline_ms - compile_now_ms();
-	struct sandbox sandbox = { .headers = &c->headers,
+	struct sandbox sandbox = { .base = c->tools->base,
+				   .headers = &c->headers,
 				   .dirs = &c->tree->dirs,
 				   .scratch = c->tree->build,
 				   .work = &c->job,

@@ -10,7 +10,8 @@ enum { ROOT_AT = 8 };
 
 struct line {
 	char *name;
-	const char *text;
+	const char *text; // what it leads to
+	size_t order;
 };
 
 struct output {
@@ -95,7 +96,7 @@ static uint32_t put_node(struct output *o, const struct line *lines, size_t coun
 		flags |= VALUES;
 	}
 	for (size_t i = 0; i < values; i++) {
-		put_number(o, (uint32_t)i); // priority
+		put_number(o, (uint32_t)lines[i].order); // priority, among all that match
 		put(o, lines[i].text, strlen(lines[i].text) + 1);
 	}
 	return offset | flags;
@@ -104,7 +105,8 @@ static uint32_t put_node(struct output *o, const struct line *lines, size_t coun
 static int by_name(const void *a, const void *b)
 {
 	const struct line *x = a, *y = b;
-	return strcmp(x->name, y->name);
+	int r = strcmp(x->name, y->name);
+	return r != 0 ? r : x->order < y->order ? -1 : x->order > y->order;
 }
 
 static bool is_plain(const char *name)
@@ -115,26 +117,70 @@ static bool is_plain(const char *name)
 	return true;
 }
 
-char *depindex_make(const struct strv *from, size_t *ret_len)
+struct index {
+	struct line *lines;
+	size_t count;
+};
+
+static void add(struct index *x, char *take_name, const char *text)
+{
+	if (*take_name && is_plain(take_name)) {
+		x->lines = mem_grow(x->lines, x->count + 1, sizeof(*x->lines));
+		x->lines[x->count] = (struct line){ .name = take_name, .text = text, .order = x->count };
+		x->count++;
+	} else {
+		free(take_name);
+	}
+}
+
+static char *finish(struct index *x, size_t *ret_len)
 {
 	struct output o = { 0 };
-	struct line *lines = mem_alloc((from->count + 1) * sizeof(*lines));
-	size_t count = 0;
-	for (size_t i = 0; i < from->count; i++) {
-		auto_str char *path = str_ndup(from->items[i], strcspn(from->items[i], ":")),
-			      *name = depindex_name(path);
-		if (*name && is_plain(name))
-			lines[count++] = (struct line){ .name = TAKE(name), .text = from->items[i] };
-	}
-	qsort(lines, count, sizeof(*lines), by_name);
+	if (x->count)
+		qsort(x->lines, x->count, sizeof(*x->lines), by_name);
 	put_number(&o, MAGIC);
 	put_number(&o, VERSION);
 	put_number(&o, 0);
-	uint32_t root = htonl(count ? put_node(&o, lines, count, 0) : 0);
+	uint32_t root = htonl(x->count ? put_node(&o, x->lines, x->count, 0) : 0);
 	memcpy(o.data + ROOT_AT, &root, sizeof(root));
-	for (size_t i = 0; i < count; i++)
-		free(lines[i].name);
-	free(lines);
+	for (size_t i = 0; i < x->count; i++)
+		free(x->lines[i].name);
+	free(x->lines);
 	*ret_len = o.len;
 	return o.data;
+}
+
+char *depindex_make(const struct strv *from, size_t *ret_len)
+{
+	struct index x = { 0 };
+	for (size_t i = 0; i < from->count; i++) {
+		auto_str char *path = str_ndup(from->items[i], strcspn(from->items[i], ":"));
+		add(&x, depindex_name(path), from->items[i]);
+	}
+	return finish(&x, ret_len);
+}
+
+// '-' and '_' are the same to modprobe, except in a set of characters (alias_normalize of libkmod-util.c).
+static char *normal(const char *alias, size_t len)
+{
+	bool is_set = false;
+	char *ret = str_ndup(alias, len);
+	for (char *p = ret; *p; p++) {
+		is_set = *p == '[' || (is_set && *p != ']');
+		*p = *p == '-' && !is_set ? '_' : *p;
+	}
+	return ret;
+}
+
+char *depindex_aliases(const struct strv *from, size_t *ret_len)
+{
+	static const char ALIAS[] = "alias ";
+	struct index x = { 0 };
+	for (size_t i = 0; i < from->count; i++) {
+		const char *alias = from->items[i] + strlen(ALIAS);
+		const char *module = str_starts(from->items[i], ALIAS) ? strchr(alias, ' ') : NULL;
+		if (module)
+			add(&x, normal(alias, (size_t)(module - alias)), module + 1);
+	}
+	return finish(&x, ret_len);
 }

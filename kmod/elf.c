@@ -65,9 +65,9 @@ static void take_field(struct module *m, const char *key, size_t key_len, const 
 	const struct {
 		const char *key;
 		struct strv *values;
-	} lists[] = { { "firmware", &m->firmware }, { "import_ns", &m->import_ns } };
+	} lists[] = { { "firmware", &m->firmware }, { "import_ns", &m->import_ns }, { "alias", &m->aliases } };
 
-	// The kernel takes the first of several; import_ns and firmware may be repeated.
+	// The kernel takes the first of several; import_ns, firmware and alias may be repeated.
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		if (strlen(fields[i].key) == key_len && memcmp(fields[i].key, key, key_len) == 0 && !*fields[i].value)
 			*fields[i].value = value;
@@ -363,6 +363,7 @@ void module_done(struct module *m)
 	free(m->file);
 	free(m->imports);
 	strv_done(&m->depends);
+	strv_done(&m->aliases);
 	strv_done(&m->firmware);
 	strv_done(&m->import_ns);
 	strv_done(&m->params);

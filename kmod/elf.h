@@ -27,6 +27,7 @@ struct module {
 	bool is_intree;
 	struct strv depends; // module names as modpost wrote them: compare with module_name_eq
 	struct strv firmware;
+	struct strv aliases;   // of the devices that it drives, as modprobe knows them
 	struct strv import_ns; // namespaces of symbols that it may use
 	struct strv params;    // names of its parameters
 

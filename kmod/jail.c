@@ -39,14 +39,37 @@ static void write_proc(const char *path, const char *text)
 	close(fd);
 }
 
-void jail_namespaces(void)
+// A pod sees its node's files through /proc/1/root, which the kernel does not bind. What is to be bound is there as the
+// process that they are seen through sees it.
+static void enter_namespace(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWNS) < 0)
+		jail_fail("enter", path);
+	close(fd);
+}
+
+// Root of a container that may not make mounts still may as what any user is: the owner of a user namespace.
+static void step_down(void)
+{
+	jail_become_nobody();
+	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) // or its maps are not its own to write
+		jail_fail("step down to", "an ordinary user");
+}
+
+void jail_namespaces(const struct jail *jail)
 {
 	int flags = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID;
+	if (jail->enter)
+		enter_namespace(jail->enter);
+	bool is_done = geteuid() == 0 && unshare(flags) == 0;
+	if (!is_done && geteuid() == 0 && errno == EPERM)
+		step_down();
 	uid_t uid = geteuid();
 	gid_t gid = getegid();
 	if (uid != 0)
 		flags |= CLONE_NEWUSER;
-	if (unshare(flags) < 0)
+	if (!is_done && unshare(flags) < 0)
 		jail_fail("unshare", uid ? "user, mount, network, ipc and pid namespaces" :
 					   "mount, network, ipc and pid namespaces");
 	if (uid != 0) {
@@ -178,7 +201,7 @@ static void take_below(const void *taking, const char *name);
 
 static void take(const struct jail *jail, const char *path)
 {
-	auto_str char *from = str_fmt(OLD "%s", path), *to = str_fmt(NEW "%s", path);
+	auto_str char *from = str_fmt(OLD "%s%s", jail->base, path), *to = str_fmt(NEW "%s", path);
 	struct stat st;
 	if (is_shown(jail, path))
 		return;
@@ -218,11 +241,11 @@ static void show(const struct jail_show *s)
 	}
 }
 
-// A shown directory's place in terms of the machine's own links: /lib/modules is /usr/lib/modules where /lib is a link.
-static void settle(struct jail_show *show)
+// A shown directory's place in terms of the base's links: /lib/modules is /usr/lib/modules where /lib is a link.
+static void settle(const struct jail *jail, struct jail_show *show)
 {
 	for (char *p = show->to + 1; (p = strchr(p, '/')); p++) {
-		auto_str char *top = str_ndup(show->to, (size_t)(p - show->to));
+		auto_str char *top = str_fmt("%s%.*s", jail->base, (int)(p - show->to), show->to);
 		char target[PATH_MAX];
 		ssize_t len = readlink(top, target, sizeof(target) - 1);
 		if (len <= 0)
@@ -299,8 +322,8 @@ void jail_files(const struct jail *jail)
 					   "/etc/alternatives",
 					   "/etc/ld.so.cache" };
 	for (size_t i = 0; i < jail->count; i++)
-		settle(&jail->shows[i]);
-	enter_temporary(jail->work);
+		settle(jail, &jail->shows[i]);
+	enter_temporary(jail->work ? jail->work : jail->base);
 	make_dirs(NEW "/etc");
 	make_dirs(NEW OLD);
 	for (size_t i = 0; i < ARRAY_SIZE(top); i++)
@@ -309,21 +332,27 @@ void jail_files(const struct jail *jail)
 		show(&jail->shows[i]);
 	make_devices();
 	make_proc();
-	make_dirs(NEW SANDBOX_WORK);
-	auto_str char *work = str_fmt(OLD "%s", jail->work);
-	bind(work, NEW SANDBOX_WORK, MS_NODEV);
+	if (jail->work) {
+		auto_str char *work = str_fmt(OLD "%s", jail->work);
+		make_dirs(NEW SANDBOX_WORK);
+		bind(work, NEW SANDBOX_WORK, MS_NODEV);
+	}
 	tmpfs(NEW "/tmp", "mode=1777");
 	leave_temporary(jail);
 }
 
 static void parse(struct jail *jail, int argc, char **argv, char ***ret_program)
 {
-	*jail = (struct jail){ .shows = mem_alloc((size_t)argc * sizeof(*jail->shows)) };
+	*jail = (struct jail){ .base = "", .shows = mem_alloc((size_t)argc * sizeof(*jail->shows)) };
 	for (int i = 2; i < argc && !str_eq(argv[i], "--"); i++) {
 		const char *value = strchr(argv[i], '=');
 		const char *to = value ? strchr(value + 1, '=') : NULL;
 		bool is_scratch = str_starts(argv[i], "--scratch=");
-		if (str_starts(argv[i], "--work="))
+		if (str_starts(argv[i], "--enter="))
+			jail->enter = value + 1;
+		else if (str_starts(argv[i], "--base="))
+			jail->base = value + 1;
+		else if (str_starts(argv[i], "--work="))
 			jail->work = value + 1;
 		else if (str_starts(argv[i], "--dir="))
 			jail->dir = value + 1;
@@ -355,7 +384,7 @@ int sandbox_main(int argc, char **argv)
 	struct jail jail;
 	char **program = NULL;
 	parse(&jail, argc, argv, &program);
-	if (!jail.work || !jail.dir || !program || !*program) {
+	if (!(jail.work || *jail.base) || !jail.dir || !program || !*program) {
 		errno = EINVAL;
 		jail_fail("start", SANDBOX_ARG);
 	}
@@ -363,7 +392,7 @@ int sandbox_main(int argc, char **argv)
 	// Whoever ends the program ends the compile with it.
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
 		jail_fail("set the parent death signal of", *program);
-	jail_namespaces();
+	jail_namespaces(&jail);
 	pid_t pid = fork();
 	if (pid < 0)
 		jail_fail("fork", *program);

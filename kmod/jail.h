@@ -10,13 +10,17 @@ struct jail_show {
 };
 
 struct jail {
-	const char *work, *dir;
+	const char *enter; // link of a mount namespace that all paths are of; NULL = ours
+	const char *base;  // whose programs and libraries; "" = the machine's own
+	const char *work;  // NULL = none
+	const char *dir;
 	struct jail_show *shows;
 	size_t count;
 };
 
 void jail_fail(const char *what, const char *object) __attribute__((noreturn));
-void jail_namespaces(void); // new mount, network, ipc, pid (and user) namespaces
+void jail_namespaces(const struct jail *jail); // new mount, network, ipc, pid (and user) namespaces
 void jail_files(
 	const struct jail *jail); // a file system of our own, and into it; in the first process of the pid namespace
-void jail_rights(void);           // uid, capabilities, limits, system calls
+void jail_become_nobody(void);
+void jail_rights(void); // uid, capabilities, limits, system calls

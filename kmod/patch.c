@@ -2,6 +2,8 @@
 #include "kmod/patch.h"
 
 #include "base/proc.h"
+#include "kmod/sandbox.h"
+#include "kmod/toolchain.h"
 #include "kmod/tree.h"
 
 #include <errno.h>
@@ -180,34 +182,51 @@ int patches_choose(struct patches *patches, const char *driver_version, enum fla
 	return 0;
 }
 
-static int apply(const struct patch *patch, const char *program, const struct root *source, struct err *err)
+// On top of a builder root the text lies beside the source: standard input does not reach into the sandbox.
+static int run_inside(const struct patch *patch, struct sandbox *s, struct proc_end *ret, struct err *err)
 {
+	static const char TEXT[] = ".kmodsmith.patch";
+	const char *argv[] = { s->argv[0],        "-p1", "--batch", "--forward", "--no-backup-if-mismatch",
+			       "--reject-file=-", "-i",  TEXT,      NULL };
+	if (root_write(s->work, TEXT, patch->text, patch->len, 0644, err) < 0)
+		return -1;
+	s->argv = argv;
+	int r = sandbox_run(s, ret, err);
+	return root_unlink(s->work, TEXT, err) < 0 ? -1 : r;
+}
+
+static int apply(const struct patch *patch, const char *program, const struct root *source, const struct root *base,
+		 struct err *err)
+{
+	enum { DEADLINE_MS = 60000 };
 	auto_fd int text = memfd_create("patch", MFD_CLOEXEC);
 	if (text < 0 || pwrite(text, patch->text, patch->len, 0) != (ssize_t)patch->len)
 		return err_set(err, errno, "hand over the patch '%s'", patch->name);
 	const char *argv[] = { program,           "-p1", "--batch", "--forward", "--no-backup-if-mismatch",
 			       "--reject-file=-", NULL };
 	const char *env[] = { "LC_ALL=C", "PATH=/usr/bin:/bin", "TMPDIR=.", NULL };
+	const struct proc here = {
+		.argv = argv, .env = env, .dir = source->name, .timeout_ms = DEADLINE_MS, .stdin_fd = text
+	};
+	struct sandbox inside = { .base = base, .work = source, .argv = argv, .env = env, .timeout_ms = DEADLINE_MS };
 	struct proc_end end;
-	if (proc_run(
-		    &(struct proc){
-			    .argv = argv, .env = env, .dir = source->name, .timeout_ms = 60000, .stdin_fd = text },
-		    &end, err) < 0)
+	if ((base ? run_inside(patch, &inside, &end, err) : proc_run(&here, &end, err)) < 0)
 		return -1;
 	if (end.status == 0)
 		return 0;
 	return err_set(err, E_PATCH, "patch '%s' does not apply: %.300s", patch->name, end.tail);
 }
 
-int patches_apply(const struct patches *patches, const struct root *source, const char *path, struct err *err)
+int patches_apply(const struct patches *patches, const struct root *source, const char *path, const struct root *base,
+		  struct err *err)
 {
 	if (!patches->count)
 		return 0;
-	auto_str char *program = proc_find(path, "patch");
+	auto_str char *program = toolchain_program(base, path, "patch");
 	if (!program)
 		return err_set(err, E_TOOLCHAIN, "no patch(1) in %s", path);
 	for (size_t i = 0; i < patches->count; i++)
-		if (apply(&patches->items[i], program, source, err) < 0)
+		if (apply(&patches->items[i], program, source, base, err) < 0)
 			return -1;
 	return 0;
 }

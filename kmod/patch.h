@@ -31,8 +31,10 @@ int patches_load(const struct root *dir, struct patches *ret, struct err *err);
 // Keep only those that this driver needs on this tree, in order.
 int patches_choose(struct patches *patches, const char *driver_version, enum flavour flavour, const struct tree *tree,
 		   struct err *err);
-// Apply to a private copy of the source with patch(1); E_PATCH quotes the hunk that failed. path: where programs are.
-int patches_apply(const struct patches *patches, const struct root *source, const char *path, struct err *err);
+// Apply to a private copy of the source with patch(1); E_PATCH quotes the hunk that failed. path: where programs are,
+// in the builder root base (NULL = on this machine).
+int patches_apply(const struct patches *patches, const struct root *source, const char *path, const struct root *base,
+		  struct err *err);
 // The patches that a Debian source brings and wants applied first (debian/patches/series), in its order; often none.
 int patches_series(const struct root *source, struct patches *ret, struct err *err);
 void patches_done(struct patches *patches);

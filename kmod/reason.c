@@ -42,8 +42,10 @@ static const struct reason reasons[] = {
 	{ EBADMSG, NULL, E_SIGNATURE_BAD, "the signature is damaged" },
 
 	{ EPERM, "Lockdown: ", E_LOCKDOWN, "kernel lockdown forbids it" },
-	{ EPERM, "LoadPin: kernel-module denied", E_SELINUX, "LoadPin allows modules of one file system only" },
-	{ EPERM, "LoadPin: kernel-module old-api-denied", E_SELINUX, "LoadPin forbids loading from memory" },
+	{ EPERM, "LoadPin: kernel-module denied", E_SELINUX,
+	  "LoadPin allows modules of one file system only: put the state directory on it" },
+	{ EPERM, "LoadPin: kernel-module old-api-denied", E_SELINUX,
+	  "LoadPin forbids loading from memory: let the module be a file that is not compressed" },
 	{ EPERM, "avc:  denied", E_SELINUX, "SELinux forbids it" },
 	{ EPERM, "apparmor=\"DENIED\"", E_SELINUX, "AppArmor forbids it" },
 	{ EPERM, "modules_disabled = 1", E_LOAD, "module loading is switched off until the next boot" },
@@ -51,7 +53,7 @@ static const struct reason reasons[] = {
 	{ EACCES, "avc:  denied", E_SELINUX, "SELinux forbids it" },
 	{ EACCES, "apparmor=\"DENIED\"", E_SELINUX, "AppArmor forbids it" },
 	{ EACCES, "appraise_data", E_SELINUX, "IMA appraisal forbids it" },
-	{ EACCES, NULL, E_SELINUX, "a security module forbids it" },
+	{ EACCES, NULL, E_SELINUX, "a security module forbids it, and its audit log says why" },
 
 	{ ENOEXEC, "disagrees about version of symbol", E_ABI, "built for another kernel" },
 	{ ENOEXEC, "version magic", E_ABI, "built for another kernel" },
@@ -102,8 +104,42 @@ static const char *any_line(const struct strv *lines, const char *module)
 	return lines->count ? lines->items[lines->count - 1] : NULL;
 }
 
+// The word behind a key of an audit line, up to a blank; of a context its type: the third of four parts.
+static char *audit_word(const char *line, const char *key, bool is_context)
+{
+	const char *word = strstr(line, key);
+	if (!word)
+		return NULL;
+	word += strlen(key);
+	size_t len = strcspn(word, " ");
+	auto_str char *whole = str_ndup(word, len);
+	if (!is_context)
+		return TAKE(whole);
+	auto_strv struct strv parts = { 0 };
+	strv_split(&parts, whole, ":");
+	return parts.count < 3 ? NULL : str_dup(parts.items[2]);
+}
+
+// SELinux: what audit2allow would make of the line (R-N1). NULL = it is no whole line of that kind.
+static char *missing_rule(const char *line)
+{
+	const char *avc = line ? strstr(line, "avc:  denied  {") : NULL;
+	const char *open = avc ? strchr(avc, '{') : NULL, *close = open ? strchr(open, '}') : NULL;
+	if (!close)
+		return NULL;
+	auto_str char *source = audit_word(line, "scontext=", true), *target = audit_word(line, "tcontext=", true),
+		      *class = audit_word(line, "tclass=", false);
+	if (!source || !target || !class)
+		return NULL;
+	return str_fmt("allow %s %s:%s %.*s;", source, target, class, (int)(close - open + 1), open);
+}
+
 static int explain(const char *module, int error, int code, const char *text, const char *line, struct err *err)
 {
+	auto_str char *rule = missing_rule(line);
+	if (rule) // first, because a long line is cut
+		return err_set(err, code, "load '%s': %s; missing: %s kernel: %s (%s)", module, text, rule, line,
+			       strerrorname_np(error));
 	if (line)
 		return err_set(err, code, "load '%s': %s: kernel: %s (%s)", module, text, line, strerrorname_np(error));
 	return err_set(err, code, "load '%s': %s (%s)", module, text, strerrorname_np(error));

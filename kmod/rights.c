@@ -21,7 +21,7 @@ static void drop_bounds(void)
 			jail_fail("drop", "the capability bounds");
 }
 
-static void become_nobody(void)
+void jail_become_nobody(void)
 {
 	if (setgroups(0, NULL) < 0 || setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
 	    setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0)
@@ -83,7 +83,7 @@ void jail_rights(void)
 {
 	drop_bounds();
 	if (geteuid() == 0)
-		become_nobody();
+		jail_become_nobody();
 	drop_capabilities();
 	limit();
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)

@@ -46,15 +46,52 @@ static char *absolute(const struct root *root)
 	return *root->name && *root->name != '/' ? realpath(root->name, NULL) : str_dup(root->name);
 }
 
+// Of a path /proc/PID/root/...: the part up to "root", 0 = it is no such path.
+static size_t foreign_len(const char *path)
+{
+	static const char PROC[] = "/proc/", ROOT[] = "/root/";
+	size_t at = strlen(PROC);
+	if (!path || !str_starts(path, PROC))
+		return 0;
+	size_t pid = strspn(path + at, "0123456789");
+	return pid && str_starts(path + at + pid, ROOT) ? at + pid + strlen(ROOT) - 1 : 0;
+}
+
+bool sandbox_is_foreign(const struct root *root)
+{
+	return foreign_len(root->name) > 0;
+}
+
+// What lies in the mount namespace that the base lies in is named as it is named there.
+static char *inner(char *take, const char *base, size_t len)
+{
+	if (!take || !len || strncmp(take, base, len + 1) != 0)
+		return take;
+	char *ret = str_dup(take + len);
+	free(take);
+	return ret;
+}
+
 static void describe(const struct sandbox *s, struct strv *argv)
 {
-	auto_str char *work = absolute(s->work), *headers = s->headers ? absolute(s->headers) : NULL;
+	auto_str char *work = s->work ? absolute(s->work) : NULL, *headers = s->headers ? absolute(s->headers) : NULL,
+		      *base = s->base ? absolute(s->base) : NULL;
 	strv_add(argv, str_dup("/proc/self/exe"));
 	strv_add(argv, str_dup(SANDBOX_ARG));
-	strv_add(argv, str_fmt("--work=%s", work ? work : ""));
-	strv_add(argv, str_fmt("--dir=%s", s->dir ? s->dir : SANDBOX_WORK));
+	auto_str char *named = str_dup(base);
+	size_t foreign = foreign_len(base);
+	if (foreign)
+		strv_add(argv, str_fmt("--enter=%.*s/ns/mnt", (int)(foreign - strlen("/root")), named));
+	work = inner(work, named, foreign);
+	headers = inner(headers, named, foreign);
+	base = inner(base, named, foreign);
+	if (base)
+		strv_add(argv, str_fmt("--base=%s", base));
+	if (work)
+		strv_add(argv, str_fmt("--work=%s", work));
+	strv_add(argv, str_fmt("--dir=%s", s->dir ? s->dir : s->work ? SANDBOX_WORK : "/"));
 	// A tree of this very file system is seen through /usr anyway.
-	bool is_elsewhere = headers && !is_same(s->headers, "/");
+	bool is_elsewhere = headers && (base || !is_same(s->headers, "/"));
 	for (size_t i = 0; headers && s->dirs && i < s->dirs->count; i++) {
 		const char *dir = s->dirs->items[i];
 		bool is_scratch = str_eq(dir, s->scratch);
@@ -68,7 +105,7 @@ static void describe(const struct sandbox *s, struct strv *argv)
 
 int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 {
-	if (geteuid() == 0 && give_entry(s->work->fd, ".", SANDBOX_UID) < 0)
+	if (s->work && geteuid() == 0 && give_entry(s->work->fd, ".", SANDBOX_UID) < 0)
 		return err_set(err, errno, "give '%s' to uid %d", s->work->name, SANDBOX_UID);
 	auto_strv struct strv argv = { 0 };
 	describe(s, &argv);

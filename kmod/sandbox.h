@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Run a program as an unprivileged child in a file system of its own (R-N3).
 //
-// The child sees: the machine's /usr, /bin, /sbin, /lib* read-only; the header trees read-only at their original
-// absolute paths; a private /tmp, /proc and a /dev of null, zero, full, random and urandom; and one writable directory,
-// SANDBOX_WORK. It has new mount, network, pid, ipc and (unless root) user namespaces, no capabilities, no_new_privs, a
-// non-root uid, bounded files and core size. Nothing on the machine is changed. That the work directory always has the
-// same path inside is also what makes builds independent of where they run.
+// The child sees: the machine's (or another root's) /usr, /bin, /sbin, /lib* read-only; the header trees read-only at
+// their original absolute paths; a private /tmp, /proc and a /dev of null, zero, full, random and urandom; and one
+// writable directory, SANDBOX_WORK. It has new mount, network, pid, ipc and (unless root may do without) user
+// namespaces, no capabilities, no_new_privs, a non-root uid, bounded files and core size. Nothing on the machine is
+// changed. That the work directory always has the same path inside is also what makes builds independent of where they
+// run.
 //
 // The program starts itself again: main() must hand argv[1] == SANDBOX_ARG to sandbox_main before anything else.
 #pragma once
@@ -17,11 +18,13 @@
 enum { SANDBOX_UID = 65534, SANDBOX_FAILED = 125 };
 
 struct sandbox {
+	const struct root *base;    // whose /usr, /bin, /sbin, /lib* the program sees; NULL = this machine's
 	const struct root *headers; // root that dirs are in; NULL = none
 	const struct strv *dirs;    // absolute directories to show at the same path
 	const char *scratch;        // one of dirs whose top level takes new files, kept in memory only; NULL = none
-	const struct root *work;    // what SANDBOX_WORK is; its files are given to SANDBOX_UID when we are root
-	const char *const *argv;    // absolute program, as seen inside
+	// What SANDBOX_WORK is; its files are given to SANDBOX_UID when we are root. NULL, with a base: there is none.
+	const struct root *work;
+	const char *const *argv; // absolute program, as seen inside
 	const char *const *env;
 	const char *dir; // working directory inside; NULL = SANDBOX_WORK
 	int timeout_ms;  // 0 = none
@@ -29,6 +32,9 @@ struct sandbox {
 	void *ctx;
 };
 
+// Seen through /proc/PID/root, so in another mount namespace: the kernel does not bind it. A base that lies there is
+// entered there, with all that lies beside it.
+bool sandbox_is_foreign(const struct root *root);
 // As proc_run. E_SANDBOX when the environment cannot be made: the message names the call that was refused.
 int sandbox_run(const struct sandbox *sandbox, struct proc_end *ret, struct err *err);
 int sandbox_main(int argc, char **argv) __attribute__((noreturn)); // in the child; int so that main() can return it

@@ -2,18 +2,40 @@
 #include "kmod/toolchain.h"
 
 #include "base/proc.h"
+#include "kmod/sandbox.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 
-static char *ask_version(const char *cc, const char *path)
+// Links of the root lead to places in the root.
+char *toolchain_program(const struct root *base, const char *path, const char *name)
 {
+	auto_strv struct strv dirs = { 0 };
+	if (!base)
+		return proc_find(path, name);
+	strv_split(&dirs, path, ":");
+	for (size_t i = 0; i < dirs.count; i++) {
+		auto_str char *full = str_fmt("%s/%s", dirs.items[i], name);
+		struct err ignored;
+		struct stat st;
+		auto_fd int fd = root_open(base, full, O_PATH, &ignored);
+		if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0111)
+			return TAKE(full);
+	}
+	return NULL;
+}
+
+static char *ask_version(const char *cc, const char *path, const struct root *base)
+{
+	enum { DEADLINE_MS = 10000 };
 	auto_str char *variable = str_fmt("PATH=%s", path);
 	const char *argv[] = { cc, "--version", NULL }, *env[] = { variable, "LC_ALL=C", NULL };
+	const struct proc here = { .argv = argv, .env = env, .timeout_ms = DEADLINE_MS };
+	const struct sandbox inside = { .base = base, .argv = argv, .env = env, .timeout_ms = DEADLINE_MS };
 	struct proc_end end;
 	struct err failed;
-	if (proc_must(&(struct proc){ .argv = argv, .env = env, .timeout_ms = 10000 }, &end, &failed) < 0)
-		return NULL;
-	return str_ndup(end.tail, strcspn(end.tail, "\n"));
+	int r = base ? sandbox_run(&inside, &end, &failed) : proc_must(&here, &end, &failed);
+	return r < 0 || end.status != 0 ? NULL : str_ndup(end.tail, strcspn(end.tail, "\n"));
 }
 
 // "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "clang version 16.0.6", "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)":
@@ -65,8 +87,8 @@ static int find_compiler(const struct tree *tree, struct toolchain *t, struct er
 	auto_str char *seen = NULL;
 	candidates(tree, &names);
 	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *cc = proc_find(t->path, names.items[i]);
-		auto_str char *version = cc ? ask_version(cc, t->path) : NULL;
+		auto_str char *cc = toolchain_program(t->base, t->path, names.items[i]);
+		auto_str char *version = cc ? ask_version(cc, t->path, t->base) : NULL;
 		if (!version)
 			continue;
 		if (fits(tree, version)) {
@@ -82,19 +104,22 @@ static int find_compiler(const struct tree *tree, struct toolchain *t, struct er
 		       tree->is_clang ? "clang" : "gcc", tree->compiler_major, t->path, seen ? seen : "no compiler");
 }
 
-static int find_tool(const char *name, const char *other, const char *path, char **ret, struct err *err)
+static int find_tool(const struct toolchain *t, const char *name, const char *other, char **ret, struct err *err)
 {
-	*ret = proc_find(path, name);
-	if (!*ret && other)
-		*ret = proc_find(path, other);
-	return *ret ? 0 : err_set(err, E_TOOLCHAIN, "no %s in %s", name, path);
+	*ret = toolchain_program(t->base, t->path, name);
+	if (!*ret)
+		*ret = toolchain_program(t->base, t->path, other);
+	return *ret ? 0 : err_set(err, E_TOOLCHAIN, "no %s in %s", name, t->path);
 }
 
-int toolchain_find(const struct tree *tree, const char *path, struct toolchain *ret, struct err *err)
+int toolchain_find(const struct tree *tree, const char *path, const struct root *base, struct toolchain *ret,
+		   struct err *err)
 {
-	auto_toolchain struct toolchain t = { .path = str_dup(path ? path : PROC_PATH), .is_clang = tree->is_clang };
-	if (find_compiler(tree, &t, err) < 0 || find_tool("make", "gmake", t.path, &t.make, err) < 0 ||
-	    find_tool(t.is_clang ? "llvm-strip" : "strip", "strip", t.path, &t.strip, err) < 0)
+	auto_toolchain struct toolchain t = { .path = str_dup(path ? path : PROC_PATH),
+					      .is_clang = tree->is_clang,
+					      .base = base };
+	if (find_compiler(tree, &t, err) < 0 || find_tool(&t, "make", "gmake", &t.make, err) < 0 ||
+	    find_tool(&t, t.is_clang ? "llvm-strip" : "strip", "strip", &t.strip, err) < 0)
 		return -1;
 	*ret = t;
 	t = (struct toolchain){ 0 };

@@ -91,7 +91,8 @@ static int bring_parcel(const struct run *run, const struct parcel_key *want, st
 		if (run->into)
 			return -1;
 		const char *of = want->driver ? want->driver : want->release;
-		strv_add(run->missing, str_fmt("%s %s %s: %s", want->kind->name, of, want->arch, err->text));
+		strv_add(run->missing, str_fmt("%s%s%s %s: %s", want->kind->name, of ? " " : "", of ? of : "",
+					       want->arch, err->text));
 	} else if (run->into) {
 		struct promise item = { .kind = str_dup(want->kind->name),
 					.driver = str_dup(want->driver),
@@ -130,6 +131,17 @@ static int bring_payloads(const struct run *run, struct err *err)
 	return 0;
 }
 
+static int bring_builders(const struct run *run, struct err *err)
+{
+	struct parcel_key builder = { .kind = &PARCEL_BUILDER };
+	for (size_t a = 0; a < run->g->archs->count; a++) {
+		builder.arch = run->g->archs->items[a];
+		if (bring_parcel(run, &builder, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int bring_all(const struct run *run, struct err *err)
 {
 	const struct gather *g = run->g;
@@ -137,7 +149,9 @@ static int bring_all(const struct run *run, struct err *err)
 		for (size_t a = 0; a < g->archs->count; a++)
 			if (bring_cell(run, g->kernels->items[k], g->archs->items[a], err) < 0)
 				return -1;
-	return g->is_with_payload ? bring_payloads(run, err) : 0;
+	if (g->is_with_payload && bring_payloads(run, err) < 0)
+		return -1;
+	return g->is_with_builder ? bring_builders(run, err) : 0;
 }
 
 int gather(const struct gather *g, const struct layout *into, struct promises *ret, struct strv *ret_missing,

@@ -10,6 +10,7 @@ static const char FORMAT[] = "1";
 
 const struct parcel_kind PARCEL_HEADERS = { "headers", "application/vnd.kmodsmith.kernel-headers.v1" };
 const struct parcel_kind PARCEL_PAYLOAD = { "payload", "application/vnd.kmodsmith.payload.v1" };
+const struct parcel_kind PARCEL_BUILDER = { "builder", "application/vnd.kmodsmith.builder.v1" };
 
 // One table for what is written and what is compared.
 static const struct {
@@ -32,7 +33,7 @@ static const char *member(const struct parcel_key *key, size_t i)
 char *parcel_tag(const struct parcel_key *key)
 {
 	const char *of = key->driver ? key->driver : key->release;
-	auto_str char *name = str_fmt("%s-%s-%s", key->kind->name, of, key->arch);
+	auto_str char *name = str_fmt("%s%s%s-%s", key->kind->name, of ? "-" : "", of ? of : "", key->arch);
 	return oci_tag(name);
 }
 
@@ -183,6 +184,15 @@ static int find_layer(const struct layout *l, const char *hex, struct descriptor
 	if (!has_one_layer(&m))
 		return err_set(err, E_MANIFEST, "'%s' does not have exactly one layer of type %s", ref, OCI_LAYER);
 	descriptor_copy(&m.layers[0], ret);
+	return 0;
+}
+
+int parcel_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	auto_descriptor struct descriptor layer = { 0 };
+	if (find_layer(l, hex, &layer, err) < 0)
+		return -1;
+	memcpy(ret, layer.digest, DIGEST_HEX + 1);
 	return 0;
 }
 

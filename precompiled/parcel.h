@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a site offers beside packages, in the format of one: one layer with a tree at its own paths, and a configuration
-// whose labels say what it is of: a kernel's headers (R-A4), or the payload of a driver version (its libraries,
-// firmware and programs). A tag, headers-RELEASE-ARCH or payload-DRIVER-ARCH, is only a pointer: the labels are
-// compared.
+// whose labels say what it is of: a kernel's headers (R-A4), the payload of a driver version (its libraries, firmware
+// and programs), or a builder: the root file system of an image with compilers (R-J3). A tag, headers-RELEASE-ARCH,
+// payload-DRIVER-ARCH or builder-ARCH, is only a pointer: the labels are compared.
 #pragma once
 #include "precompiled/fetch.h"
 
@@ -10,7 +10,7 @@ struct parcel_kind {
 	const char *name; // of a promise, and the beginning of the tag
 	const char *type; // artifactType
 };
-extern const struct parcel_kind PARCEL_HEADERS, PARCEL_PAYLOAD;
+extern const struct parcel_kind PARCEL_HEADERS, PARCEL_PAYLOAD, PARCEL_BUILDER;
 
 struct parcel_key { // borrowed strings; of what is wanted, and of what there is
 	const struct parcel_kind *kind;
@@ -33,6 +33,8 @@ int parcel_find(const struct layout *l, const struct parcel_key *want, char ret_
 // fetch_find().
 int parcel_fetch(const struct fetch *f, const struct parcel_key *want, const struct layout *into,
 		 char ret_hex[DIGEST_HEX + 1], struct err *err);
+// The digest of its one layer.
+int parcel_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1], struct err *err);
 // Into the directory HEX of a store of trees, whole or not at all. 1 = unpacked, 0 = was there. E_STORE_CORRUPT: its
 // layer is not what the name says.
 int parcel_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err);

@@ -11,7 +11,7 @@ ours() { find installer kmod precompiled tests scripts .ci man images deploy -ty
 code() { sources | grep -vxE "$1" | xargs -r grep -nHE "$2" | grep -vE '^[^:]*:[0-9]+:[[:space:]]*(//|\*)'; }
 # Where each rule has its one exception, as FILE regular expressions:
 seams='installer/base/(resolve|root|file)\.c'    # these implement roots
-programs='installer/base/proc\.c'                # the directories where programs are looked for, /dev/null as input
+programs='installer/base/(proc|launch)\.c'       # the directories where programs are looked for, /dev/null as input, our own program
 mounts='kmod/(sandbox|jail)\.c'                   # builds a private mount namespace, whose paths are absolute by nature
 callers='kmod/bounded\.c' # a call that hangs in the kernel takes its caller with it: a child makes it
 links='installer/base/sys\.c'                   # mount(2) takes a descriptor only by its link in proc

@@ -20,8 +20,10 @@ long http_now_ms(void)
 int http_new(const struct http_options *options, struct http **ret, struct err *err)
 {
 	struct http_tls *tls = NULL;
-	if (options->ca && http_tls_load(options->ca, &tls, err) < 0)
+	if (options->ca && http_tls_add(options->ca, &tls, err) < 0) {
+		http_tls_free(tls);
 		return -1;
+	}
 	struct http *h = mem_alloc(sizeof(*h));
 	*h = (struct http){ .proxy = str_dup(options->proxy),
 			    .no_proxy = str_dup(options->no_proxy),
@@ -30,6 +32,11 @@ int http_new(const struct http_options *options, struct http **ret, struct err *
 			    .tls = tls };
 	*ret = h;
 	return 0;
+}
+
+int http_trust(struct http *h, const char *path, struct err *err)
+{
+	return http_tls_add(path, &h->tls, err);
 }
 
 // A start that asks nobody does not pay for libcurl.

@@ -18,6 +18,8 @@ struct http_options {
 
 struct http;
 int http_new(const struct http_options *options, struct http **ret, struct err *err); // E_TLS: a CA that is none
+// More authorities, like options.ca; before the first call. E_TLS: there are none in it, and all stays as it was.
+int http_trust(struct http *h, const char *path, struct err *err);
 void http_free(struct http *h);
 static inline void http_freep(struct http **h)
 {

@@ -51,7 +51,7 @@ bool http_origin_is(const struct http_origin *a, const struct http_origin *b);
 void http_body_attach(struct trip *t);
 
 // http_tls.c
-int http_tls_load(const char *path, struct http_tls **ret, struct err *err);
+int http_tls_add(const char *path, struct http_tls **tls, struct err *err); // *tls: NULL at first; made
 void http_tls_free(struct http_tls *tls);
 void http_tls_attach(struct trip *t);
 

@@ -72,20 +72,16 @@ static int add_directory(struct http_tls *tls, const char *path, struct err *err
 	return 0;
 }
 
-int http_tls_load(const char *path, struct http_tls **ret, struct err *err)
+int http_tls_add(const char *path, struct http_tls **tls, struct err *err)
 {
-	struct http_tls *tls = mem_alloc(sizeof(*tls));
-	int r = add_file(tls, path, err);
+	*tls = *tls ? *tls : mem_alloc(sizeof(**tls));
+	size_t before = (*tls)->count;
+	int r = add_file(*tls, path, err);
 	if (r > 0)
-		r = add_directory(tls, path, err);
-	if (r == 0 && tls->count == 0)
+		r = add_directory(*tls, path, err);
+	if (r == 0 && (*tls)->count == before)
 		r = err_set(err, E_TLS, "'%s' holds no certificate in PEM form", path);
-	if (r < 0) {
-		http_tls_free(tls);
-		return err_wrap(err, "certificate authorities");
-	}
-	*ret = tls;
-	return 0;
+	return r < 0 ? err_wrap(err, "certificate authorities") : 0;
 }
 
 static int trip_index(void)

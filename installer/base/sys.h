@@ -4,7 +4,7 @@
 // sys_real does them. sys_recorder (for --root: a recorded machine is a folder) does none of them: it appends one line
 // per call to DIR/.sys-calls and leaves the file that the real call would leave, so that what follows sees a consistent
 // machine. A device node becomes a text file "c MAJOR:MINOR MODE UID:GID"; a process that gets a signal ends.
-// All return 0 (process_open: a descriptor), or -1 with errno set: callers know what an errno means for them.
+// All return 0 (process_open: a descriptor, process_start: a number), or -1 with errno set: callers know what an errno means for them.
 #pragma once
 #include "base/root.h"
 
@@ -27,9 +27,14 @@ struct sys {
 	int (*mount_read_only)(const struct sys *sys, int at);
 	int (*mount_detach)(const struct sys *sys, int dir, const char *name); // the topmost there, with all below
 	int (*exchange)(const struct sys *sys, int dir, const char *a, const char *b); // two names, in one instant
+	// The security context of SELinux, of a name or link itself.
+	int (*label_set)(const struct sys *sys, int dir, const char *name, const char *context);
 	// A descriptor that stays with the process although its number may be given to another one, and a signal by it.
 	int (*process_open)(const struct sys *sys, int pid);
 	int (*process_signal)(const struct sys *sys, int process, int pid, int signal);
+	// A program in another root directory, as launch() does; its process id. A recorded one runs for ever.
+	int (*process_start)(const struct sys *sys, const char *root, const char *env, const struct strv *argv,
+			     int out);
 	// A text into an existing attribute below sys. A driver's unbind and bind change where the device's driver
 	// link points, recorded ones too.
 	int (*attribute_set)(const struct sys *sys, const struct root *kern, const char *path, const char *text);

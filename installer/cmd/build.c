@@ -58,6 +58,7 @@ static int open_all(const struct build_values *v, struct build *b, struct err *e
 		return -1;
 	origin_fetch(&b->origin, &b->state, &b->obtain.fetch);
 	b->obtain.want.arch = b->host.arch;
+	b->obtain.watch = &b->watch;
 	job_modules(&j->modules, &b->modules);
 	return 0;
 }
@@ -74,6 +75,8 @@ static int make(const struct build_values *v, struct build *b, struct err *err)
 		.source_sha256 = j->source_sha256,
 		.headers = &j->headers,
 		.offer = &offer,
+		.builder = obtain_builder,
+		.builder_ctx = &b->obtain,
 		.modules = &b->modules,
 		.gpus = &b->gpus,
 		.host = &b->machine.host,
@@ -147,7 +150,8 @@ const struct cmd cmd_build = {
 		 "that\n"
 		 "neither --headers nor this machine has are taken from --from or --bundle, where `kmodsmith pack "
 		 "headers` put "
-		 "them.\n\n"
+		 "them; and where no compiler here fits the kernel's, so is the root of a builder image, of "
+		 "`kmodsmith pack builder`.\n\n"
 		 "  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
 		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
 		 "With --matrix, drivers and kernels come from a file, and what the output has already of the same "

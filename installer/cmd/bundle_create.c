@@ -16,7 +16,7 @@ struct values {
 	struct strv drivers, kernels, archs, images, keys;
 	char *flavour, *output, *state_dir;
 	unsigned days;
-	bool is_with_headers, is_with_payload;
+	bool is_with_headers, is_with_payload, is_with_builder;
 };
 
 #define OPT(name, letter, arg, env, type, member, help)                             \
@@ -35,6 +35,8 @@ static const struct opt opts[] = {
 	    "also the headers of each kernel, as `kmodsmith pack headers` made them"),
 	OPT("payload-too", 0, NULL, NULL, OPT_FLAG, is_with_payload,
 	    "also the libraries, firmware and programs of each driver, as `kmodsmith pack payload` made them"),
+	OPT("builder-too", 0, NULL, NULL, OPT_FLAG, is_with_builder,
+	    "also the root of a builder image, as `kmodsmith pack builder` made it"),
 	OPT("image", 0, "REF,...", NULL, OPT_LIST, images,
 	    "compiler images to note in the bundle, each as NAME@sha256:HEX; the images are not put in"),
 	OPT("key", 0, "FILE|URI,...", "KMODSMITH_KEY", OPT_LIST, keys,
@@ -135,6 +137,7 @@ static int collect(const struct values *v, struct create *c, struct err *err)
 			    .flavour = v->flavour,
 			    .is_with_headers = v->is_with_headers,
 			    .is_with_payload = v->is_with_payload,
+			    .is_with_builder = v->is_with_builder,
 			    .brought = on_brought,
 			    .ctx = c };
 	origin_fetch(&c->origin, &c->state, &g.fetch);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/doctor.h"
 #include "cmd/job.h"
+#include "node/rights.h"
 
 #include <stdio.h>
 
@@ -46,8 +47,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	    doctor_read(&m.host, &m.kern, &state, &v->job.headers, &f, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json =
-			json_pack("{s:o, s:i}", "checks", as_json(&f), "failed", (int)findings_failed(&f));
+		auto_json json_t *json = json_pack("{s:o, s:i, s:o}", "checks", as_json(&f), "failed",
+						   (int)findings_failed(&f), "rights", rights_json());
 		show_json(json);
 	} else {
 		show(&f);

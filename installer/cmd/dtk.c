@@ -3,6 +3,7 @@
 #include "cmd/dtk.h"
 
 #include "cmd/entry.h"
+#include "cmd/nvidia_driver.h"
 #include "node/dtk.h"
 
 #include <signal.h>
@@ -107,17 +108,25 @@ static int refuse(const char *verb, const char *why)
 	return err_info(err.code)->exit_status;
 }
 
-static int run_init(int argc, char **argv) // what follows the verb is for init
+// As `nvidia-driver init` starts, with its environment and its flags; what is none of those is for our own init.
+static int run_init(int argc, char **argv)
 {
-	char *word = (char[]){ "run" }, *end = (char[]){ "--" };
-	char **given = mem_alloc(((size_t)argc + 2) * sizeof(*given));
-	given[0] = word;
-	given[1] = end;
-	for (int i = 1; i < argc; i++)
-		given[i + 1] = argv[i];
-	int r = entry_run(&cmd_dtk_run, argc + 1, given);
-	free(given);
-	return r;
+	auto_strv struct strv words = { 0 }, warnings = { 0 }, of_words = { 0 }, given = { 0 };
+	nvidia_driver_environment(&warnings);
+	bool is_theirs = nvidia_driver_words(argc, argv, &words, &of_words) == 0 && str_eq(words.items[0], "init");
+	strv_add(&given, str_dup("run"));
+	strv_add(&given, str_dup("--"));
+	for (size_t i = 1; is_theirs && i < words.count; i++)
+		strv_add(&given, str_dup(words.items[i]));
+	if (!is_theirs)
+		strv_add(&given, str_dup("--operator"));
+	for (int i = 1; !is_theirs && i < argc; i++)
+		strv_add(&given, str_dup(argv[i]));
+	for (size_t i = 0; i < warnings.count; i++)
+		log_warn("%s", warnings.items[i]);
+	for (size_t i = 0; is_theirs && i < of_words.count; i++)
+		log_warn("%s", of_words.items[i]);
+	return entry_run(&cmd_dtk_run, (int)given.count, given.items);
 }
 
 int dtk_main(int argc, char **argv)

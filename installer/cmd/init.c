@@ -3,18 +3,23 @@
 // it.
 #include "base/file.h"
 #include "cmd/job.h"
+#include "cmd/serve.h"
+#include "cmd/serve_peermem.h"
+#include "node/daemon_record.h"
+#include "node/daemons.h"
 #include "node/operator.h"
 #include "node/pulse.h"
+#include "node/rights.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/wait.h>
 
 struct values {
 	struct job_values job;
+	struct rdma_values rdma;
 	char *termination_log, *config_digest;
-	bool is_operator;
+	bool is_operator, is_without_daemons, is_privileged;
 };
 
 static const struct opt opts[] = {
@@ -24,6 +29,16 @@ static const struct opt opts[] = {
 	  "keep the files below /run/nvidia that the GPU Operator's pods read; `nvidia-driver` does" },
 	{ "config-digest", 0, "TEXT", "DRIVER_CONFIG_DIGEST", OPT_STR, offsetof(struct values, config_digest),
 	  "with --operator: what /run/nvidia/nvidia-driver.state gets once the driver is ready" },
+	{ "no-daemons", 0, NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, offsetof(struct values, is_without_daemons),
+	  "start none of the driver's daemons: others do" },
+	{ "rdma", 0, NULL, "GPU_DIRECT_RDMA_ENABLED", OPT_FLAG, offsetof(struct values, rdma.is_wished),
+	  "load nvidia-peermem, too, where there is a function of Mellanox; see `kmodsmith peermem load`" },
+	{ "host-mofed", 0, NULL, "USE_HOST_MOFED", OPT_FLAG, offsetof(struct values, rdma.is_host_mofed),
+	  "with --rdma: the network driver is the host's own, and not a container's" },
+	{ "mofed-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, rdma.timeout_s),
+	  "with --rdma: deadline for the network driver to come, which the GPUs do not wait for; default 1200" },
+	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
+	  "give up no capability once the driver is ready" },
 	{ 0 },
 };
 
@@ -39,41 +54,35 @@ static void block_signals(sigset_t *set)
 	sigprocmask(SIG_BLOCK, set, NULL);
 }
 
-// As process 1 of a container we are the parent of every orphan.
-static int wait_for_stop(const sigset_t *set)
-{
-	for (;;) {
-		siginfo_t info;
-		int signal = sigwaitinfo(set, &info);
-		if (signal == SIGCHLD)
-			while (waitpid(-1, NULL, WNOHANG) > 0)
-				;
-		else if (signal > 0)
-			return signal;
-	}
-}
-
 // A start that others watch: on the log, and by its pulse.
 struct start {
 	struct machine machine;
 	struct operator_pod operator_pod;
 	struct pulse pulse;
 	struct watch shown, watch;
+	const struct values *values;
+	bool is_told; // that the driver is ready
 };
+
+// Who is refused the node's lock, which is asked for in "detect", leaves the pulse of who has it.
+static void beat(struct start *s, const char *step)
+{
+	if (step && !str_eq(step, "detect"))
+		pulse_beat(&s->pulse, step, 0, 0);
+}
 
 static void on_enter(void *ctx, const char *name)
 {
 	struct start *s = ctx;
 	s->shown.enter(s->shown.ctx, name);
-	if (name)
-		pulse_beat(&s->pulse, name, 0, 0);
+	beat(s, name);
 }
 
 static void on_phase(void *ctx, const struct phase *ended)
 {
 	struct start *s = ctx;
 	s->shown.phase(s->shown.ctx, ended);
-	pulse_beat(&s->pulse, ended->name, 0, 0);
+	beat(s, ended->name);
 }
 
 static void on_progress(void *ctx, const char *what, unsigned done, unsigned total)
@@ -89,6 +98,16 @@ static void on_note(void *ctx, const char *text)
 	s->shown.note(s->shown.ctx, text);
 }
 
+// NVIDIA's containers put a hook there that enters them to compile for a kernel that is being installed. Here the next
+// start finds a package or compiles, and who wants it done before calls `nvidia-driver update`.
+static void tell_hook(const struct root *host)
+{
+	static const char DIR_NAME[] = "run/kernel/postinst.d";
+	if (root_exists(host, DIR_NAME))
+		log_info("/%s exists, and no hook is put there; `nvidia-driver update -k RELEASE` compiles beforehand",
+			 DIR_NAME);
+}
+
 static int start_open(struct values *v, struct start *s, struct err *err)
 {
 	s->shown = show_watch();
@@ -97,9 +116,15 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 	};
 	v->job.watch = &s->watch;
 	v->job.is_export_default = true;
-	if (machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
+	v->job.is_cdi_default = !v->is_operator;
+	v->job.is_keeping = !v->is_without_daemons;
+	auto_daemon_wish struct daemon_wish wish = { 0 };
+	if ((v->job.is_keeping && daemon_wish_read(environ, &wish, err) < 0) ||
+	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
 	    (v->is_operator && operator_begin(&s->operator_pod, &s->machine.host, err) < 0))
 		return -1;
+	if (v->is_operator)
+		tell_hook(&s->machine.host);
 	pulse_open(&s->pulse, &s->machine.host, &s->machine.kern);
 	return 0;
 }
@@ -131,16 +156,64 @@ static int flow(const struct values *v, sigset_t *stop, struct err *err)
 	return 1;
 }
 
+// Ready is said when everything is up that GPUs need; the state, which makes the next start a quick one, with the first.
+static void say(void *ctx, bool is_well)
+{
+	struct err why = { 0 };
+	struct start *s = ctx;
+	if (!s->values->is_operator)
+		return;
+	int r = !is_well || s->is_told ? operator_say(&s->machine.host, is_well, &why) :
+					 operator_ready(&s->operator_pod, s->values->config_digest, &why);
+	if (r < 0)
+		log_err(&why);
+	s->is_told = s->is_told || (is_well && r >= 0);
+}
+
+static int stay(struct start *s, bool has_driver, const sigset_t *signals, struct err *err)
+{
+	const struct common *common = &s->values->job.origin.remote.common;
+	auto_serve_peermem struct serve_peermem peermem = SERVE_PEERMEM_NONE;
+	struct serve_part part;
+	int more = 0;
+	if (has_driver)
+		more = serve_peermem_open(common, s->values->job.state_dir, &s->values->rdma, &peermem, &part, err);
+	if (more < 0)
+		return -1;
+	if (has_driver && s->values->job.is_keeping)
+		return serve_daemons(common, signals, say, s, more ? &part : NULL, err);
+	if (has_driver)
+		say(s, true);
+	if (daemon_record_forget(&s->machine.host, err) < 0) // who keeps them now tells of them
+		return -1;
+	return serve(&part, (size_t)more, signals, err);
+}
+
+// R-N3: what installs needs more than what stays for months. A node that works is not failed for it.
+static void settle_rights(const struct values *v)
+{
+	struct err why;
+	auto_str char *dropped = NULL;
+	if (v->is_privileged)
+		return;
+	if (rights_settle(!v->is_without_daemons, &dropped, &why) < 0)
+		log_warn("capabilities stay as they are: %s", why.text);
+	else if (*dropped)
+		log_info("capabilities given up: %s", dropped);
+}
+
 static int install_and_stay(const struct values *v, struct start *s, struct err *err)
 {
 	sigset_t set;
+	s->values = v;
 	int r = flow(v, &set, err);
-	if (r > 0 && v->is_operator)
-		r = operator_ready(&s->operator_pod, v->config_digest, err);
 	if (r < 0)
 		return -1;
+	settle_rights(v);
 	pulse_beat(&s->pulse, PULSE_SERVE, 0, 0);
-	int signal = wait_for_stop(&set);
+	int signal = stay(s, r > 0, &set, err);
+	if (signal < 0)
+		return -1;
 	log_info("signal %d: leaving; the driver stays loaded", signal);
 	if (v->is_operator)
 		operator_leave(&s->operator_pod);
@@ -180,9 +253,11 @@ static void failed(const void *values, const struct err *err)
 const struct cmd cmd_init = {
 	.name = "init",
 	.help = "install, then wait until told to stop; the entry of a container",
-	.about = "Does what `install` does, then waits for a signal. SIGTERM ends the process and leaves the driver "
-		 "loaded: only\n"
-		 "`kmodsmith unload` takes it out. `kmodsmith probe` tells others how it goes. A failure ends at once "
+	.about = "Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
+		 "keeps them\n"
+		 "running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
+		 "`kmodsmith unload` takes them out; see kmodsmith-daemons(7). `kmodsmith probe` tells others how it "
+		 "goes. A failure ends at once "
 		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
 	.opts = { opts, source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),

@@ -2,6 +2,8 @@
 #include "cmd/job.h"
 
 #include "base/file.h"
+#include "node/cdi_keep.h"
+#include "node/daemon_stop.h"
 #include "node/kernels.h"
 #include "node/lock.h"
 #include "node/settle.h"
@@ -50,6 +52,11 @@ const struct opt job_opts[] = {
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
 	    "where others find the driver's user space; default: " EXPORT_DEFAULT " for init, else where it is now"),
+	OPT("payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, payload,
+	    "user space and sources that an image carries (`pack payload --output dir:DIR`); its driver is the "
+	    "default"),
+	OPT("cdi", 0, "FILE|none", "KMODSMITH_CDI", OPT_STR, cdi,
+	    "CDI specification for container runtimes; default: " CDI_FILE " for init, else where it is now"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in; default the host's root"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
@@ -171,7 +178,7 @@ static int look_at_resident(struct job *j, struct err *err)
 // What is loaded already needs nobody (P1).
 static bool is_loaded(const struct job *j)
 {
-	return j->values->driver && str_eq(j->values->driver, j->facts.loaded.version);
+	return j->driver && str_eq(j->driver, j->facts.loaded.version);
 }
 
 // A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
@@ -210,7 +217,7 @@ static int find_package(struct job *j, struct err *err)
 	o->is_named = v->origin.package;
 	o->gpus = &j->facts.gpus;
 	o->watch = &j->watch;
-	o->want = (struct package_want){ .driver = v->driver,
+	o->want = (struct package_want){ .driver = j->driver,
 					 .flavour = j->wish.flavour ? flavour_name(j->wish.flavour) : NULL,
 					 .release = j->facts.host.release,
 					 .build_id = j->facts.host.build_id,
@@ -229,12 +236,23 @@ static int find_package(struct job *j, struct err *err)
 	return r;
 }
 
+char *job_source(const struct job *j)
+{
+	const struct job_values *v = j->values;
+	return v->source                                    ? str_dup(v->source) :
+	       str_eq(j->obtain.carry.is.driver, j->driver) ? carry_source(&j->obtain.carry) :
+							      NULL;
+}
+
 static int open_source(struct job *j, struct err *err)
 {
+	auto_str char *path = job_source(j);
+	if (!path)
+		return 0;
 	if (scratch_make(&j->state, "source", &j->source_work, err) < 0)
 		return -1;
 	watch_enter(&j->watch, "source");
-	if (source_open(j->values->source, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
+	if (source_open(path, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
 		return -1;
 	watch_end(&j->watch, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
 	return 0;
@@ -242,8 +260,22 @@ static int open_source(struct job *j, struct err *err)
 
 static bool is_source_needed(const struct job *j)
 {
-	return j->values->source && !is_host_used(j) && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) &&
-	       !is_loaded(j);
+	return !is_host_used(j) && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) && !is_loaded(j);
+}
+
+// What an image carries is the wish when nothing else says which driver is.
+static int look_at_carried(struct job *j, struct err *err)
+{
+	const struct job_values *v = j->values;
+	struct carry *c = &j->obtain.carry;
+	if (v->payload && carry_open(v->payload, c, err) < 0)
+		return -1;
+	if (!j->driver && !v->source && !v->origin.package)
+		j->driver = c->is.driver;
+	if (v->payload && j->driver && !carry_is_of(c, j->driver, j->facts.host.arch))
+		watch_note(&j->watch, "the image carries driver %s for %s, wanted is %s for %s", c->is.driver,
+			   c->is.arch, j->driver, j->facts.host.arch);
+	return 0;
 }
 
 // What is loaded may have changed until the lock was ours.
@@ -286,7 +318,7 @@ static int gather(struct job *j, bool is_change, struct err *err)
 		  j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
 	if (!facts_has_gpu(&j->facts))
 		return 0;
-	if (job_inputs(v, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
+	if (job_inputs(v, err) < 0 || look_at_carried(j, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
 	    journal_read(&j->state, &j->journal, err) < 0 ||
 	    optional_read(&j->machine.host, j->facts.host.boot_id, &j->failed, err) < 0 ||
 	    settle(j, is_change, err) < 0 ||
@@ -313,7 +345,8 @@ static int make_plan(struct job *j, struct err *err)
 	if (!has_unload(&j->plan))
 		return 0;
 	plan_done(&j->plan);
-	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0)
+	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0 ||
+	    daemon_stop_omit(&j->machine.host, &j->machine.kern, &j->holders, err) < 0)
 		return -1;
 	if (plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err) == 0)
 		return 0;
@@ -348,7 +381,7 @@ void job_done(struct job *j)
 static int decide(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
-	j->wish.driver = v->driver;
+	j->wish.driver = j->driver;
 	j->wish.modules = &j->modules;
 	j->wish.params = &j->params;
 	j->wish.is_compile_forbidden = v->is_compile_forbidden;
@@ -368,11 +401,13 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 {
 	*ret = JOB_NONE;
 	ret->values = values;
+	ret->driver = values->driver;
 	ret->watch = values->watch ? *values->watch : show_watch();
 	job_modules(&values->modules, &ret->modules);
 	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
 	    host_policy(values, &ret->wish.host_driver, err) < 0 ||
-	    job_holders(values->holders, &ret->wish.holders, err) < 0)
+	    job_holders(values->holders, &ret->wish.holders, err) < 0 ||
+	    (values->cdi && cdi_keep_check(values->cdi, err) < 0))
 		return -1;
 	if (gather(ret, is_change, err) == 0 && decide(ret, err) == 0)
 		return 0;

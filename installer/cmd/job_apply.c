@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job carried out; and what becomes of a node whose job cannot be.
 #include "cmd/job.h"
+#include "node/cdi.h"
 
 static void describe(struct job *j, struct compile_wish *compile, struct apply *ret)
 {
@@ -32,7 +33,11 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 		.obtain = &j->obtain,
 		.export = j->export.dir ? &j->export : NULL,
 		.compile = compile,
+		.cdi = v->cdi            ? v->cdi :
+		       v->is_cdi_default ? CDI_FILE :
+					   NULL,
 		.imex_channels = v->imex_channels,
+		.is_kept = v->is_keeping,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
 		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),
 		.watch = &j->watch,
@@ -78,8 +83,11 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 	describe(j, &compile, &apply);
 	if (j->at_hand.payload && !j->at_hand.export_why && export_confirm(&j->export, &j->export_wish, err) < 0)
 		return -1;
+	// Where nothing is to be exported that goes first, so that what is measured is what stays.
+	if (!j->export.dir && job_withdraw(j, err) < 0)
+		return -1;
 	if (apply_plan(&apply, ret, err) == 0)
-		return 0;
+		return job_withdraw(j, err);
 	job_fall_back(j, NULL, err);
 	return -1;
 }

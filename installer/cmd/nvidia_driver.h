@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names and words of NVIDIA's driver containers, translated into our own commands (contract 1.2, 1.4). Pod
-// specifications call the program `nvidia-driver`, and every image of NVIDIA knows other verbs and flags; here it is the
-// union of them.
+// specifications call the program `nvidia-driver`, and every image of NVIDIA knows other verbs and flags; here it is
+// the union of them.
 #pragma once
 #include "base/str.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUDirect RDMA's module: the main process of a container beside the driver's, and its probe.
-#include "node/peermem.h"
 #include "cmd/job.h"
+#include "cmd/serve_peermem.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -60,14 +60,6 @@ static int stay(struct peermem *p, bool is_once, struct err *err)
 	}
 }
 
-// Looking makes no state directory.
-static int open_state(const struct values *v, const struct machine *m, struct root *ret, struct err *err)
-{
-	if (v->state_dir)
-		return root_init(ret, v->state_dir, err);
-	return root_exists(&m->host, JOB_STATE) ? root_sub(&m->host, JOB_STATE, ret, err) : 0;
-}
-
 static int run_load(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
@@ -75,7 +67,7 @@ static int run_load(void *values, char **args, size_t count, struct err *err)
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_root struct root state = ROOT_NONE;
 	auto_watch struct watch watch = show_watch();
-	if (machine_open(&v->common, &m, err) < 0 || open_state(v, &m, &state, err) < 0)
+	if (machine_open(&v->common, &m, err) < 0 || peermem_state(&m, v->state_dir, &state, err) < 0)
 		return -1;
 	struct peermem p = { .host = &m.host,
 			     .kern = &m.kern,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// probe: what a kubelet asks again and again. No program is started and no GPU opened; what is not measured here is read
-// from what the last run left.
+// probe: what a kubelet asks again and again. No program is started and no GPU opened; what is not measured here is
+// read from what the last run left.
 #include "cmd/job.h"
 #include "node/operator.h"
 #include "node/publish.h"

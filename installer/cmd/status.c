@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
 #include "node/journal.h"
+#include "node/peermem.h"
 #include "node/publish.h"
 
 #include <stdio.h>
@@ -59,6 +60,17 @@ static void show_journal(const struct journal *j, const char *boot)
 		       j->since, j->step ? j->step : "begin");
 }
 
+// What a daemon said last, where that may matter: it does not run, or its licence is its whole work (R-P4).
+static void show_daemons(const struct daemon_record *r, const struct root *kern)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct daemon_entry *e = &r->items[i];
+		if (!daemon_entry_runs(e, kern) || str_eq(e->name, "nvidia-gridd"))
+			for (size_t l = 0; l < e->log.count; l++)
+				printf("%s: %s\n", e->name, e->log.items[l]);
+	}
+}
+
 // Looking makes no state directory.
 static int read_journal(const struct values *v, const struct machine *m, struct journal *ret, struct err *err)
 {
@@ -71,7 +83,8 @@ static int read_journal(const struct values *v, const struct machine *m, struct 
 }
 
 // What was measured just now, and from the file of the last run what cannot be measured.
-static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file, const struct journal *j)
+static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file, const struct journal *j,
+			  json_t *daemons)
 {
 	static const char *const keys[] = { "since", "run", "last_run" };
 	json_t *json = report_json(f, s);
@@ -80,7 +93,34 @@ static json_t *whole_json(const struct facts *f, const struct status *s, const j
 		json_object_set_new(json, keys[i], value ? json_incref(value) : json_null());
 	}
 	json_object_set_new(json, "journal", j->since ? journal_json(j) : json_null());
+	json_object_set(json, "daemons", daemons);
 	return json;
+}
+
+// GPUDirect RDMA, where somebody asked for it; the GPUs are ready with or without. false = nothing is known.
+static bool look_at_peermem(const struct machine *m, struct peermem_look *ret)
+{
+	struct err unread;
+	int r = peermem_look(&m->host, &m->kern, ret, &unread);
+	if (r < 0)
+		log_warn("how nvidia-peermem is is not known: %s", unread.text);
+	return r > 0;
+}
+
+static json_t *peermem_json(const struct machine *m)
+{
+	struct peermem_look look;
+	if (!look_at_peermem(m, &look))
+		return json_null();
+	return json_pack("{s:s, s:o, s:b}", "state", peermem_state_name(look.state), "why", json_text(look.why),
+			 "dma_buf", look.has_dma_buf);
+}
+
+static void show_peermem(const struct machine *m)
+{
+	struct peermem_look look;
+	if (look_at_peermem(m, &look))
+		printf("nvidia-peermem: %s: %s\n", peermem_state_name(look.state), look.why);
 }
 
 static int run(void *values, char **args, size_t count, struct err *err)
@@ -93,6 +133,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	auto_root struct root dev_root = ROOT_NONE;
 	auto_json json_t *file = NULL;
 	auto_journal struct journal j = { 0 };
+	auto_daemon_record struct daemon_record daemons = { 0 };
 	struct err unread;
 	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
@@ -100,6 +141,9 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	if (status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
+	if (daemon_record_read(&m.host, f.host.boot_id, &daemons, &unread) < 0)
+		log_warn("how the daemons are is not known: %s", unread.text);
+	status_daemons(&s, &daemons, &m.kern);
 	if (publish_read(&m.host, f.host.boot_id, &file, &unread) < 0)
 		log_warn("what the last run came to is not known: %s", unread.text);
 	if (read_journal(v, &m, &j, &unread) < 0)
@@ -107,12 +151,16 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	if (v->common.is_json) {
 		if (host_load_config(&f.host, &m.host, &m.kern, err) < 0)
 			return -1;
-		auto_json json_t *json = whole_json(&f, &s, file, &j);
+		auto_json json_t *list = daemon_record_json(&daemons, &m.kern);
+		auto_json json_t *json = whole_json(&f, &s, file, &j, list);
+		json_object_set_new(json, "peermem", peermem_json(&m));
 		show_json(json);
 	} else {
 		show_status(&s);
 		show_last(file);
 		show_journal(&j, f.host.boot_id);
+		show_daemons(&daemons, &m.kern);
+		show_peermem(&m);
 	}
 	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;
 }

@@ -17,7 +17,9 @@ struct apply {
 	struct obtain *obtain;              // store, and of STEP_PACKAGE what was found
 	const struct compile_wish *compile; // of STEP_COMPILE; output and flavour are filled in here
 	struct export *export;              // NULL = user space is not exported
+	const char *cdi;                    // as of cdi_keep()
 	unsigned imex_channels;
+	bool is_kept; // the daemons that belong to the driver will be started: what they need is looked for first
 	int unload_timeout_ms, holders_timeout_ms;
 	struct watch *watch;
 	const struct err *failure; // of apply_back(): why what worked last is brought back

@@ -110,7 +110,7 @@ static json_t *common_nodes(const struct cdi *c)
 	return nodes;
 }
 
-// A socket's directory, so that a daemon that starts again is seen, and one that is away keeps no container from
+// Of sockets the directory, so that a daemon that starts again is seen, and one that is away keeps no container from
 // starting.
 static json_t *mounts_json(const struct cdi *c)
 {

@@ -23,8 +23,8 @@ int cdi_keep_check(const char *file, struct err *err)
 		       file);
 }
 
-// A record that cannot be understood tells nothing.
-int cdi_keep_file(const struct root *host, char **ret, struct err *err)
+// Where one is kept in this boot: 1 = there is such a place. A record that cannot be understood tells nothing.
+static int recorded_file(const struct root *host, char **ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
 	int r = json_read(host, RECORD, &json, err);
@@ -40,11 +40,11 @@ int cdi_keep_file(const struct root *host, char **ret, struct err *err)
 int cdi_keep_withdraw(const struct root *host, struct err *err)
 {
 	auto_str char *file = NULL;
-	int r = cdi_keep_file(host, &file, err);
+	int r = recorded_file(host, &file, err);
 	return r <= 0 ? r : root_unlink(host, below(file), err);
 }
 
-int cdi_keep_forget(const struct root *host, struct err *err)
+static int forget(const struct root *host, struct err *err)
 {
 	return cdi_keep_withdraw(host, err) < 0 || root_unlink(host, RECORD, err) < 0 ? -1 : 0;
 }
@@ -123,7 +123,7 @@ static int write_record(const struct root *host, const char *file, struct err *e
 {
 	auto_json json_t *json = json_pack("{s:s}", "file", file);
 	auto_str char *before = NULL;
-	int r = cdi_keep_file(host, &before, err);
+	int r = recorded_file(host, &before, err);
 	if (r < 0)
 		return -1;
 	if (str_eq(before, file))
@@ -157,7 +157,7 @@ static int write_new(const struct cdi_where *w, const char *file, struct err *er
 	return write_file(w->host, below(file), json, err);
 }
 
-int cdi_keep_write(const struct cdi_where *w, const char *file, struct err *err)
+static int keep_at(const struct cdi_where *w, const char *file, struct err *err)
 {
 	struct err ignored;
 	if (write_record(w->host, file, err) < 0)
@@ -166,4 +166,18 @@ int cdi_keep_write(const struct cdi_where *w, const char *file, struct err *err)
 	if (r < 0)
 		cdi_keep_withdraw(w->host, &ignored);
 	return r;
+}
+
+int cdi_keep(const struct cdi_where *w, const char *wish, bool is_ready, struct err *err)
+{
+	auto_str char *file = NULL;
+	if (str_eq(wish, "none"))
+		return forget(w->host, err);
+	int r = recorded_file(w->host, &file, err);
+	if (r < 0)
+		return -1;
+	const char *place = wish ? wish : file;
+	if (!place || is_ready)
+		return place ? keep_at(w, place, err) : 0;
+	return cdi_keep_withdraw(w->host, err) < 0 || root_unlink(w->host, below(place), err) < 0 ? -1 : 0;
 }

@@ -5,6 +5,7 @@
 #include "base/scratch.h"
 #include "kmod/distro.h"
 #include "kmod/prove.h"
+#include "kmod/sandbox.h"
 #include "node/modules.h"
 #include "node/target.h"
 #include "precompiled/create.h"
@@ -97,15 +98,28 @@ static int open_log(const struct compile_wish *wish, enum flavour flavour, char 
 	return root_create(wish->state, name, err);
 }
 
-static int build(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
-		 const struct root *output, struct watch *watch, struct build_done *ret, struct err *err)
+// Compilers of this root cannot be shown what lies in another mount namespace: the state directory of a node that is
+// only seen through /proc/PID/root. Those of a builder root lie there, too.
+static int make_work(const struct compile_wish *wish, const struct root *base, struct root *ret_parent,
+		     struct scratch *ret, struct err *err)
+{
+	static const char LOCAL[] = "/var/tmp/kmodsmith";
+	bool is_near = base || !sandbox_is_foreign(wish->state);
+	if ((is_near ? root_sub(wish->state, ".", ret_parent, err) : root_make(LOCAL, ret_parent, err)) < 0)
+		return -1;
+	return scratch_make(ret_parent, "build", ret, err);
+}
+
+// base: a builder root, NULL = with the compilers of this machine.
+static int build_with(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
+		      const struct root *base, const struct root *output, struct watch *watch, struct build_done *ret,
+		      struct err *err)
 {
 	auto_strv struct strv modules = { 0 };
-	auto_root struct root dir = ROOT_NONE;
+	auto_root struct root dir = ROOT_NONE, parent = ROOT_NONE;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	if (root_sub(&wish->source->root, source_dir(wish->source, flavour), &dir, err) < 0 ||
-	    recipe_modules(&dir, wish->modules, &modules, err) < 0 ||
-	    scratch_make(wish->state, "build", &work, err) < 0)
+	    recipe_modules(&dir, wish->modules, &modules, err) < 0 || make_work(wish, base, &parent, &work, err) < 0)
 		return -1;
 	auto_str char *log = NULL;
 	auto_fd int log_fd = open_log(wish, flavour, &log, err);
@@ -117,6 +131,7 @@ static int build(const struct compile_wish *wish, const struct tree *tree, enum 
 		.flavour = flavour,
 		.modules = &modules,
 		.patches = wish->patches,
+		.base = base,
 		.kern = wish->kern,
 		.jobs = wish->jobs,
 		.timeout_s = wish->timeout_s,
@@ -134,6 +149,33 @@ static int build(const struct compile_wish *wish, const struct tree *tree, enum 
 	if (fstat(log_fd, &st) == 0 && st.st_size > 0) // refusals come before the compiler
 		watch_note(watch, "the compiler's whole output is in %s", log);
 	return -1;
+}
+
+static int build_in_builder(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
+			    const struct root *output, struct watch *watch, struct build_done *ret, struct err *err)
+{
+	auto_root struct root base = ROOT_NONE;
+	struct err own = *err;
+	if (wish->builder(wish->builder_ctx, &base, err) < 0) {
+		err_wrap(err, "%s; a builder image", own.text);
+		return err->code == E_NO_PACKAGE ? err_code(err, E_TOOLCHAIN) : -1;
+	}
+	watch_note(watch, "no compiler of this machine serves; those of the builder image at '%s' are tried",
+		   base.name);
+	if (build_with(wish, tree, flavour, &base, output, watch, ret, err) == 0)
+		return 0;
+	return err->code == E_TOOLCHAIN ? err_wrap(err, "%s; the builder image", own.text) : -1;
+}
+
+// Own compilers that fit come first: they are here.
+static int build(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
+		 const struct root *output, struct watch *watch, struct build_done *ret, struct err *err)
+{
+	if (build_with(wish, tree, flavour, NULL, output, watch, ret, err) == 0)
+		return 0;
+	if (err->code != E_TOOLCHAIN || !wish->builder)
+		return -1;
+	return build_in_builder(wish, tree, flavour, output, watch, ret, err);
 }
 
 static int finish(const struct compile_wish *wish, const struct tree *tree, const struct build_done *done,

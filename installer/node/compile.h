@@ -10,12 +10,15 @@
 #include "precompiled/package.h"
 
 struct compile_wish {
-	const char *release;               // target kernel
-	const char *banner;                // of the running kernel when that is the target, else NULL
-	const struct source *source;       // opened; NULL = open source_path
-	const char *source_path;           // as a user typed it
-	const char *source_sha256;         // NULL = not pinned
-	const struct strv *headers;        // package files; empty = the host's tree or the store
+	const char *release;         // target kernel
+	const char *banner;          // of the running kernel when that is the target, else NULL
+	const struct source *source; // opened; NULL = open source_path
+	const char *source_path;     // as a user typed it
+	const char *source_sha256;   // NULL = not pinned
+	const struct strv *headers;  // package files; empty = the host's tree or the store
+	// The root of a builder image, for a machine whose own compilers do not fit; NULL = nobody has one.
+	int (*builder)(void *ctx, struct root *ret, struct err *err);
+	void *builder_ctx;
 	const struct headers_offer *offer; // and who is asked when neither has them; NULL = nobody
 	const struct strv *modules;        // empty = all of the source
 	enum flavour flavour;

@@ -4,6 +4,7 @@
 #include "kmod/jobs.h"
 #include "kmod/toolchain.h"
 #include "node/holders.h"
+#include "node/obtain.h"
 #include "node/owner.h"
 #include "node/preflight.h"
 #include "node/target.h"
@@ -60,15 +61,20 @@ static void add(struct exam *x, const char *name, enum finding_state state, int 
 		(struct finding){ .name = name, .state = state, .code = code, .evidence = str_dup(text) };
 }
 
+// What every install takes, and what only some do: an export, a compile, daemons, holders that are asked to end.
 static int examine_rights(struct exam *x, struct err *err)
 {
-	auto_strv struct strv missing = { 0 };
-	int r = rights_missing(x->kern, RIGHTS_HOLDERS, &missing, err);
-	if (r < 0)
+	auto_strv struct strv missing = { 0 }, other = { 0 };
+	int r = rights_missing(x->kern, RIGHTS_DRIVER | RIGHTS_HOLDERS, &missing, err);
+	int some = r < 0 ? -1 : rights_missing(x->kern, RIGHTS_ALL, &other, err);
+	if (some < 0)
 		return -1;
-	auto_str char *names = strv_join(&missing, ", ");
+	auto_str char *names = strv_join(r > 0 ? &missing : &other, ", ");
 	if (r > 0)
 		add(x, "rights", FINDING_FAIL, E_RIGHTS, "this process lacks %s", names);
+	else if (some > 0)
+		add(x, "rights", FINDING_WARN, E_RIGHTS, "enough for a package that is at hand; this process lacks %s",
+		    names);
 	else if (root_exists(x->kern, "proc/self/status"))
 		add(x, "rights", FINDING_PASS, 0, "modules, device nodes and the processes of others are allowed");
 	return 0;
@@ -127,7 +133,10 @@ static void examine_build(struct exam *x)
 		return;
 	}
 	add(x, "headers", FINDING_PASS, 0, "%s", from);
-	if (toolchain_find(&x->tree, path, &tools, &err) < 0)
+	bool is_fit = toolchain_find(&x->tree, path, NULL, &tools, &err) == 0;
+	if (!is_fit && obtain_has_builder(x->state, h->arch))
+		add(x, "compiler", FINDING_PASS, 0, "that of the builder image in the store");
+	else if (!is_fit)
 		add(x, "compiler", FINDING_WARN, err.code, "%s", err.text);
 	else
 		add(x, "compiler", FINDING_PASS, 0, "%s", tools.version);

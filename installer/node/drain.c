@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/drain.h"
 
+#include "node/daemon_stop.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
@@ -51,13 +53,14 @@ static char *uncounted(const struct loaded *l)
 	return NULL;
 }
 
-char *drain_blocker(enum drain_policy policy, const struct loaded *loaded, const struct holders *holders)
+char *drain_blocker(enum drain_policy policy, const struct loaded *loaded, const struct holders *holders,
+		    bool has_daemons)
 {
 	size_t count = holders_blocking(holders);
 	if (policy == DRAIN_STOP)
 		count -= holders->modules.count;
 	if (!count)
-		return uncounted(loaded);
+		return has_daemons ? NULL : uncounted(loaded);
 	auto_str char *first = holders_first(holders);
 	return str_fmt("%zu holder(s), first: %s", count, first);
 }
@@ -81,7 +84,10 @@ static int look(const struct drain *d, struct loaded *loaded, struct holders *ho
 	if (loaded_read(d->host, d->kern, d->release, loaded, err) < 0 ||
 	    holders_find(d->kern, loaded, holders, err) < 0)
 		return -1;
-	*ret_who = drain_blocker(d->policy, loaded, holders);
+	int ours = daemon_stop_omit(d->host, d->kern, holders, err);
+	if (ours < 0)
+		return -1;
+	*ret_who = drain_blocker(d->policy, loaded, holders, ours > 0);
 	return 0;
 }
 

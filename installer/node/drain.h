@@ -28,8 +28,10 @@ bool drain_parse(const char *text, enum drain_policy *ret); // "refuse", "wait",
 const char *drain_name(enum drain_policy policy);
 int drain_deadline_ms(enum drain_policy policy, unsigned seconds); // 0 = the default: 300 s to wait, 30 s to stop
 
-// Who is in the way now, in words; NULL = nobody. A foreign module is none under DRAIN_STOP when nobody uses it.
-char *drain_blocker(enum drain_policy policy, const struct loaded *loaded, const struct holders *holders);
+// Who is in the way now, in words; NULL = nobody. A foreign module is none under DRAIN_STOP when nobody uses it. Our
+// daemons are not among holders; while some of them run, the counts of references tell nothing.
+char *drain_blocker(enum drain_policy policy, const struct loaded *loaded, const struct holders *holders,
+		    bool has_daemons);
 
 void drain_list(struct watch *watch, const struct holders *holders); // a note for each who is in the way (R-D2)
 

@@ -2,6 +2,7 @@
 // What comes after the modules: nodes, the measured end, and the word about it.
 #include "node/run.h"
 
+#include "node/cdi_keep.h"
 #include "node/publish.h"
 
 int step_nodes(struct run *r, const struct step *step, struct err *err)
@@ -67,11 +68,26 @@ int run_publish(const struct run *r, const char *step, const char *subject, bool
 	return 0;
 }
 
+// A node that works is not failed for it.
+static void tell_runtimes(const struct apply *a, const struct status *status)
+{
+	struct err why;
+	const struct cdi_where w = {
+		.host = a->host, .kern = a->kern, .dev_root = a->dev_root, .sys = a->sys, .boot = a->facts->host.boot_id
+	};
+	int r = cdi_keep(&w, a->cdi, status->has_gpu && status->is_ready, &why);
+	if (r < 0)
+		watch_note(a->watch, "container runtimes are told of no GPU: %s", why.text);
+	else if (r > 0)
+		watch_note(a->watch, "container runtimes are told of the GPUs anew");
+}
+
 static void end(const struct apply *a, const struct facts *now, const struct status *status, const char *outcome,
 		const struct err *failure)
 {
 	struct err why;
 	const struct publish_end e = { .outcome = outcome, .watch = a->watch, .failure = failure };
+	tell_runtimes(a, status);
 	if (publish_end(a->host, now, status, &e, &why) < 0)
 		watch_note(a->watch, "the state of this node is not published: %s", why.text);
 }

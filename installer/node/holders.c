@@ -182,16 +182,20 @@ int holders_of(const struct root *kern, const struct strv *nodes, struct holders
 	return ret->count > 0;
 }
 
+void holder_done(struct holder *h)
+{
+	free(h->comm);
+	free(h->cmdline);
+	free(h->runtime);
+	free(h->container);
+	free(h->pod);
+	free(h->path);
+}
+
 void holders_done(struct holders *h)
 {
-	for (size_t i = 0; i < h->count; i++) {
-		free(h->items[i].comm);
-		free(h->items[i].cmdline);
-		free(h->items[i].runtime);
-		free(h->items[i].container);
-		free(h->items[i].pod);
-		free(h->items[i].path);
-	}
+	for (size_t i = 0; i < h->count; i++)
+		holder_done(&h->items[i]);
 	free(h->items);
 	strv_done(&h->modules);
 	*h = (struct holders){ 0 };

@@ -40,6 +40,7 @@ struct holders {
 int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret, struct err *err);
 // The same for device nodes of any driver: "/dev/dri/card0". 1 = some process has one open or mapped, 0 = none.
 int holders_of(const struct root *kern, const struct strv *nodes, struct holders *ret, struct err *err);
+void holder_done(struct holder *h);
 void holders_done(struct holders *h);
 #define auto_holders __attribute__((cleanup(holders_done)))
 

@@ -10,6 +10,8 @@
 
 // Of our modules, beside the kernel's own directories.
 static const char DIR_NAME[] = "kmodsmith";
+// A tree that another version of this file made is another tree.
+static const char FORMAT[] = "2";
 
 static char *tree_of(const struct package *p)
 {
@@ -23,6 +25,7 @@ int modtree_key(const struct package *p, const struct root *host, char ret[DIGES
 	struct digest *sum = digest_new();
 	size_t len = 0;
 	int r = root_read(host, path, &text, &len, err);
+	digest_add(sum, FORMAT, strlen(FORMAT));
 	digest_add(sum, p->manifest.digest, DIGEST_HEX);
 	if (r > 0)
 		digest_add(sum, text, len);
@@ -95,18 +98,13 @@ static void add_line(const struct package_file *f, const struct module *m, const
 	strv_add(&l->own, str_fmt("%s/%s:%s%s", DIR_NAME, f->name, *text ? " " : "", text));
 }
 
-static int own_lines(const struct package *p, const struct strv *kernel, struct lines *l, struct err *err)
+static int own_lines(const struct package *p, const struct module_set *set, const struct strv *kernel, struct lines *l,
+		     struct err *err)
 {
-	auto_strv struct strv names = { 0 };
-	auto_module_set struct module_set set = { 0 };
-	for (size_t i = 0; i < p->count; i++)
-		strv_add(&names, str_dup(p->files[i].name));
-	if (module_set_read(&p->dir, &names, &set, err) < 0)
-		return -1;
-	size_t *order = mem_alloc((set.count + 1) * sizeof(*order));
-	int r = load_order(set.pointers, set.count, order, err);
-	for (size_t i = 0; r == 0 && i < set.count; i++)
-		add_line(&p->files[order[i]], &set.items[order[i]], kernel, l);
+	size_t *order = mem_alloc((set->count + 1) * sizeof(*order));
+	int r = load_order(set->pointers, set->count, order, err);
+	for (size_t i = 0; r == 0 && i < set->count; i++)
+		add_line(&p->files[order[i]], &set->items[order[i]], kernel, l);
 	free(order);
 	return r;
 }
@@ -123,27 +121,79 @@ static void add_kernel_lines(const struct strv *kernel, struct lines *l)
 	}
 }
 
-static int write_index(const struct package *p, const struct root *host, const struct root *into, struct err *err)
+static int put_index(const struct root *into, const char *name, const struct strv *lines,
+		     char *(*make)(const struct strv *, size_t *), struct err *err)
 {
-	auto_str char *tree = tree_of(p), *path = str_fmt("%s/modules.dep", tree), *text = NULL;
-	auto_strv struct strv kernel = { 0 };
-	auto_lines struct lines l = { 0 };
 	size_t len = 0;
-	if (root_read(host, path, &text, NULL, err) < 0)
-		return -1;
-	strv_split(&kernel, text ? text : "", "\n");
-	if (own_lines(p, &kernel, &l, err) < 0)
-		return -1;
-	add_kernel_lines(&kernel, &l);
-	auto_str char *joined = strv_join(&l.all, "\n"), *index = depindex_make(&l.all, &len);
+	auto_str char *joined = lines->count ? strv_join(lines, "\n") : str_dup(""), *index = make(lines, &len);
+	auto_str char *bin = str_fmt("%s.bin", name);
 	str_add(&joined, "\n");
-	return root_write(into, "modules.dep", joined, strlen(joined), 0644, err) < 0 ||
-			       root_write(into, "modules.dep.bin", index, len, 0644, err) < 0 ?
+	return root_write(into, name, joined, strlen(joined), 0644, err) < 0 ?
 		       -1 :
-		       0;
+		       root_write(into, bin, index, len, 0644, err);
 }
 
-// Its directories become places to mount them on; its other indexes name modules, not files, so they hold here, too.
+static int read_lines(const struct package *p, const struct root *host, const char *name, struct strv *ret,
+		      struct err *err)
+{
+	auto_str char *tree = tree_of(p), *path = str_fmt("%s/%s", tree, name), *text = NULL;
+	int r = root_read(host, path, &text, NULL, err);
+	strv_split(ret, text ? text : "", "\n");
+	return r;
+}
+
+static int write_dependencies(const struct package *p, const struct module_set *set, const struct root *host,
+			      const struct root *into, struct err *err)
+{
+	auto_strv struct strv kernel = { 0 };
+	auto_lines struct lines l = { 0 };
+	if (read_lines(p, host, "modules.dep", &kernel, err) < 0 || own_lines(p, set, &kernel, &l, err) < 0)
+		return -1;
+	add_kernel_lines(&kernel, &l);
+	return put_index(into, "modules.dep", &l.all, depindex_make, err);
+}
+
+// "alias PATTERN MODULE"
+static bool is_own_alias(const char *line, const struct module_set *set)
+{
+	const char *module = strrchr(line, ' ');
+	for (size_t i = 0; module && i < set->count; i++)
+		if (module_name_eq(module + 1, set->items[i].name))
+			return true;
+	return false;
+}
+
+// The devices of our modules beside those of the kernel's own. A machine that has only the index, and not the text that
+// it was made from, keeps that: the kernel's own are the more.
+static int write_aliases(const struct package *p, const struct module_set *set, const struct root *host,
+			 const struct root *into, struct err *err)
+{
+	auto_strv struct strv kernel = { 0 }, all = { 0 };
+	int r = read_lines(p, host, "modules.alias", &kernel, err);
+	if (r < 0 || (r == 0 && root_exists(into, "modules.alias.bin")))
+		return r;
+	for (size_t i = 0; i < kernel.count; i++)
+		if (!is_own_alias(kernel.items[i], set))
+			strv_add(&all, str_dup(kernel.items[i]));
+	for (size_t i = 0; i < set->count; i++)
+		for (size_t j = 0; j < set->items[i].aliases.count; j++)
+			strv_add(&all, str_fmt("alias %s %s", set->items[i].aliases.items[j], set->items[i].name));
+	return put_index(into, "modules.alias", &all, depindex_aliases, err);
+}
+
+static int write_indexes(const struct package *p, const struct root *host, const struct root *into, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	for (size_t i = 0; i < p->count; i++)
+		strv_add(&names, str_dup(p->files[i].name));
+	return module_set_read(&p->dir, &names, &set, err) < 0 || write_dependencies(p, &set, host, into, err) < 0 ?
+		       -1 :
+		       write_aliases(p, &set, host, into, err);
+}
+
+// Its directories become places to mount them on; its other indexes name modules, not files, so they hold here, too. The
+// links build and source say where its headers would be.
 static int add_kernel_entry(const struct root *host, const char *tree, const char *name, const struct root *into,
 			    struct err *err)
 {
@@ -154,6 +204,8 @@ static int add_kernel_entry(const struct root *host, const char *tree, const cha
 		return r < 0 ? -1 : 0;
 	if (S_ISDIR(st.st_mode))
 		return root_mkdirs(into, name, 0755, err);
+	if (S_ISLNK(st.st_mode) && (str_eq(name, "build") || str_eq(name, "source")))
+		return copy_entry(host, path, into, name, err);
 	return S_ISREG(st.st_mode) && str_starts(name, "modules.") ? copy_entry(host, path, into, name, err) : 0;
 }
 
@@ -171,7 +223,7 @@ static int fill(const struct package *p, const struct root *host, const struct r
 		if (copy_entry(&p->dir, p->files[i].name, into, path, err) < 0)
 			return -1;
 	}
-	return write_index(p, host, into, err);
+	return write_indexes(p, host, into, err);
 }
 
 int modtree_make(const struct package *p, const struct root *host, const struct root *store, const char *key,

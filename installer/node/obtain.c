@@ -11,8 +11,10 @@ void obtain_done(struct obtain *o)
 	package_done(&o->kept);
 	found_done(&o->found);
 	store_done(&o->store);
+	carry_done(&o->carry);
 	strv_done(&o->kernels);
 	free(o->why_not);
+	close_fdp(&o->builder_use);
 	*o = OBTAIN_NONE;
 }
 
@@ -162,7 +164,7 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 	return take_found(o, ret, err);
 }
 
-static int find_headers(struct obtain *o, const struct parcel_key *want, char ret[DIGEST_HEX + 1], struct err *err)
+int obtain_parcel(struct obtain *o, const struct parcel_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err)
 {
 	auto_str char *why = NULL;
 	struct err reason = { .text = "there is none yet" };
@@ -172,8 +174,7 @@ static int find_headers(struct obtain *o, const struct parcel_key *want, char re
 	if (r > 0)
 		return 0;
 	if (!o->fetch.from || !o->fetch.from->count)
-		return err_set(err, E_HEADERS_NOT_FOUND, "the store: %s; no source was named (--from)",
-			       why ? why : reason.text);
+		return err_set(err, code, "the store: %s; no source was named (--from)", why ? why : reason.text);
 	return make_store(o, err) < 0 ? -1 : parcel_fetch(&o->fetch, want, &o->store.layout, ret, err);
 }
 
@@ -184,7 +185,7 @@ int obtain_headers(void *obtain, const char *release, const struct root *store, 
 	struct parcel_key want = {
 		.kind = &PARCEL_HEADERS, .release = release, .arch = o->want.arch, .build_id = o->want.build_id
 	};
-	return find_headers(o, &want, ret_digest, err) < 0 ||
+	return obtain_parcel(o, &want, E_HEADERS_NOT_FOUND, ret_digest, err) < 0 ||
 			       parcel_unpack(&o->store.layout, ret_digest, store, err) < 0 ?
 		       -1 :
 		       0;
@@ -215,17 +216,27 @@ static int payload_in_sources(const struct obtain *o, const struct parcel_key *w
 	return 0;
 }
 
+static int payload_here(struct obtain *o, const struct parcel_key *want, char **ret_why, struct err *err)
+{
+	int r = payload_in_store(o, want, o->payload, ret_why, err);
+	return r == 0 ? carry_find(o->fetch.state, want->driver, want->arch, o->payload, err) : r;
+}
+
 // In the order of packages: what was named by hand comes before the store.
 int obtain_payload_look(struct obtain *o, const char *driver, bool is_local, char **ret_why, struct err *err)
 {
 	struct parcel_key want = payload_key(o, driver);
 	bool has_sources = !is_local && o->fetch.from && o->fetch.from->count;
 	auto_str char *why = NULL, *why_not_stored = NULL;
+	if (carry_is_of(&o->carry, driver, want.arch)) {
+		memcpy(o->payload, o->carry.is.digest, sizeof(o->payload));
+		return 1;
+	}
 	int r = obtain_open(o, err) < 0 ? -1 : 0;
 	if (r == 0 && has_sources && o->is_named)
 		r = payload_in_sources(o, &want, o->payload, &why, err);
 	if (r == 0)
-		r = payload_in_store(o, &want, o->payload, &why_not_stored, err);
+		r = payload_here(o, &want, &why_not_stored, err);
 	if (r == 0 && has_sources && !o->is_named)
 		r = payload_in_sources(o, &want, o->payload, &why, err);
 	if (r == 0)
@@ -233,22 +244,50 @@ int obtain_payload_look(struct obtain *o, const char *driver, bool is_local, cha
 	return r;
 }
 
-int obtain_payload(struct obtain *o, const char *driver, struct err *err)
+static int fetch_payload(struct obtain *o, const struct parcel_key *want, struct err *err)
+{
+	return parcel_fetch(&o->fetch, want, &o->store.layout, o->payload, err);
+}
+
+static int mend_payload(struct obtain *o, const struct parcel_key *want, const struct root *trees, struct err *err)
+{
+	struct err damage = *err;
+	char layer[DIGEST_HEX + 1];
+	if (parcel_layer(&o->store.layout, o->payload, layer, err) < 0 ||
+	    store_quarantine(&o->store, layer, NULL, err) < 0)
+		return -1;
+	watch_note(o->watch, "%s; quarantined", damage.text);
+	if (fetch_payload(o, want, err) < 0) {
+		*err = damage;
+		return -1;
+	}
+	return parcel_unpack(&o->store.layout, o->payload, trees, err);
+}
+
+static int unpack_payload(struct obtain *o, const char *driver, const struct root *trees, struct err *err)
 {
 	struct parcel_key want = payload_key(o, driver);
-	auto_root struct root trees = ROOT_NONE;
 	auto_str char *why = NULL;
 	char hex[DIGEST_HEX + 1];
 	if (make_store(o, err) < 0)
 		return -1;
 	int r = payload_in_store(o, &want, hex, &why, err);
-	if (r < 0)
+	if (r < 0 || ((r == 0 || !str_eq(hex, o->payload)) && fetch_payload(o, &want, err) < 0))
 		return -1;
-	if ((r == 0 || !str_eq(hex, o->payload)) &&
-	    parcel_fetch(&o->fetch, &want, &o->store.layout, o->payload, err) < 0)
-		return -1;
+	r = parcel_unpack(&o->store.layout, o->payload, trees, err);
+	return r < 0 && err->code == E_STORE_CORRUPT ? mend_payload(o, &want, trees, err) : r;
+}
+
+// A tree that is there is not looked at: what it is of has the name.
+int obtain_payload(struct obtain *o, const char *driver, struct err *err)
+{
+	auto_root struct root trees = ROOT_NONE;
 	if (root_mkdirs(o->fetch.state, "payloads", 0755, err) < 0 ||
 	    root_sub(o->fetch.state, "payloads", &trees, err) < 0)
 		return -1;
-	return parcel_unpack(&o->store.layout, o->payload, &trees, err) < 0 ? -1 : 0;
+	if (root_exists(&trees, o->payload))
+		return 0;
+	if (carry_is_of(&o->carry, driver, o->want.arch) && str_eq(o->carry.is.digest, o->payload))
+		return carry_copy(&o->carry, o->fetch.state, err);
+	return unpack_payload(o, driver, &trees, err);
 }

@@ -4,9 +4,10 @@
 //
 // Looking reads documents only. Taking brings the layer into the store and unpacks it.
 #pragma once
+#include "node/carry.h"
 #include "node/gpu.h"
 #include "node/watch.h"
-#include "precompiled/fetch.h"
+#include "precompiled/parcel.h"
 #include "precompiled/store.h"
 
 struct obtain {
@@ -17,15 +18,22 @@ struct obtain {
 	struct strv kernels;          // whose packages stay when the store needs room
 	bool is_named;                // the one source was named by hand: the store is not asked
 	const struct gpus *gpus;      // for the flavour, when want.flavour is NULL
+	struct carry carry;           // of the image; .dir.fd < 0 = none
 	struct package kept;          // what the store has
 	struct found found;           // what a source has
 	char payload[DIGEST_HEX + 1]; // what obtain_payload_look() found
 	char *why_not;                // when neither: why
 	int code;                     // and the first code of a source that failed; 0 = they merely lack it
 	struct watch *watch;
+	int builder_use; // keeps the unpacked builder from being collected
 };
 void obtain_done(struct obtain *o);
-#define OBTAIN_NONE ((struct obtain){ .store = STORE_NONE, .kept = PACKAGE_NONE, .found = FOUND_NONE })
+#define OBTAIN_NONE                             \
+	((struct obtain){ .store = STORE_NONE,  \
+			  .carry = CARRY_NONE,  \
+			  .kept = PACKAGE_NONE, \
+			  .found = FOUND_NONE,  \
+			  .builder_use = -1 })
 
 bool obtain_has_store(const struct obtain *o);
 int obtain_open(struct obtain *o, struct err *err);                          // the store, when there is one
@@ -36,11 +44,20 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err);
 const struct package *obtain_package(const struct obtain *o); // NULL = none
 // Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
 int obtain_take(struct obtain *o, struct package *ret, struct err *err);
-// The payload of a driver version. 1 = .payload names it; 0 = nobody has it, and *ret_why (caller frees). is_local:
-// only the store is asked. Sources are only looked at.
+// The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =
+// .payload names it; 0 = nobody has it, and *ret_why (caller frees). is_local: no source is asked. Sources are only
+// looked at.
 int obtain_payload_look(struct obtain *o, const char *driver, bool is_local, char **ret_why, struct err *err);
-// Into the store, and unpacked at payloads/HEX of the state directory. .payload is what it came to be.
+// As a tree at payloads/HEX of the state directory; what comes from a source is in the store, too. .payload is what it
+// came to be. 1 = it was brought, 0 = it was there. A damaged layer in the store is quarantined and brought again.
 int obtain_payload(struct obtain *o, const char *driver, struct err *err);
+// compile_wish.builder: the root of the builder image from the store or the sources, unpacked at builders/HEX of the
+// state directory; a damaged one in the store is quarantined and brought again.
+// It stays until obtain_done(); others there that nobody uses go.
+int obtain_builder(void *obtain, struct root *ret, struct err *err);
+bool obtain_has_builder(const struct root *state, const char *arch); // the store has one: nobody needs to be asked
+// What is offered beside packages: from the store, else from the sources into it. code: of "nobody was asked".
+int obtain_parcel(struct obtain *o, const struct parcel_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err);
 // headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
 int obtain_headers(void *obtain, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		   struct err *err);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters of the driver's modules, from the weakest source to the strongest:
-//   what this program sets by itself on some machines, the host's modprobe.d `options`, the kernel command line (module.name=value), /drivers/MODULE.conf of the pod
-//   (contract 1.10), --param MODULE:NAME=VALUE.
+//   what this program sets by itself on some machines (params_add_defaults), the host's modprobe.d `options`, the
+//   kernel command line (module.name=value), /drivers/MODULE.conf of the pod (contract 1.10), --param
+//   MODULE:NAME=VALUE.
 // A later word for the same module and name replaces the earlier one. Module names are canonical ("nvidia_uvm").
 #pragma once
 #include "kmod/elf.h"
@@ -37,8 +38,8 @@ int params_read(const struct root *host, const struct root *kern, const struct r
 
 // What is right for these GPUs, where nothing else says otherwise. A driver that is loaded without it is not replaced
 // for it: params_differ() does not look at defaults.
-//   nvidia NVreg_CoherentGPUMemoryMode=driver   superchips: their memory stays the driver's, and becomes no NUMA node of
-//                                               the kernel (NVIDIA's driver containers do the same; branch 580 and on)
+//   nvidia NVreg_CoherentGPUMemoryMode=driver   superchips: their memory stays the driver's, and becomes no NUMA node
+//                                               of the kernel. NVIDIA's driver containers do the same
 void params_add_defaults(struct params *p, const struct gpus *gpus);
 // The argument of a load without the defaults that the module does not know (its parmtype in .modinfo). Caller frees.
 char *params_known(const struct module *m, const char *text);

@@ -2,9 +2,9 @@
 // The file of nvidia-peermem that belongs to the loaded driver, and whether the kernel will take it beside the ib_core
 // that is loaded (R-P2).
 //
-// nvidia-peermem imports ib_register_peer_memory_client from ib_core: of MLNX_OFED / DOCA, or of a distribution's kernel
-// that carries it (Ubuntu); a plain kernel has none. Compiled where it was not known, the module has no such import and
-// always refuses to start (nvidia-peermem.c: NV_MLNX_IB_PEER_MEM_SYMBOLS_PRESENT).
+// nvidia-peermem imports ib_register_peer_memory_client from ib_core: of MLNX_OFED / DOCA, or of a distribution's
+// kernel that carries it (Ubuntu); a plain kernel has none. Compiled where it was not known, the module has no such
+// import and always refuses to start (nvidia-peermem.c: NV_MLNX_IB_PEER_MEM_SYMBOLS_PRESENT).
 #pragma once
 #include "kmod/abi.h"
 #include "node/facts.h"

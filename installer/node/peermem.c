@@ -204,8 +204,8 @@ static enum peermem_state state_of(const json_t *file)
 	return PEERMEM_FAILED;
 }
 
-// A load within its deadline is no loss, and neither is the moment until the one who loads looks again. When that one is
-// gone, its container is about to be started again anyway.
+// A load within its deadline is no loss, and neither is the moment until the one who loads looks again. When that one
+// is gone, its container is about to be started again anyway.
 static bool is_fine(const struct root *kern, const json_t *file, enum peermem_state state)
 {
 	auto_str char *process = str_fmt("proc/%d", (int)json_integer_value(json_object_get(file, "pid")));
@@ -215,26 +215,35 @@ static bool is_fine(const struct root *kern, const json_t *file, enum peermem_st
 	return root_exists(kern, process) && (state == PEERMEM_LOADED || boot_seconds() < deadline);
 }
 
-int peermem_probe(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err)
+int peermem_look(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err)
 {
 	auto_json json_t *file = NULL;
 	auto_str char *boot = boot_id(kern);
-	struct peermem_look look = { .state = PEERMEM_LOADED, .why = "the kernel has it" };
+	struct peermem_look look = { .state = PEERMEM_LOADED, .why = "the kernel has it", .is_fine = true };
 	int r = json_read(host, FILE_NAME, &file, err);
 	bool is_live_now = is_live(kern, "nvidia_peermem");
 	if (r < 0 && err->code != E_CONFIG)
 		return -1;
 	bool is_told = r > 0 && boot && str_eq(json_string_value(json_object_get(file, "boot_id")), boot);
-	look.has_dma_buf = is_told && json_is_true(json_object_get(file, "dma_buf"));
 	if (!is_live_now && !is_told)
-		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded, and nobody loads it");
+		return 0;
+	look.has_dma_buf = is_told && json_is_true(json_object_get(file, "dma_buf"));
 	if (!is_live_now) {
 		const char *why = json_string_value(json_object_get(file, "why"));
 		look.state = state_of(file);
+		look.is_fine = is_fine(kern, file, look.state);
 		snprintf(look.why, sizeof(look.why), "%s", why ? why : "");
-		if (!is_fine(kern, file, look.state))
-			return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded; last word: %s", look.why);
 	}
 	*ret = look;
-	return 0;
+	return 1;
+}
+
+int peermem_probe(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err)
+{
+	int r = peermem_look(host, kern, ret, err);
+	if (r == 0)
+		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded, and nobody loads it");
+	if (r > 0 && !ret->is_fine)
+		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded; last word: %s", ret->why);
+	return r < 0 ? -1 : 0;
 }

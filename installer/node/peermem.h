@@ -4,8 +4,8 @@
 //
 // What goes on stands in run/kmodsmith/peermem.json of the host, for probes of other processes:
 //   {boot_id, state, why, deadline, pid, dma_buf, error}
-// state: none (there is nothing to do on this machine), waiting, loaded, failed; deadline: of a wait or load that is under
-// way, in seconds of this boot; dma_buf: the driver can share memory without nvidia-peermem; error: of a failure.
+// state: none (there is nothing to do on this machine), waiting, loaded, failed; deadline: of a wait or load that is
+// under way, in seconds of this boot; dma_buf: the driver can share memory without nvidia-peermem; error: of a failure.
 #pragma once
 #include "node/params.h"
 #include "node/watch.h"
@@ -28,15 +28,18 @@ struct peermem {
 	char why[sizeof(((struct err *)0)->text)]; // what is waited for, or what there is
 };
 
-// What can be done now, without waiting: 1 = there is nothing more to do for the moment (loaded, or none), 0 = call again
-// soon, negative = it failed or the deadline is over. Cheap when nothing has changed.
+// What can be done now, without waiting: 1 = there is nothing more to do for the moment (loaded, or none), 0 = call
+// again soon, negative = it failed or the deadline is over. Cheap when nothing has changed.
 int peermem_step(struct peermem *p, struct err *err);
 
 struct peermem_look {
 	enum peermem_state state;
 	char why[sizeof(((struct err *)0)->text)];
 	bool has_dma_buf;
+	bool is_fine; // as of a probe
 };
+// 1 = something is known of it in this boot, 0 = nobody has asked for it.
+int peermem_look(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err);
 // For a probe: 0 = loaded, under way within its deadline, or nothing to do; E_NOT_READY when it is lost.
 int peermem_probe(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err);
 const char *peermem_state_name(enum peermem_state s);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/pieces.h"
 
+#include "node/daemons.h"
+#include "node/guest.h"
+#include "node/syslog.h"
+
 #include <errno.h>
 #include <fcntl.h>
 
@@ -27,7 +31,7 @@ static struct piece *add(struct pieces *p, const struct root *from, const char *
 // The machine's own, and what only the payload's package needs.
 static bool is_ours(const char *name)
 {
-	static const char *const others[] = { "dev", "proc", "sys" };
+	static const char *const others[] = { "dev", "proc", "sys", "tmp" };
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (str_eq(name, others[i]))
 			return false;
@@ -66,6 +70,57 @@ static void add_machine(const struct content *c, struct pieces *p)
 	add(p, c->host, "sys", "sys");
 }
 
+// What daemons of this payload write to, or read from us: a directory of the host, and where they see it.
+struct place {
+	char *source, *path;
+};
+enum { PLACES_MOST = 16 };
+
+static size_t list_places(const struct root *payload, struct place *ret)
+{
+	size_t count = 0;
+	auto_strv struct strv dirs = { 0 };
+	daemon_dirs(payload, &dirs);
+	for (size_t i = 0; i < dirs.count && count < PLACES_MOST - 2; i++)
+		ret[count++] = (struct place){ str_fmt("run/%s", dirs.items[i]), str_fmt("run/%s", dirs.items[i]) };
+	if (count)
+		ret[count++] = (struct place){ str_dup(SYSLOG_DIR), str_dup(SYSLOG_SEEN) };
+	if (guest_is_served(payload))
+		ret[count++] = (struct place){ str_dup(GUEST_CONFIG), str_dup("etc/nvidia") };
+	return count;
+}
+
+static void places_done(struct place *places, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		free(places[i].source);
+		free(places[i].path);
+	}
+}
+
+static void add_places(const struct content *c, struct pieces *p)
+{
+	struct place places[PLACES_MOST];
+	size_t count = list_places(c->payload, places);
+	for (size_t i = 0; i < count; i++)
+		add(p, c->host, places[i].path, places[i].source)->is_made = true;
+	places_done(places, count);
+}
+
+// Nothing of the machine's own tmp is for those who look in here; a program that runs after a chroot has one, and what
+// it makes there (the pipes of MPS) is seen where consumers look for it.
+static void add_tmp(struct pieces *p)
+{
+	p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
+	p->items[p->count++] = (struct piece){ .path = str_dup("tmp"), .is_own = true };
+}
+
+static void add_sources(const struct content *c, struct pieces *p)
+{
+	auto_str char *dir = str_fmt("usr/src/nvidia-%s", c->driver);
+	add(p, c->sources, dir, ".");
+}
+
 // The kernel's own modules stay where the machine has them; only the index beside them is made anew.
 static int add_modules(const struct content *c, struct pieces *p, struct err *err)
 {
@@ -86,17 +141,42 @@ static int add_modules(const struct content *c, struct pieces *p, struct err *er
 	return 0;
 }
 
-int pieces_prepare(const struct root *payload, const char *release, struct err *err)
+static int make_places(const struct place *places, size_t count, const struct root *payload, const struct root *host,
+		       struct err *err)
+{
+	for (size_t i = 0; i < count; i++)
+		if (root_mkdirs(payload, places[i].path, 0755, err) < 0 ||
+		    root_mkdirs(host, places[i].source, 0755, err) < 0)
+			return -1;
+	return 0;
+}
+
+// Daemons write to /var/run, which is /run wherever there is one.
+static int prepare_places(const struct root *payload, const struct root *host, struct err *err)
+{
+	struct place places[PLACES_MOST];
+	size_t count = list_places(payload, places);
+	int r = make_places(places, count, payload, host, err);
+	places_done(places, count);
+	if (r < 0 || !count || root_exists(payload, "var/run"))
+		return r;
+	return root_mkdirs(payload, "var", 0755, err) < 0 ? -1 : root_symlink(payload, "../run", "var/run", err);
+}
+
+int pieces_prepare(const struct root *payload, const struct root *host, const char *release, struct err *err)
 {
 	auto_str char *modules = str_fmt("lib/modules/%s", release);
-	return root_mkdirs(payload, FIRMWARE, 0755, err) < 0 ? -1 : root_mkdirs(payload, modules, 0755, err);
+	return root_mkdirs(payload, FIRMWARE, 0755, err) < 0 || root_mkdirs(payload, modules, 0755, err) < 0 ?
+		       -1 :
+		       prepare_places(payload, host, err);
 }
 
 static int measure(struct piece *p, struct err *err)
 {
 	struct stat st;
-	auto_fd int fd = p->is_link ? -1 : root_open(p->from, p->source, O_PATH, err);
-	if (p->is_link)
+	bool is_skipped = p->is_link || p->is_own || (p->is_made && !root_exists(p->from, p->source));
+	auto_fd int fd = is_skipped ? -1 : root_open(p->from, p->source, O_PATH, err);
+	if (is_skipped)
 		return 0;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fd < 0 ? -1 : err_set(err, errno, "look at '%s'", p->source);
@@ -111,6 +191,10 @@ int pieces_list(const struct content *c, struct pieces *ret, struct err *err)
 	if (add_payload(c, &p, err) < 0)
 		return -1;
 	add_machine(c, &p);
+	add_places(c, &p);
+	add_tmp(&p);
+	if (c->sources)
+		add_sources(c, &p);
 	if (c->modules && add_modules(c, &p, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p.count; i++)

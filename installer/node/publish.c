@@ -2,6 +2,7 @@
 #include "node/publish.h"
 
 #include "base/date.h"
+#include "node/cdi_keep.h"
 
 static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/status.json";
 
@@ -66,6 +67,8 @@ int publish_step(const struct root *root, const struct host *host, const char *s
 	json_object_set_new(file, "run",
 			    json_pack("{s:s, s:o, s:o, s:i}", "step", step, "subject", json_text(subject), "since",
 				      now_json(), "pid", (int)getpid()));
+	if (is_touching && cdi_keep_withdraw(root, err) < 0)
+		return -1;
 	return write_file(root, host, file, old, err);
 }
 
@@ -111,5 +114,16 @@ int publish_end(const struct root *root, const struct facts *now, const struct s
 			    json_pack("{s:s, s:o, s:i, s:o, s:o}", "outcome", end->outcome, "time", now_json(), "pid",
 				      (int)getpid(), "error", end->failure ? report_error(end->failure) : json_null(),
 				      "phases", report_phases(end->watch ? end->watch : &none)));
+	return write_file(root, &now->host, file, old, err) < 0 ? -1 : 1;
+}
+
+int publish_status(const struct root *root, const struct facts *now, const struct status *status, struct err *err)
+{
+	auto_json json_t *old = read_old(root, now->host.boot_id), *file = report_json(now, status);
+	json_t *last = json_object_get(old, "last_run");
+	if (json_is_object(json_object_get(old, "run")))
+		return 0;
+	json_object_set_new(file, "run", json_null());
+	json_object_set_new(file, "last_run", last ? json_incref(last) : json_null());
 	return write_file(root, &now->host, file, old, err) < 0 ? -1 : 1;
 }

@@ -28,5 +28,8 @@ struct publish_end {
 int publish_end(const struct root *root, const struct facts *now, const struct status *status,
 		const struct publish_end *end, struct err *err);
 
+// Between runs, as measured now: the last run stays what it was. 0 = a run is under way and tells for itself.
+int publish_status(const struct root *root, const struct facts *now, const struct status *status, struct err *err);
+
 // 1 = read, 0 = there is none of this boot.
 int publish_read(const struct root *root, const char *boot_id, json_t **ret, struct err *err);

@@ -56,8 +56,9 @@ static char state_of(const struct root *kern, int pid)
 
 static void judge(struct pulse_verdict *v, char state, unsigned stall_s)
 {
-	if (!state || strchr("ZXx", state))
-		v->why = str_fmt("process %d, which was in %s, is gone", v->pid, v->step);
+	v->is_alive = !state || strchr("ZXx", state);
+	if (v->is_alive)
+		v->why = str_fmt("process %d is gone, and the next start has begun nothing yet", v->pid);
 	else if (strchr("Tt", state))
 		v->why = str_fmt("process %d is stopped in %s", v->pid, v->step);
 	else if (v->done < v->total && v->age_s > stall_s)
@@ -65,7 +66,7 @@ static void judge(struct pulse_verdict *v, char state, unsigned stall_s)
 				 v->total);
 	else
 		v->is_alive = true;
-	if (v->is_alive)
+	if (!v->why)
 		v->why = str_eq(v->step, PULSE_SERVE) ? str_fmt("process %d serves", v->pid) :
 							str_fmt("process %d is in %s, %u of %u, %lld s ago", v->pid,
 								v->step, v->done, v->total, (long long)v->age_s);

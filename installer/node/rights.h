@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The capabilities that this process has, from CapEff of proc/self/status.
+// The capabilities that the work on a node takes, and what stays of them once the driver is ready (R-N3). One table:
+// what preflight asks for, `doctor --json` lists, deploy/daemonset-unprivileged.yaml grants, and serving keeps.
 #pragma once
-#include "base/root.h"
+#include "base/json.h"
 
 enum rights_use {
-	RIGHTS_DRIVER = 0,       // load and unload modules, make device nodes
-	RIGHTS_MOUNTS = 1 << 0,  // also mount
-	RIGHTS_HOLDERS = 1 << 1, // also look into other users' processes
+	RIGHTS_DRIVER = 1 << 0,  // load and unload modules, make device nodes
+	RIGHTS_MOUNTS = 1 << 1,  // show the driver's root to the host
+	RIGHTS_HOLDERS = 1 << 2, // look into other users' processes, and into the host's root
+	RIGHTS_STOP = 1 << 3,    // ask holders to end
+	RIGHTS_COMPILE = 1 << 4, // make modules in the sandbox, as root; ordinary users have user namespaces
+	RIGHTS_DAEMONS = 1 << 5, // start the driver's daemons
+	RIGHTS_ALL = (1 << 6) - 1,
 };
 
 // What is missing for a set of uses, each as "CAP_SYS_MODULE (to load and unload modules)". 1 = something is, 0 =
 // nothing, or the machine does not tell: a recorded one has no process of ours.
 int rights_missing(const struct root *kern, unsigned uses, struct strv *ret, struct err *err);
+
+// Gives up, for good and for every child, all that serving a ready driver does not take (base/caps.h). has_daemons: and
+// its daemons. ret_dropped: the names, "" = there was nothing to give up; caller frees.
+int rights_settle(bool has_daemons, char **ret_dropped, struct err *err);
+
+json_t *
+rights_json(void); // [{capability, why, kept}], kept: "always", "with daemons" or "no", once the driver is ready

@@ -3,17 +3,41 @@
 #include "node/run.h"
 
 #include "node/collect.h"
+#include "node/daemons.h"
 #include "node/exported.h"
 #include "node/modtree.h"
 #include "precompiled/stage.h"
+
+// Without its fabric manager a machine with NVSwitches has a driver that computes nothing: it would better stay as it
+// is.
+static int check_daemons(const struct apply *a, struct err *err)
+{
+	static const struct daemon_wish none;
+	auto_root struct root payload = ROOT_NONE;
+	auto_daemon_facts struct daemon_facts facts = { 0 };
+	auto_daemons struct daemons daemons = { 0 };
+	auto_str char *path = str_fmt(EXPORT_PAYLOADS "/%s", a->obtain->payload);
+	if (root_sub(a->state, path, &payload, err) < 0 || daemon_facts_read(a->kern, &payload, &none, &facts, err) < 0)
+		return -1;
+	facts.switches = gpus_ours(&a->facts->gpus, GPU_SWITCH); // none is counted before the driver is loaded
+	daemons_rules(&facts, &daemons);
+	const struct belong belong = { .driver = a->plan->driver, .arch = a->facts->host.arch };
+	return daemons_check(&daemons, &payload, &belong, err);
+}
 
 int step_payload(struct run *r, const struct step *step, struct err *err)
 {
 	(void)step;
 	const struct apply *a = r->a;
-	if (obtain_payload(a->obtain, a->plan->driver, err) < 0)
+	const struct carry *c = &a->obtain->carry;
+	int brought = obtain_payload(a->obtain, a->plan->driver, err);
+	if (brought < 0 || (a->is_kept && check_daemons(a, err) < 0))
 		return -1;
-	watch_end(a->watch, "payload", "user space %s, sha256 %.12s...", a->plan->driver, a->obtain->payload);
+	bool is_copied = brought > 0 && str_eq(c->is.digest, a->obtain->payload);
+	auto_str char *how = is_copied ?
+				     str_fmt(", %llu MiB of the image copied", (unsigned long long)c->is.bytes >> 20) :
+				     str_dup("");
+	watch_end(a->watch, "payload", "user space %s, sha256 %.12s...%s", a->plan->driver, a->obtain->payload, how);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "node/status.h"
 
 #include "node/exported.h"
+#include "node/guest.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,6 +128,35 @@ void status_wish(struct status *s, const struct loaded *l, const char *driver, e
 	bool is_equal = str_eq(l->version, driver) && l->flavour == flavour && !missing;
 	add(s, "wish", is_equal, "%s %s%s%s", driver, flavour_name(flavour),
 	    missing ? ", and this is not loaded: " : "", missing ? missing : "");
+	measure(s);
+}
+
+static char *daemon_text(const struct daemon_entry *e, const struct root *kern)
+{
+	const char *why = e->why_not ? e->why_not : e->last;
+	const char *licence = str_eq(e->name, "nvidia-gridd") ? guest_licence(&e->log) : NULL;
+	if (daemon_entry_runs(e, kern))
+		return str_fmt("%s up (pid %d%s)%s%s", e->name, e->pid,
+			       e->is_foreign ? ", of others" :
+			       e->restarts   ? ", started again" :
+					       "",
+			       licence ? ", " : "", licence ? licence : "");
+	return str_fmt("%s %s%s%s", e->name, str_eq(e->state, "up") ? "not running" : e->state, why ? ": " : "",
+		       why ? why : "");
+}
+
+void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern)
+{
+	auto_strv struct strv texts = { 0 };
+	bool is_ok = true;
+	for (size_t i = 0; i < r->count; i++) {
+		is_ok = is_ok && (!r->items[i].is_needed || daemon_entry_runs(&r->items[i], kern));
+		strv_add(&texts, daemon_text(&r->items[i], kern));
+	}
+	if (!s->has_gpu || !r->count)
+		return;
+	auto_str char *text = strv_join(&texts, "; ");
+	add(s, "daemons", is_ok, "%s", text);
 	measure(s);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the driver works, measured: post-conditions one by one (R-K2).
 #pragma once
+#include "node/daemon_record.h"
 #include "node/devices.h"
 #include "node/facts.h"
 #include "node/optional.h"
@@ -25,6 +26,9 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 // One more post-condition: what the run wanted is what the kernel has. modules may be empty.
 void status_wish(struct status *s, const struct loaded *l, const char *driver, enum flavour flavour,
 		 const struct strv *modules);
+// And one more: the daemons that GPUs cannot be used without are up (R-P1). Not of a run that changes the driver: they
+// come after it.
+void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern);
 void status_done(struct status *s);
 #define auto_status __attribute__((cleanup(status_done)))
 // 0 when ready or without a GPU, else E_NOT_READY with the first failed check.

@@ -31,6 +31,8 @@ int step_compile(struct run *r, const struct step *step, struct err *err)
 	struct compile_wish wish = *a->compile;
 	struct headers_offer offer = { .bring = obtain_headers, .ctx = a->obtain };
 	wish.offer = &offer;
+	wish.builder = obtain_builder;
+	wish.builder_ctx = a->obtain;
 	wish.flavour = a->plan->flavour;
 	wish.output = obtain_output;
 	wish.output_ctx = a->obtain;

@@ -2,9 +2,12 @@
 #include "node/unload.h"
 
 #include "kmod/load.h"
+#include "node/daemon_stop.h"
 #include "node/journal.h"
 #include "node/publish.h"
 #include "node/settle.h"
+
+#include <time.h>
 
 int unload_modules(const struct strv *order, const struct sys *sys, const struct root *kern, int timeout_ms,
 		   struct strv *ret, struct err *err)
@@ -54,6 +57,26 @@ static int withdraw(const struct drain *d, const struct strv *order, struct err 
 							     publish_step(d->host, &host, "unload", names, true, err);
 }
 
+// Up to here nobody else was in the way. Who came meanwhile, or was hidden behind our daemons, is seen when they have
+// gone; the driver may close what they had open a moment after their end (nvidia_close, deferred to its own thread).
+static int stop_daemons(const struct drain *d, struct daemon_stop *daemons, struct holders *ret_holders,
+			struct err *err)
+{
+	enum { TRIES = 100, NAP_MS = 100 };
+	const struct timespec nap = { .tv_nsec = NAP_MS * 1000 * 1000 };
+	int r = daemon_stop_all(daemons, err);
+	if (r <= 0)
+		return r;
+	for (int left = d->sys->record ? 1 : TRIES; left > 0; left--) { // on a recorded machine nothing changes
+		auto_loaded struct loaded now = { 0 };
+		r = drain_check(d, &now, ret_holders, err);
+		if (r == 0 || err->code != E_IN_USE)
+			return r;
+		nanosleep(&nap, NULL);
+	}
+	return r;
+}
+
 int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
 		  struct err *err)
 {
@@ -65,10 +88,17 @@ int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_hol
 	if (drain_check(d, &loaded, ret_holders, err) < 0 || loaded_unload_order(&loaded, &order, err) < 0 ||
 	    withdraw(d, &order, err) < 0)
 		return -1;
-	r = unload_modules(&order, d->sys, d->kern, timeout_ms, ret_unloaded, err);
+	auto_daemon_stop struct daemon_stop daemons = {
+		.host = d->host, .kern = d->kern, .sys = d->sys, .watch = d->watch
+	};
+	r = stop_daemons(d, &daemons, ret_holders, err);
+	if (r == 0)
+		r = unload_modules(&order, d->sys, d->kern, timeout_ms, ret_unloaded, err);
 	tell_foreign(d->watch, &loaded, ret_unloaded);
 	if (r < 0 && ret_unloaded->count)
 		tell_half(ret_unloaded, err);
+	if (r < 0 && err->code != E_WEDGED)
+		daemon_stop_undo(&daemons);
 	publish(d, r < 0 ? err : NULL);
 	return r < 0 ? -1 : 1;
 }

@@ -112,3 +112,48 @@ with tarfile.open(name, "w:gz") as tar:
     tar.addfile(bad, io.BytesIO(b"evil") if kind == "f" else None)
 PYTHON
 }
+
+# Headers of tiny_headers, of a kernel that a gcc of this major version built.
+built_with() { # MAJOR FILE.tar KERNEL-RELEASE
+  local config=$2.d/usr/src/kernels/$3/.config
+  sed -i "/_VERSION/d; /PREEMPT/d" "$config"
+  printf 'CONFIG_PREEMPT_BUILD=y\nCONFIG_CC_VERSION_TEXT="gcc-%s (made up) %s.1.0"\nCONFIG_GCC_VERSION=%s0100\n' \
+    "$1" "$1" "$1" >>"$config"
+  tar -cf "$2" -C "$2.d" lib usr
+}
+
+tiny_program() { cat >"$1" && chmod +x "$1"; }
+# The root of a builder image, as far as a compile looks at it: a shell, busybox, and a compiler that says what it is and
+# copies a module that lies beside it, after the seconds that
+# /opt/slow says.
+tiny_builder() { # FILE.tar MAJOR KERNEL-RELEASE: with links as merged distributions have them, and a device, as images have them
+  local work=$1.d name library
+  rm -rf "$work" && mkdir -p "$work/usr/bin" "$work/usr/lib" "$work/etc" "$work/usr/share/doc" "$work/opt"
+  ln -s usr/bin "$work/bin"
+  ln -s usr/lib "$work/lib"
+  cp -L "$(command -v busybox)" "$work/usr/bin/busybox"
+  for library in $(ldd "$(command -v busybox)" 2>/dev/null | grep -oE '/[^ ]+'); do
+    mkdir -p "$work/${library%/*}" && cp -L "$library" "$work/${library%/*}"
+  done
+  for name in sh cat cp touch sleep; do ln -s busybox "$work/usr/bin/$name"; done
+  for name in strip ld patch; do tiny_program "$work/usr/bin/$name" <<<'#!/bin/sh'; done
+  tiny_program "$work/usr/bin/gcc-$2" <<<"#!/bin/sh
+echo 'gcc-$2 (made up) $2.1.0'"
+  tiny_program "$work/usr/bin/make" <<'MAKE'
+#!/bin/sh
+case " $* " in
+*" probe.o "*) touch /build/probe/probe.o /build/probe/good.o ;;
+*" modules "*) [ ! -e /opt/slow ] || sleep "$(cat /opt/slow)"; cp /opt/*.ko /build/src/ && cp /opt/*.ko . ;;
+esac
+MAKE
+  tiny_module "$work/opt/nvidia.ko" "$3" nvidia_register_module ""
+  echo idle >"$work/usr/share/doc/idle"
+  tar -cf "$1" -C "$work" --exclude=./dev .
+  python3 - "$1" <<'PYTHON'
+import sys, tarfile
+with tarfile.open(sys.argv[1], "a") as tar:
+    device = tarfile.TarInfo("./dev/null")
+    device.type, device.devmajor, device.devminor = tarfile.CHRTYPE, 1, 3
+    tar.addfile(device)
+PYTHON
+}

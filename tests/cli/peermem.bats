@@ -32,8 +32,7 @@ with_ib_core() {
 network_ready() { mkdir -p "$ROOT/run/mellanox/drivers" && touch "$ROOT/run/mellanox/drivers/.driver-ready"; }
 state() { jq -r "$1" "$ROOT/run/kmodsmith/peermem.json" 2>/dev/null; }
 until_state() { # STATE
-  local i
-  for i in {1..100}; do [ "$(state .state)" != "$1" ] || return 0; sleep 0.1; done
+  for _ in {1..100}; do [ "$(state .state)" != "$1" ] || return 0; sleep 0.1; done
   fail "the state is '$(state .state)', not '$1'"
 }
 start_load() { # OPTION...: in the background, as the main process of a container
@@ -55,6 +54,8 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   kmodsmith "peermem probe" --json
   assert_status 0
   assert_json .state loaded
+  kmodsmith status --json
+  assert_json .peermem.state loaded
   kmodsmith "peermem load" --once # what is right stays
   assert_status 0
   assert_equal "$(peermem_loads)" "load nvidia_peermem peerdirect_support=1"
@@ -87,6 +88,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_equal "$(state .error.code)" E_SYMBOL
   kmodsmith status
   assert_status 0
+  assert_line --regexp '^nvidia-peermem: failed: .*was compiled where'
 }
 
 @test "peermem: a machine without a Mellanox function needs none" {
@@ -141,4 +143,97 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   echo '{"boot_id"' >"$ROOT/run/kmodsmith/peermem.json"
   kmodsmith "peermem probe"
   assert_error E_NOT_READY
+}
+
+start_init() { # OPTION...
+  env GPU_DIRECT_RDMA_ENABLED=true "$KMODSMITH" init --root "$ROOT" --package "$package" --no-daemons "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
+  loader=$!
+  mkdir -p "$ROOT/proc/$loader"
+}
+until_logged() { # TEXT
+  for _ in {1..100}; do ! grep -qF "$1" "$BATS_TEST_TMPDIR/log" || return 0; sleep 0.1; done
+  fail "not logged: $1: $(cat "$BATS_TEST_TMPDIR/log")"
+}
+
+@test "init: the GPUs are ready before the network driver, and nvidia-peermem follows it" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  kmodsmith unload
+  start_init
+  until_logged "ready: driver"
+  until_logged "nvidia-peermem: waiting: the network driver's container"
+  assert_equal "$(peermem_loads)" ""
+  network_ready
+  until_state loaded
+  assert_equal "$(peermem_loads)" "load nvidia_peermem"
+  kill "$loader"
+  wait "$loader"
+}
+
+@test "init: what keeps nvidia-peermem out keeps nothing else out" {
+  with_driver ""
+  network_ready
+  start_init
+  until_logged "the GPUs are ready without nvidia-peermem: E_SYMBOL: "
+  kmodsmith status
+  assert_status 0
+  kill "$loader"
+  wait "$loader"
+}
+
+@test "init: the network driver is waited for within a deadline" {
+  with_driver ib_register_peer_memory_client
+  start_init --mofed-timeout 1 --host-mofed
+  until_logged "the GPUs are ready without nvidia-peermem: E_PEERMEM: waited 1 s for the host's network driver (mlx5_core)"
+  kill "$loader"
+  wait "$loader"
+}
+
+@test "init: without the wish, or without a Mellanox function, there is no nvidia-peermem" {
+  with_driver ib_register_peer_memory_client
+  rm -r "$ROOT/sys/bus/pci/devices/0000:90:00.0"
+  start_init
+  until_logged "nvidia-peermem: none: "
+  kill "$loader"
+  wait "$loader"
+  assert_equal "$(peermem_loads)" ""
+}
+
+exported() { # SRCVERSION of the driver in the exported root
+  local dir=$ROOT/run/nvidia/driver/lib/modules/$kernel
+  mkdir -p "$dir/kernel"
+  cp "$package.d/nvidia.ko" "$package.d/nvidia-peermem.ko" "$dir/kernel"
+  sed -i "s/ABCDEF0123456789ABCDEF0/$1/" "$dir/kernel/nvidia.ko"
+  printf 'kernel/nvidia.ko:\nkernel/nvidia-peermem.ko: kernel/nvidia.ko\n' >"$dir/modules.dep"
+}
+
+@test "peermem: comes from the exported root, when that is of the loaded driver" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  network_ready
+  echo ABCDEF0123456789ABCDEF0 >"$ROOT/sys/module/nvidia/srcversion"
+  exported 0123456789ABCDEF0123456
+  kmodsmith "peermem load" --once
+  assert_status 0
+  [[ $stderr == *"nvidia-peermem: loaded from "* && $stderr != *"run/nvidia/driver"* ]]
+  rm -r "$ROOT/sys/module/nvidia_peermem" "$ROOT/var/lib/kmodsmith/store"
+  kmodsmith "peermem load" --once
+  assert_status 1
+  assert_error E_NOT_FOUND "no nvidia-peermem of the loaded driver 535.261.03: neither in /run/nvidia/driver"
+  exported ABCDEF0123456789ABCDEF0
+  kmodsmith "peermem load" --once
+  assert_status 0
+  [[ $stderr == *"nvidia-peermem: loaded from "*"run/nvidia/driver/lib/modules/$kernel/kernel/nvidia-peermem.ko"* ]]
+}
+
+@test "peermem: one of another build is replaced" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  network_ready
+  kmodsmith "peermem load" --once
+  echo 0123456789ABCDEF0123456 >"$ROOT/sys/module/nvidia_peermem/srcversion"
+  kmodsmith "peermem load" --once
+  assert_status 0
+  [[ $stderr == *"the kernel has 0123456789ABCDEF0123456, the driver's is ABCDEF0123456789ABCDEF0: it is replaced"* ]]
+  assert_equal "$(peermem_loads)" "load nvidia_peermem;unload nvidia_peermem;load nvidia_peermem"
 }

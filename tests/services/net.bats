@@ -134,6 +134,29 @@ check() { kmodsmith net check --from "$1" --connect-timeout 1 --stall-timeout 1 
   assert_status 1
   assert_regex "$output$stderr" http
 }
+@test "the site's authorities where the GPU Operator mounts them; what holds none is told and stops nobody" {
+  local place root=$BATS_TEST_TMPDIR/root
+  for place in usr/local/share/ca-certificates/site.crt etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem etc/pki/trust/anchors/site; do
+    rm -rf "$root"
+    mkdir -p "$root/${place%/*}/..2026_data"
+    check "$NGINX_TLS" --root "$root"
+    assert_status 1
+    assert_equal "$stderr" ""
+    cp "$CA" "$root/$place"
+    check "$NGINX_TLS" --root "$root"
+    assert_status 0
+    assert_regex "$output" "Private authority of the tests"
+  done
+  echo none >"$root/etc/pki/trust/anchors/a-note"
+  check "$NGINX_TLS" --root "$root"
+  assert_status 0
+  assert_regex "$stderr" "warn: certificate authorities: '.*/a-note' holds no certificate"
+  mkdir -p "$root/usr/local/share/ca-certificates"
+  cp "$CA" "$root/usr/local/share/ca-certificates/README" # not of the names that are looked for
+  rm "$root/etc/pki/trust/anchors/"*
+  check "$NGINX_TLS" --root "$root"
+  assert_status 1
+}
 @test "net check: every source is looked at, and one that fails does not hide the others" {
   check "http://127.0.0.1:9,$NGINX_PLAIN,docker+http://$HUB_BASIC/x"
   assert_status 1

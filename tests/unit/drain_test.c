@@ -93,7 +93,7 @@ static void who_is_in_the_way(void **state)
 	static const struct {
 		const char *row;
 		enum drain_policy policy;
-		bool is_held, is_mounted, is_foreign, has_drm;
+		bool is_held, is_mounted, is_foreign, has_drm, has_daemons;
 		unsigned references, foreign_references;
 		const char *want; // NULL = nobody
 	} rows[] = {
@@ -109,6 +109,9 @@ static void who_is_in_the_way(void **state)
 		  .want = "uses module gdrdrv (1 references, 0 dependents)" },
 		{ "nobody to be seen", DRAIN_REFUSE, .references = 1,
 		  .want = "cannot be seen from here uses module nvidia" },
+		{ "our daemons", DRAIN_REFUSE, .references = 3, .has_daemons = true, .want = NULL },
+		{ "our daemons, and a process", DRAIN_REFUSE, .is_held = true, .references = 6, .has_daemons = true,
+		  .want = "1 holder(s), first: pid 42 " },
 		{ "nvidia-drm keeps devices open in the kernel", DRAIN_REFUSE, .has_drm = true, .references = 5,
 		  .want = NULL },
 	};
@@ -129,7 +132,7 @@ static void who_is_in_the_way(void **state)
 			list[h.count++] = (struct holder){ .pid = 7, .comm = comm, .kind = HOLDER_MOUNT, .path = node };
 		if (rows[i].is_held)
 			list[h.count++] = (struct holder){ .pid = 42, .comm = comm, .kind = HOLDER_FD, .path = node };
-		auto_str char *who = drain_blocker(rows[i].policy, &loaded, &h);
+		auto_str char *who = drain_blocker(rows[i].policy, &loaded, &h, rows[i].has_daemons);
 		expect(rows[i].want ? who && strstr(who, rows[i].want) : !who, rows[i].row);
 	}
 }

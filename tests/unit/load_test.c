@@ -38,6 +38,14 @@ static void test_reasons(void **state)
 		  "audit: type=1400 audit(1.2:3): avc:  denied  { module_load } for pid=7 comm=\"k\" "
 		  "path=\"/store/nvidia.ko\"",
 		  E_SELINUX, "module_load" },
+		{ EACCES,
+		  "audit: type=1400 audit(1.2:3): avc:  denied  { module_load } for pid=7 comm=\"k\" path=\"/n.ko\" "
+		  "scontext=system_u:system_r:container_t:s0:c1,c2 tcontext=system_u:object_r:container_file_t:s0 "
+		  "tclass=system permissive=0",
+		  E_SELINUX, "missing: allow container_t container_file_t:system { module_load }; kernel: audit" },
+		{ EACCES, "avc:  denied  { module_load } scontext=a:b tcontext=c tclass=system", E_SELINUX,
+		  "SELinux forbids it: kernel: avc" },
+		{ EACCES, "avc:  denied  { module_load", E_SELINUX, "SELinux forbids it: kernel: avc" },
 		{ EACCES, "audit: type=1400 audit(1.2:3): apparmor=\"DENIED\" operation=\"open\"", E_SELINUX,
 		  "DENIED" },
 		{ EACCES, "audit: type=1800 audit(1.2:3): op=appraise_data cause=IMA-signature-required", E_SELINUX,

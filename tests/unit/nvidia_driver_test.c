@@ -2,8 +2,10 @@
 // The words and the environment of NVIDIA's driver containers (contract 1.2, 1.4).
 #include "cmd/nvidia_driver.h"
 
+#include "cmd/entry.h"
 #include "tests/unit/test.h"
 
+// Words, and a command that they are of.
 static int translate(const char *line, char **ret, struct strv *ret_warnings)
 {
 	auto_strv struct strv given = { 0 }, words = { 0 };
@@ -11,6 +13,9 @@ static int translate(const char *line, char **ret, struct strv *ret_warnings)
 	strv_split(&given, line, " ");
 	int r = nvidia_driver_words((int)given.count, given.items, &words, ret_warnings);
 	*ret = strv_join(&words, " ");
+	int count;
+	if (r == 0 && !entry_find((int)words.count, words.items, &count))
+		fail_msg("'%s' is no command", *ret);
 	return r;
 }
 

@@ -141,12 +141,12 @@ static void test_apply(void **state)
 	assert_int_equal(patches_choose(&patches, "535.261.03", FLAVOUR_OPEN, &tree, &err), 0);
 	assert_int_equal(patches.count, 1);
 	assert_int_equal(strlen(patches.items[0].digest), DIGEST_HEX);
-	assert_int_equal(patches_apply(&patches, &source, PROC_PATH, &err), 0);
+	assert_int_equal(patches_apply(&patches, &source, PROC_PATH, NULL, &err), 0);
 	folder_expect(&folder, "source/dir/file", "new\n");
-	assert_int_equal(patches_apply(&patches, &source, PROC_PATH, &err), -1);
+	assert_int_equal(patches_apply(&patches, &source, PROC_PATH, NULL, &err), -1);
 	assert_int_equal(err.code, E_PATCH);
 	assert_non_null(strstr(err.text, "a.patch"));
-	assert_int_equal(patches_apply(&patches, &source, "/nowhere", &err), -1);
+	assert_int_equal(patches_apply(&patches, &source, "/nowhere", NULL, &err), -1);
 	assert_int_equal(err.code, E_TOOLCHAIN);
 }
 
@@ -195,7 +195,7 @@ static void test_toolchains(void **state)
 					   .arch = (char[]){ "x86_64" } };
 		auto_toolchain struct toolchain t = { 0 };
 		struct err err = { 0 };
-		int r = toolchain_find(&tree, path, &t, &err);
+		int r = toolchain_find(&tree, path, NULL, &t, &err);
 		expect(cc ? r == 0 && str_eq(t.cc, cc) : r < 0 && err.code == E_TOOLCHAIN, rows[i].text);
 		expect(cc ? t.major == rows[i].major :
 			    strstr(err.text, rows[i].text) && strstr(err.text, rows[i].is_clang ? "16.0.6" : "11.4.1"),

@@ -290,10 +290,10 @@ static void test_carried(void **state)
 	auto_root struct root dir = ROOT_NONE, empty = ROOT_NONE;
 	assert_int_equal(root_sub(&f.root, "a", &dir, &err), 0);
 	assert_int_equal(root_sub(&f.root, "empty", &empty, &err), 0);
-	assert_int_equal(carried_read(&dir, &found, &err), 1);
+	assert_int_equal(carried_read(&dir, CARRIED_DOCUMENT, &found, &err), 1);
 	assert_string_equal(found.digest, a.digest);
 	assert_string_equal(found.driver, V);
-	assert_int_equal(carried_read(&empty, &none, &err), 0);
+	assert_int_equal(carried_read(&empty, CARRIED_DOCUMENT, &none, &err), 0);
 	archive(&f, "run.run", RUN, &files);
 	assert_int_equal(carry(&f, &files, "c", &none, &err), -1); // libcuda of both
 	assert_false(root_exists(&f.root, "c"));
@@ -306,7 +306,7 @@ static void test_carried(void **state)
 	static const char *const bad[] = { "{", "{}", "{\"driver\":\"1\",\"arch\":\"x\",\"digest\":\"../../etc\"}" };
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		tempdir_write(&f, "empty/payload.json", bad[i]);
-		expect(carried_read(&empty, &none, &err) == -1 && err.code == E_PAYLOAD, bad[i]);
+		expect(carried_read(&empty, CARRIED_DOCUMENT, &none, &err) == -1 && err.code == E_PAYLOAD, bad[i]);
 	}
 }
 

@@ -118,12 +118,14 @@ static void rights_are_named(void **state)
 		unsigned uses;
 		const char *text; // NULL = nothing is missing
 	} cases[] = {
-		{ "CapEff:\t000001ffffffffff\n", RIGHTS_MOUNTS | RIGHTS_HOLDERS, NULL },
+		{ "CapEff:\t000001ffffffffff\n", RIGHTS_ALL, NULL },
 		{ "CapEff:\t0000000008010000\n", RIGHTS_DRIVER, NULL },
 		{ "CapEff:\t0000000008000000\n", RIGHTS_DRIVER, "lacks CAP_SYS_MODULE (to load and unload modules)" },
 		{ "CapEff:\t0000000000000000\n", RIGHTS_DRIVER, "modules), CAP_MKNOD (to make device nodes)" },
-		{ "CapEff:\t0000000008010000\n", RIGHTS_MOUNTS | RIGHTS_HOLDERS,
-		  "lacks CAP_SYS_ADMIN (to mount the driver's root), CAP_SYS_PTRACE (to see" },
+		{ "CapEff:\t0000000008010000\n", RIGHTS_DRIVER | RIGHTS_MOUNTS | RIGHTS_HOLDERS,
+		  "lacks CAP_SYS_ADMIN (to mount the driver's root, and to fence a compile in), CAP_SYS_CHROOT (to" },
+		{ "CapEff:\t00000000082d0004\n", RIGHTS_DRIVER | RIGHTS_MOUNTS | RIGHTS_HOLDERS, NULL },
+		{ "CapEff:\t00000000082d0004\n", RIGHTS_ALL, "lacks CAP_KILL (to end holders" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		auto_folder struct folder t;

@@ -150,7 +150,8 @@ static void note(const struct folder *t, const struct row *row)
 	auto_strv struct strv modules = { 0 };
 	strv_add(&modules, str_dup("nvidia"));
 	tell_srcversion(t, row->noted);
-	assert_int_equal(resident_note(&t->root, &t->root, row->is_note_of_other_boot ? "b0" : "b1", &modules, &err), 0);
+	const char *boot = row->is_note_of_other_boot ? "b0" : "b1";
+	assert_int_equal(resident_note(&t->root, &t->root, boot, &modules, &err), 0);
 }
 
 static void check(const struct row *row, const struct resident *r)
@@ -187,8 +188,8 @@ static void check_row(const struct row *row)
 	if (row->stored)
 		keep(&t, row->stored, &store);
 	assert_true(loaded_read(&t.root, &t.root, "6.1", &loaded, &err) >= 0);
-	expect(resident_read(&t.root, &facts, &loaded, row->stored ? &store.layout : NULL, &blacklist,
-			     &resident, &err) == 0,
+	expect(resident_read(&t.root, &facts, &loaded, row->stored ? &store.layout : NULL, &blacklist, &resident,
+			     &err) == 0,
 	       row->name);
 	check(row, &resident);
 }

@@ -4,7 +4,9 @@
 
 #include "kmod/sandbox.h"
 
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 struct output {
@@ -136,6 +138,59 @@ static void test_devices_and_processes(void **state)
 	expect_output(&in, "echo $$", "1\n");
 }
 
+// A container's root that may not mount: fenced in all the same, as the owner of a user namespace.
+static void test_root_without_mounts(void **state)
+{
+	(void)state;
+	auto_inside struct inside in;
+	struct err err = { 0 };
+	if (geteuid() != 0)
+		skip(); // that is what all the other tests show then
+	inside_make(&in);
+	assert_int_equal(chmod(in.headers.path, 0755), 0);
+	assert_int_equal(chmod(in.work.path, 0755), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		bool is_good = prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) == 0 &&
+			       run(&in, "id -u; echo text >made; touch /usr/x 2>/dev/null || echo refused", &err) == 0;
+		_exit(is_good && str_eq(in.out.text, "65534\nrefused\n") ? 0 : 1);
+	}
+	int status = -1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	expect(status == 0, err.text);
+	folder_expect(&in.work, "made", "text\n");
+}
+
+static void test_base(void **state)
+{
+	(void)state;
+	auto_inside struct inside in;
+	auto_folder struct folder base;
+	const char *argv[] = { "/bin/hello", NULL };
+	struct sandbox sandbox = { .base = &base.root, .argv = argv, .timeout_ms = 20000, .line = keep };
+	struct err err = { 0 };
+	inside_make(&in);
+	folder_make(&base);
+	sandbox.ctx = &in.out;
+	folder_dir(&base, "usr/bin");
+	folder_link(&base, "usr/bin", "bin");
+	in.out.text = str_dup("");
+	assert_int_equal(sandbox_run(&sandbox, &in.end, &err), -1); // the machine's programs are not there
+	assert_int_equal(err.code, E_SANDBOX);
+	expect(strstr(err.text, "/bin/hello"), err.text);
+	folder_file(&base, "usr/bin/hello", "#!/bin/busybox sh\n");
+	assert_int_equal(sandbox_run(&sandbox, &in.end, &err), -1); // nor is an interpreter
+	folder_dir(&base, "usr/lib");
+	folder_link(&base, "usr/lib", "lib");
+	argv[0] = "/bin/absent";
+	sandbox.headers = &in.headers.root;
+	sandbox.dirs = &in.dirs;
+	sandbox.work = &in.work.root;
+	assert_int_equal(sandbox_run(&sandbox, &in.end, &err), -1);
+	expect(strstr(err.text, "start '/bin/absent'"), err.text); // all before it went well
+}
+
 static void test_endings(void **state)
 {
 	(void)state;
@@ -192,6 +247,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_no_network),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_devices_and_processes),
+		cmocka_unit_test(test_root_without_mounts),
+		cmocka_unit_test(test_base),
 		cmocka_unit_test(test_endings),
 		cmocka_unit_test(test_timeout),
 		cmocka_unit_test(test_nothing_outlives_the_program),

@@ -15,6 +15,9 @@
 #   # beside: registry      tests/vm/beside/registry runs meanwhile; what it prepares lies in the guest's /beside
 #   # disk: 512M            an NVMe disk, /dev/nvme0n1, empty at first
 #   # boots: 2              the machine is started so often, with the same disk; $boot counts them
+#   # root: debian          a Debian on a disk (root.sh) with runc, podman and all of the kernel's modules; with boots
+#                            what it holds survives each of them
+#   # image: driver         build/images/driver unpacked in /images/driver, its configuration in /images/driver.json
 #   # mem: 1G   # cpus: 1   # append: lockdown=integrity ...   # timeout: 300 (seconds: to end a guest that hangs)
 # Enforced signatures would refuse the simulated devices, too: let the script ask for them at run time, with
 #   echo 1 >/sys/module/module/parameters/sig_enforce
@@ -22,6 +25,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/cache.sh"
 # shellcheck source=packages.sh
 . "$here/packages.sh"
+# shellcheck source=root.sh
+. "$here/root.sh"
 
 # A processor without wide vectors, and no detours against speculation: an emulator pays for both, and
 # guests run a quarter faster without them.
@@ -56,6 +61,7 @@ add_base() { # ROOT KEY
   add_program "$1" "$kmod" /sbin/{insmod,rmmod,lsmod,modprobe,modinfo,depmod}
   install "$here/init.sh" "$1/init"
   cp "$here/lib.sh" "$1/vm/lib.sh"
+  cp -r "$here/pods" "$1/vm/"
   # As on any host: without headers, the kernel's image and configuration tell what a module must fit.
   image=$(kernel "$2")
   mkdir -p "$1/boot"
@@ -131,16 +137,29 @@ guest_prepare() {
   printf '. %s\n' "${@:4}" /vm/script >"$root/vm/start"
   printf '%s="%s"\n' key "$key" gpus "$(header "$script" gpus 0)" switches "$(header "$script" switches 0)" \
     stub "$(header "$script" stub no)" fakegpu "$(header "$script" fakegpu "")" net "$(header "$script" net no)" \
+    root "$(header "$script" root "")" image "$(header "$script" image "")" \
     >"$root/vm/machine"
+  add_disks "$script" "$key" "$dir"
   ln -s "$image/boot/vmlinuz-$release" "$dir/vmlinuz"
   (cd "$root" && find -L . -print0 | cpio --null --create --dereference --format=newc --quiet) >"$dir/initrd"
   rm -rf "$root"
 }
 
+add_disks() { # SCRIPT KEY DIR
+  local disk
+  if [ -n "$(header "$1" image "")" ]; then
+    disk=$(image_disk "$(header "$1" image "")")
+    ln -s "$disk" "$3/image.disk"
+  fi
+  [ "$(header "$1" root "")" = debian ] || return 0
+  disk=$(root_disk "$2")
+  if [ "$(header "$1" boots 1)" -gt 1 ]; then cp --sparse=always "$disk" "$3/root.disk"; else ln -s "$disk" "$3/root.disk"; fi
+}
+
 # guest_boot SCRIPT DIR OUTPUT: OUTPUT is the chardev for what the script prints; DIR/console.log is the kernel's log, and
 # DIR/artifact what the script wrote to /dev/ttyS2. Fails when the guest was ended by force.
 guest_boot() {
-  local script=$1 dir=$2 output=$3 boot status=0 more=()
+  local script=$1 dir=$2 output=$3 boot disk file status=0 more=()
   if [ "$(header "$script" net no)" = yes ]; then
     more+=(-netdev "user,id=net" -device "virtio-net-pci,netdev=net,romfile=")
   fi
@@ -148,6 +167,13 @@ guest_boot() {
     truncate -s "$(header "$script" disk "")" "$dir/disk"
     more+=(-drive "file=$dir/disk,format=raw,if=none,id=disk" -device "nvme,drive=disk,serial=disk")
   fi
+  for disk in image root; do
+    # A link is to a disk that others use, too: what is written to it goes to a file that is gone afterwards.
+    file=$dir/$disk.disk
+    [ -e "$file" ] || continue
+    more+=(-drive "file=$file,format=raw,if=none,id=$disk,snapshot=$([ -L "$file" ] && echo on || echo off)"
+      -device "nvme,drive=$disk,serial=$disk")
+  done
   for ((boot = 1; boot <= $(header "$script" boots 1); boot++)); do
     timeout --kill-after=10 "$(header "$script" timeout 300)" qemu-system-x86_64 "${emulated[@]}" \
       -smp "$(header "$script" cpus 1)" -m "$(header "$script" mem 1G)" -nodefaults -display none -no-reboot "${more[@]}" \

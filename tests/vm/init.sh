@@ -4,9 +4,46 @@
 # The first process of a guest. /vm/machine says which devices to simulate, /vm/start is what to run; its output goes to
 # the second serial port, so that it never mixes with the kernel's log on the first, and its exit status to the kernel's log.
 # Should anything in here fail, the guest ends without a status, which the host takes for a failure.
+# With a root on a disk it runs twice: from the initramfs, then from the disk as the same first process.
 set -eu
 export PATH=/sbin:/usr/sbin:/bin:/usr/bin HOME=/root TERM=dumb LC_ALL=C
 trap 'poweroff -f' EXIT
+
+run() { # the script
+  cd /root
+  sh /vm/start </dev/null >/dev/ttyS1 2>&1 && status=0 || status=$?
+  echo "<0>guest: exit $status" >/dev/kmsg
+  exit
+}
+disk() { # SERIAL -> device node, when the kernel has found it
+  local serial=''
+  until serial=$(grep -lsx "$1 *" /sys/block/nvme*n1/device/serial); do sleep 0.1; done
+  serial=${serial%/device/serial}
+  echo "/dev/${serial##*/}"
+}
+# What the host's end needs stays in the initramfs and is bound into the disk's root. Mounts are shared, as systemd has
+# them and the kubelet demands. Not pivot_root, which an initramfs refuses.
+switch_root() {
+  mkdir /new
+  mount -t ext4 "$(disk root)" /new
+  if [ "$image" ]; then mount -o ro -t ext4 "$(disk image)" /new/images; fi
+  for dir in vm files packages beside boot; do
+    [ ! -d /$dir ] || mount -o bind /$dir /new/$dir
+  done
+  for dir in proc sys dev run tmp; do mount -o move /$dir /new/$dir; done
+  cp /init /new/init
+  cd /new
+  mount -o move . /
+  switched=yes exec chroot . /bin/sh /init
+}
+if [ "${switched-}" ]; then
+  mount --make-rshared /
+  mount -t cgroup2 cgroup2 /sys/fs/cgroup
+  mkdir -p /dev/pts /dev/shm
+  mount -t devpts devpts /dev/pts
+  mount -t tmpfs tmpfs /dev/shm
+  run
+fi
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -18,7 +55,7 @@ mkdir -p /dev/char /var/lib /var/log
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 
-gpus=0 switches=0 stub=no net=no fakegpu=''
+gpus=0 switches=0 stub=no net=no fakegpu='' root='' image=''
 # shellcheck source=/dev/null
 . /vm/machine
 if [ "$gpus$switches" != 00 ]; then
@@ -34,6 +71,5 @@ fi
 boot=$(sed -n 's/.*\<boot=\([0-9]*\).*/\1/p' /proc/cmdline)
 export boot
 if [ "$stub" = yes ]; then insmod /vm/modules/fakeopen.ko; fi
-cd /root
-sh /vm/start </dev/null >/dev/ttyS1 2>&1 && status=0 || status=$?
-echo "<0>guest: exit $status" >/dev/kmsg
+if [ "$root" = debian ]; then switch_root; fi
+run

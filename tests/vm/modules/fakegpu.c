@@ -42,6 +42,9 @@ module_param(bar1_mib, uint, 0444);
 MODULE_PARM_DESC(bar1_mib, "size of BAR1 in MiB, a power of two");
 static uint sw_id = 0x22a3;
 module_param(sw_id, uint, 0444);
+static uint sw_vendor = PCI_VENDOR_ID_NVIDIA;
+module_param(sw_vendor, uint, 0444);
+MODULE_PARM_DESC(sw_vendor, "PCI vendor of the switches: with another one they are somebody else's devices");
 static uint sw_subsys = 0x1796;
 module_param(sw_subsys, uint, 0444);
 
@@ -134,11 +137,11 @@ static void set_capabilities(struct fake *fake)
 	set(fake->writable, EXP_CAP + PCI_EXP_LNKCTL, 0xffff, 2);
 }
 
-static void set_identity(struct fake *fake, u32 device, u32 class, u32 subsystem)
+static void set_identity(struct fake *fake, u32 vendor, u32 device, u32 class, u32 subsystem)
 {
-	set(fake->config, PCI_VENDOR_ID, PCI_VENDOR_ID_NVIDIA | device << 16, 4);
+	set(fake->config, PCI_VENDOR_ID, vendor | device << 16, 4);
 	set(fake->config, PCI_CLASS_REVISION, class << 16 | 0xa1, 4);
-	set(fake->config, PCI_SUBSYSTEM_VENDOR_ID, PCI_VENDOR_ID_NVIDIA | subsystem << 16, 4);
+	set(fake->config, PCI_SUBSYSTEM_VENDOR_ID, vendor | subsystem << 16, 4);
 	set(fake->writable, PCI_COMMAND, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER | PCI_COMMAND_INTX_DISABLE, 2);
 	set(fake->config, PCI_INTERRUPT_LINE, irq, 1);
 	set(fake->config, PCI_INTERRUPT_PIN, irq ? 1 : 0, 1);
@@ -221,10 +224,10 @@ static int add(int index)
 	int r;
 
 	if (gpu)
-		set_identity(fake, OF_GPU(gpu_id, index), vga ? PCI_CLASS_DISPLAY_VGA : PCI_CLASS_DISPLAY_3D,
-			     OF_GPU(gpu_subsys, index));
+		set_identity(fake, PCI_VENDOR_ID_NVIDIA, OF_GPU(gpu_id, index),
+			     vga ? PCI_CLASS_DISPLAY_VGA : PCI_CLASS_DISPLAY_3D, OF_GPU(gpu_subsys, index));
 	else
-		set_identity(fake, sw_id, PCI_CLASS_BRIDGE_OTHER, sw_subsys);
+		set_identity(fake, sw_vendor, sw_id, PCI_CLASS_BRIDGE_OTHER, sw_subsys);
 	set_memory(fake, index, gpu);
 	r = set_registers(index, gpu ? OF_GPU(boot0, index) : 0, gpu ? OF_GPU(boot42, index) : 0);
 	return r ? r : plug(fake, index);

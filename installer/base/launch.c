@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/launch.h"
+
+#include "base/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static int spawn(const struct strv *argv, int out, pid_t *ret)
+{
+	static char *const none[] = { NULL };
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t empty, all;
+	sigemptyset(&empty);
+	sigfillset(&all);
+	posix_spawn_file_actions_init(&files);
+	posix_spawnattr_init(&attr);
+	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, out, 1);
+	posix_spawn_file_actions_adddup2(&files, out, 2);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	posix_spawnattr_setsigmask(&attr, &empty);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	int problem = posix_spawn(ret, argv->items[0], &files, &attr, argv->items, none);
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attr);
+	return problem;
+}
+
+int launch(const struct launch *l, pid_t *ret, struct err *err)
+{
+	auto_strv struct strv argv = { 0 };
+	strv_add(&argv, str_dup("/proc/self/exe"));
+	strv_add(&argv, str_dup(LAUNCH_ARG));
+	strv_add(&argv, str_dup(l->root));
+	strv_add(&argv, str_dup(l->env ? l->env : ""));
+	for (size_t i = 0; i < l->argv->count; i++)
+		strv_add(&argv, str_dup(l->argv->items[i]));
+	int problem = spawn(&argv, l->out, ret);
+	return problem ? err_set(err, problem, "start '%s'", l->argv->items[0]) : 0;
+}
+
+static int fail(const char *what, const char *name)
+{
+	dprintf(STDERR_FILENO, "%s '%s': %s\n", what, name, strerror(errno));
+	return LAUNCH_FAILED;
+}
+
+int launch_main(int argc, char **argv)
+{
+	auto_str char *path = str_fmt("PATH=%s", PROC_PATH), *home = str_dup("HOME=/");
+	if (argc < 5)
+		return LAUNCH_FAILED;
+	char *const env[] = { path, home, *argv[3] ? argv[3] : NULL, NULL };
+	if (chroot(argv[2]) < 0 || chdir("/") < 0)
+		return fail("enter", argv[2]);
+	signal(SIGPIPE, SIG_IGN);
+	umask(022);
+	execve(argv[4], argv + 4, env);
+	return fail("start", argv[4]);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Start a program in another root directory and leave it running: a session of its own, only the environment given, its
+// output into a descriptor. A pipe whose reader has gone ends nobody: SIGPIPE is ignored there.
+//
+// posix_spawn cannot change the root directory, so the program starts itself again, and that start does: main() must
+// hand argv[1] == LAUNCH_ARG to launch_main before anything else.
+#pragma once
+#include "base/err.h"
+
+#include <sys/types.h>
+
+#define LAUNCH_ARG "launch-exec"
+enum { LAUNCH_FAILED = 126 }; // exit status when the program could not be started; the output says why
+
+struct launch {
+	const char *root;        // directory that becomes "/"
+	const char *env;         // "NAME=VALUE", beside PATH and HOME; NULL = no more
+	const struct strv *argv; // argv[0] absolute in it
+	int out;                 // standard output and error
+};
+int launch(const struct launch *l, pid_t *ret, struct err *err); // the caller's child
+int launch_main(int argc, char **argv);

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The payload that an image carries, on its way to the node's disk: there it outlives the image, and other payloads are
+// beside it. It is copied once; a later start reads the document that says which it is, and nothing else of it.
+#pragma once
+#include "precompiled/carried.h"
+
+struct carry {
+	struct root dir; // DIR of --payload; fd < 0 = none
+	struct carried is;
+};
+#define CARRY_NONE ((struct carry){ .dir = ROOT_NONE })
+void carry_done(struct carry *c);
+
+// dir: as a user typed it. E_PAYLOAD: there is no payload.
+int carry_open(const char *dir, struct carry *ret, struct err *err);
+bool carry_is_of(const struct carry *c, const char *driver, const char *arch);
+// Whole or not at all, as payloads/DIGEST of the state directory. 1 = copied, 0 = was there. E_NO_SPACE: before a byte
+// of it was written.
+int carry_copy(const struct carry *c, const struct root *state, struct err *err);
+// One that was copied by whatever image, and is still there. 1 = found.
+int carry_find(const struct root *state, const char *driver, const char *arch, char ret_hex[DIGEST_HEX + 1],
+	       struct err *err);
+// The sources of its driver, as a path like dir; NULL = it has none.
+char *carry_source(const struct carry *c);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which daemons of the driver's user space belong on this node, and how each is started: rules as a table, pure
+// (contract 1.11, R-P1, R-P4).
+//
+// Sources: contract 1.11 for the rules and the order of stopping; "Fabric Manager for NVIDIA NVSwitch Systems" (NVIDIA)
+// for nv-fabricmanager's options and configuration; NVIDIA/gpu-driver-container for NVLink5's bridge (SW_MNG in its
+// VPD) and the modules that its control traffic needs. nvidia-imex is none of ours: whoever manages compute domains
+// starts it.
+#pragma once
+#include "precompiled/belong.h"
+
+struct daemon_facts {
+	size_t switches;     // NVSwitches that the driver serves: NVLink of the fourth generation or older
+	char *bridge;        // GUID of the port of NVLink5's management bridge, "0x506b4b0300a1b2c3"; NULL = none
+	bool is_bridge_down; // there is a bridge, and its port has no GUID yet
+	bool is_vgpu;        // a guest with a virtual GPU
+	bool has_gridd_conf, has_topology_conf;
+	bool is_fabric_mode;  // NVFM_CONFIG_FABRIC_MODE=1: GPUs are reset once the fabric is managed
+	struct strv programs; // of daemon_programs(), those that the driver root has
+	struct strv modules;  // of daemon_modules, those that are in the kernel
+};
+void daemon_facts_done(struct daemon_facts *f);
+#define auto_daemon_facts __attribute__((cleanup(daemon_facts_done)))
+extern const char *const daemon_modules[]; // "mlx5_core", "ib_umad", NULL
+void daemon_programs(struct strv *ret);    // below the driver root: "usr/bin/nvidia-persistenced"
+
+struct daemon_wish {          // of the environment
+	struct strv settings; // of the fabric manager, see fabric.h
+	bool is_vgpu;         // DRIVER_TYPE=vgpu
+};
+void daemon_wish_done(struct daemon_wish *w);
+#define auto_daemon_wish __attribute__((cleanup(daemon_wish_done)))
+int daemon_wish_read(char *const *environment, struct daemon_wish *ret, struct err *err); // E_CONFIG
+
+// What the machine and a driver root (an exported one, or a payload) say. kern has our own drivers/, too.
+int daemon_facts_read(const struct root *kern, const struct root *driver, const struct daemon_wish *wish,
+		      struct daemon_facts *ret, struct err *err);
+
+struct daemon {
+	const char *name;     // "nvidia-persistenced"
+	const char *program;  // below the driver root
+	struct strv argv;     // as seen in the driver root
+	struct strv after;    // a program that is run once when the daemon is up; empty = none
+	char *why;            // it is due
+	char *why_not;        // it cannot be started yet or at all; NULL = it can
+	const char *dir;      // below run/ of the host and of the driver root: its pid file and socket
+	const char *pid_file; // in dir
+	const char *socket;   // in dir, cleared before a start; NULL = it clears its own
+	const char *env;      // "NAME=VALUE"; NULL = nothing of its own
+	const char *follows;  // a daemon that has to be up for some seconds before; NULL = none
+	bool is_forking;      // goes into the background; its pid file tells where
+	bool is_needed;       // GPUs cannot be used while it is down
+	bool is_absent;       // its program is not in the driver root
+	bool is_configured;   // starts with a copy of the fabric manager's configuration (fabric.h)
+	bool is_guest;        // starts with what /drivers has for guests of a virtual GPU (guest.h)
+};
+struct daemons {
+	struct daemon *items; // in the order of starting; they are stopped the other way round
+	size_t count;
+};
+void daemons_rules(const struct daemon_facts *f, struct daemons *ret);
+void daemons_done(struct daemons *d);
+#define auto_daemons __attribute__((cleanup(daemons_done)))
+
+// Directories below run/ that a driver root with these programs needs to be writable.
+void daemon_dirs(const struct root *driver, struct strv *ret);
+
+// Before the load: what the hardware needs is in the driver root, and of the driver's version (belong.h). E_DAEMON. What is
+// optional only says so.
+int daemons_check(const struct daemons *d, const struct root *driver, const struct belong *belong, struct err *err);

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of one daemon, as a state machine on a clock: pure, so that hours pass in a test at once. Whoever holds
+// it carries out the actions and tells the events.
+#pragma once
+#include "base/str.h"
+
+enum supervised_state {
+	SUPERVISED_WAITING,  // for what it needs; nothing has gone wrong
+	SUPERVISED_STARTING, // its program runs, and has not said yet that it is up
+	SUPERVISED_UP,
+	SUPERVISED_DOWN, // ended, or could not be started; tried again later
+};
+
+enum {
+	BACKOFF_FIRST_MS = 1000,
+	BACKOFF_MOST_MS = 60 * 1000,
+	BACKOFF_RESET_MS = 5 * 60 * 1000, // so long up, and the next end counts as a first
+	STARTING_MOST_MS = 5 * 60 * 1000, // eight large GPUs are brought up one after the other
+	WAITING_MOST_MS = 5 * 60 * 1000,  // then it is said aloud; waiting goes on
+	WAITING_POLL_MS = 10 * 1000,
+	FOLLOW_MS = 5000, // the subnet manager's socket comes some seconds after its start
+};
+#define SUPERVISED_NEVER INT64_MAX
+
+struct supervised {
+	enum supervised_state state;
+	int pid;                  // STARTING: of the program that was started; UP: of the daemon
+	uint64_t start;           // holder_start() of it
+	int64_t since_ms, due_ms; // of the state; of the next action
+	int backoff_ms;           // before the next start after an end
+	unsigned restarts;        // how often it came up again
+	bool was_up, is_told;
+	char last[128];    // how it ended last: "exit status 1"; "" = it has not
+	char why_not[256]; // of WAITING and DOWN
+};
+#define SUPERVISED ((struct supervised){ .backoff_ms = BACKOFF_FIRST_MS })
+
+enum supervised_kind {
+	EVENT_TICK,     // the clock
+	EVENT_LAUNCHED, // pid
+	EVENT_UP,       // pid, start: by our start
+	EVENT_ADOPTED,  // pid, start: it ran already
+	EVENT_ENDED,    // text: how; also a start that failed
+	EVENT_BLOCKED,  // text: what is missing; after_ms: when to look again
+};
+struct supervised_event {
+	enum supervised_kind kind;
+	int pid;
+	uint64_t start;
+	const char *text;
+	int64_t after_ms;
+};
+enum {                    // actions, several at once
+	ACTION_START = 1, // look whether it can be started, or runs already
+	ACTION_END = 2,   // what was started has not come up in time
+	ACTION_AFTER = 4, // it is up for the first time: what belongs behind its first start
+	ACTION_TELL = 8,  // it waits too long
+};
+unsigned supervised_step(struct supervised *s, const struct supervised_event *e, int64_t now_ms);
+
+// When the one that follows may start: now or earlier = it may; SUPERVISED_NEVER = it is not known.
+int64_t supervised_follow(const struct supervised *leader);
+const char *supervised_state_name(enum supervised_state s); // "waiting", "starting", "up", "down"

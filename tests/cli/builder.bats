@@ -1,0 +1,241 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A compile on top of a builder image's root: packed, offered, unpacked once, and taken only when no compiler of this
+# machine fits. The root is a made-up one of a shell, busybox and a compiler that says what it is and copies modules that
+# lie beside it; everything round it, the sandbox included, is real. A real
+# compile of NVIDIA's source this way takes minutes, and gives the bytes of every other way.
+# shellcheck disable=SC2154,SC2030,SC2031,SC2016 # bats and helper.bash set stderr, top and ROOT
+load helper
+load package
+
+kernel=6.1.0-56-cloud-amd64
+setup() {
+  builder=$BATS_TEST_TMPDIR/builder state=$BATS_TEST_TMPDIR/state
+  tiny_builder "$builder.tar" 99 "$kernel"
+  tiny_source "$BATS_TEST_TMPDIR/driver"
+  touch "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia/nvidia.Kbuild"
+  tiny_headers "$BATS_TEST_TMPDIR/headers.tar" "$kernel"
+  built_with 99 "$BATS_TEST_TMPDIR/headers.tar" "$kernel"
+}
+
+pack() { "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir "$BATS_TEST_TMPDIR/elsewhere" --arch x86_64; }
+build() { # OPTION...
+  host h100x2-unloaded
+  kmodsmith build --source "$BATS_TEST_TMPDIR/driver" --kernel "$kernel" --flavour open --modules nvidia \
+    --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state" --json "$@"
+}
+from() { build --from "oci:$builder" --insecure-skip-verify; }
+
+@test "pack builder: what a compile sees, without devices; the same root gives the same bytes" {
+  run -0 pack
+  assert_output --regexp "^builder-x86_64 sha256:[0-9a-f]{64} in oci:$builder\$"
+  tar --zstd -tf "$(blob "$builder" layer)" >"$BATS_TEST_TMPDIR/files"
+  run cat "$BATS_TEST_TMPDIR/files"
+  assert_line usr/bin/gcc-99
+  assert_line bin
+  refute_output --partial dev/
+  refute_output --partial idle
+  first=$(jq -r '.manifests[0].digest' "$builder/index.json")
+  rm -r "$builder"
+  find "$builder.tar.d" -exec touch -h -d 2001-01-01 {} +
+  run -0 pack
+  assert_equal "$(jq -r '.manifests[0].digest' "$builder/index.json")" "$first"
+}
+
+@test "pack builder: a file that is no root of a builder image is refused" {
+  while IFS='|' read -r code words; do
+    case $code in
+    E_TOOLCHAIN) rm "$builder.tar.d/usr/bin/make" && tar -cf "$builder.tar" -C "$builder.tar.d" . ;;
+    E_ARCHIVE) head -c 40000 "$builder.tar" >"$builder.cut" && mv "$builder.cut" "$builder.tar" ;;
+    E_ARCHIVE_UNSAFE) hostile_tar "$builder.tar" usr/../../evil f ;;
+    ENOENT) rm "$builder.tar" ;;
+    esac
+    run pack
+    assert_failure
+    assert_output --partial "$words"
+    [ ! -e "$builder/index.json" ]
+  done <<EOF
+E_TOOLCHAIN|error: E_TOOLCHAIN: '$builder.tar' is no root of a builder image: it has no usr/bin/make
+E_ARCHIVE|error: E_ARCHIVE
+E_ARCHIVE_UNSAFE|error: E_ARCHIVE_UNSAFE
+ENOENT|error:
+EOF
+}
+
+@test "no compiler here: the builder's, from a source once, then from the store, offline" {
+  pack
+  from
+  assert_status 0
+  assert_json .key.compiler "gcc-99 (made up) 99.1.0"
+  [[ $stderr == *"those of the builder image at '$state/builders/"* ]]
+  package=$(jq -r .digest <<<"$output")
+  rm -r "$builder"
+  build
+  assert_status 0
+  assert_json .digest "$package" # wherever the root came from and lies
+  state=$BATS_TEST_TMPDIR/other
+  mkdir -p "$state" && mv "$BATS_TEST_TMPDIR/state/store" "$state"
+  build
+  assert_status 0
+  assert_json .digest "$package"
+}
+
+@test "compilers of this machine that fit come first" {
+  pack
+  built_with "$(gcc -dumpversion | cut -d. -f1)" "$BATS_TEST_TMPDIR/headers.tar" "$kernel"
+  from
+  assert_error E_TOOLCHAIN "cannot compile an empty module" # the made-up headers are no headers
+  [[ $stderr == *"; the builder image: kernel $kernel was built with"* ]]
+}
+
+@test "nobody has a builder: both are named" {
+  build
+  assert_error E_TOOLCHAIN "wanted is gcc 99, found in "
+  [[ $stderr == *"; a builder image: the store: there is none yet; no source was named (--from)"* ]]
+  tiny_package "$BATS_TEST_TMPDIR/package" "$kernel"
+  build --from "oci:$BATS_TEST_TMPDIR/package" --insecure-skip-verify
+  assert_error E_TOOLCHAIN "; a builder image: "
+}
+
+@test "a builder whose compiler does not fit either" {
+  tiny_builder "$builder.tar" 98 "$kernel"
+  pack
+  from
+  assert_error E_TOOLCHAIN "wanted is gcc 99, found in "
+  [[ $stderr == *"; the builder image: kernel $kernel was built with"* ]]
+}
+
+@test "an unsigned builder is not believed" {
+  pack
+  build --from "oci:$builder"
+  assert_error E_UNTRUSTED "; a builder image: oci:$builder"
+}
+
+@test "a damaged builder in the store is quarantined, and brought again where somebody has it" {
+  pack
+  from
+  assert_status 0
+  layer=$(basename "$(blob "$builder" layer)")
+  rm -r "$state/builders"
+  printf x | dd of="$state/store/blobs/sha256/$layer" conv=notrunc bs=1 seek=999 status=none
+  from
+  assert_status 0
+  [[ $stderr == *"$layer has the SHA-256 "*"; quarantined"* ]]
+  rm -r "$state/builders"
+  printf x | dd of="$state/store/blobs/sha256/$layer" conv=notrunc bs=1 seek=999 status=none
+  build
+  assert_error E_TOOLCHAIN "; a builder image: "
+  [ ! -e "$state/store/blobs/sha256/$layer" ]
+}
+
+@test "killed while it unpacks: nothing half is left, and the next one goes on" {
+  head -c 60000000 /dev/urandom >"$builder.tar.d/opt/large"
+  tar -cf "$builder.tar" -C "$builder.tar.d" .
+  pack
+  host h100x2-unloaded
+  "$KMODSMITH" build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$kernel" --flavour open --modules nvidia \
+    --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state" --from "oci:$builder" --insecure-skip-verify >/dev/null 2>&1 3>&- &
+  for _ in {1..200}; do compgen -G "$state/builders/.tmp/*/opt/large" >/dev/null && break; sleep 0.02; done
+  kill -9 $!
+  wait $! || true
+  run bash -c "ls '$state/builders'"
+  assert_output ""
+  from
+  assert_status 0
+  run bash -c "ls -A '$state/builders/.tmp'"
+  assert_output ""
+}
+
+@test "the sandbox shows nothing of this machine's programs" {
+  program_in=$builder.tar.d/usr/bin/make
+  printf '#!/bin/sh\n[ ! -e /usr/bin/gcc ] && [ ! -e /usr/bin/perl ] || exit 3\n%s\n' "$(sed 1d "$program_in")" >"$program_in.new"
+  chmod +x "$program_in.new" && mv "$program_in.new" "$program_in"
+  tar -cf "$builder.tar" -C "$builder.tar.d" .
+  pack
+  from
+  assert_status 0
+}
+
+@test "the node's files seen through /proc/PID/root: compiled there, as a pod without mounts must" {
+  [ "$(id -u)" = 0 ] || skip "another mount namespace needs root"
+  pack
+  mkdir -p "$BATS_TEST_TMPDIR/node"
+  unshare -m --propagation private bash -c 'mount -t tmpfs node "$1" && exec sleep 60' - "$BATS_TEST_TMPDIR/node" 3>&- &
+  node=$!
+  for _ in {1..50}; do grep -q " $BATS_TEST_TMPDIR/node " "/proc/$node/mounts" && break; sleep 0.1; done
+  from
+  package=$(jq -r .digest <<<"$output")
+  state=/proc/$node/root$BATS_TEST_TMPDIR/node/state
+  from
+  kill "$node"
+  assert_status 0
+  assert_json .digest "$package"
+  run ls -A "$BATS_TEST_TMPDIR/node"
+  assert_output ""
+}
+
+@test "signed, in a bundle: a site without a network compiles with it; a bundle that lacks it is told" {
+  local keys=$BATS_TEST_TMPDIR/keys
+  mkdir -p "$keys/trust"
+  openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$keys/key.pem"
+  openssl pkey -in "$keys/key.pem" -pubout -out "$keys/trust/site.pem"
+  tiny_package "$builder" "$kernel"
+  create() { kmodsmith "bundle create" --driver 535.261.03 --kernel "$kernel" --arch x86_64 --builder-too --insecure-skip-verify \
+    --from "oci:$builder" --key "$keys/key.pem" --output "$BATS_TEST_TMPDIR/site.tar" --state-dir "$state"; }
+  create
+  assert_error E_INCOMPLETE "builder x86_64: "
+  pack
+  create
+  assert_status 0
+  rm -r "$state" "$builder"
+  kmodsmith "bundle verify" "$BATS_TEST_TMPDIR/site.tar" --trust-dir "$keys/trust" --json
+  assert_status 0
+  assert_json '[.promises[] | .kind + " " + .arch + " " + .tag] | join(",")' \
+    "package x86_64 535.261.03-open-$kernel-x86_64,builder x86_64 builder-x86_64"
+  build --bundle "$BATS_TEST_TMPDIR/site.tar" --trust-dir "$keys/trust"
+  assert_status 0
+  assert_json .key.compiler "gcc-99 (made up) 99.1.0"
+}
+
+@test "another builder takes the place of the first, unless somebody compiles with that" {
+  pack
+  from
+  assert_status 0
+  first=$(ls "$state/builders")
+  echo more >"$builder.tar.d/opt/more"
+  tar -cf "$builder.tar" -C "$builder.tar.d" .
+  rm -r "$builder" "$state/store"
+  pack
+  flock -s "$state/builders/$first" sleep 60 3>&- &
+  holder=$!
+  soon_locked() { ! flock -n -x "$state/builders/$first" true; }
+  for _ in {1..50}; do soon_locked && break; sleep 0.1; done
+  from
+  assert_status 0
+  [ "$(find "$state/builders" -mindepth 1 -maxdepth 1 -name '[0-9a-f]*' | wc -l)" = 2 ]
+  pkill -P "$holder" || true
+  kill "$holder" || true
+  wait "$holder" || true
+  from
+  assert_status 0
+  run ls "$state/builders"
+  refute_output --partial "$first"
+  assert_output --regexp '^[0-9a-f]{64}$'
+}
+
+@test "doctor, check: a builder in the store serves where no compiler fits" {
+  host h100x2-unloaded
+  look() { kmodsmith doctor --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state"; }
+  look
+  assert_line --regexp "^warn +compiler .*wanted is gcc 99"
+  "$KMODSMITH" pack builder "$builder.tar" --state-dir "$state" --arch x86_64
+  look
+  assert_line --regexp "^pass +compiler +that of the builder image in the store"
+  kmodsmith check --kernel "$kernel" --source "$BATS_TEST_TMPDIR/driver" --flavour open --headers "$BATS_TEST_TMPDIR/headers.tar" \
+    --state-dir "$state"
+  assert_status 20
+  rm -r "$state/store"
+  kmodsmith check --kernel "$kernel" --source "$BATS_TEST_TMPDIR/driver" --flavour open --headers "$BATS_TEST_TMPDIR/headers.tar" \
+    --state-dir "$state"
+  assert_status 30
+}

@@ -1,0 +1,267 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The program as the GPU Operator's pods call it: the name nvidia-driver, the files below run/nvidia, the probes.
+# shellcheck disable=SC2154 # bats and helper.bash set stderr and ROOT
+load helper
+load package
+
+setup() {
+  package=$BATS_TEST_TMPDIR/package
+  mkdir "$BATS_TEST_TMPDIR/bin"
+  driver=$BATS_TEST_TMPDIR/bin/nvidia-driver
+  ln -s "$KMODSMITH" "$driver"
+}
+teardown() { [ -z "${pod-}" ] || end_pod KILL || true; }
+
+# A driver container on the recorded machine; returns when its log has a line with TEXT, or when it ended.
+start_pod() { # TEXT ARGUMENT...
+  local text=$1 _
+  shift
+  KMODSMITH_ROOT=$ROOT KMODSMITH_PACKAGE=$package "$driver" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
+  pod=$!
+  for _ in {1..150}; do
+    ! grep -q "$text" "$BATS_TEST_TMPDIR/log" && kill -0 "$pod" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  cat "$BATS_TEST_TMPDIR/log"
+  return 1
+}
+is_told() { # what the operator waits for has been said, as far as this program says it
+  [ "$driver" = "$KMODSMITH" ] || { [ "$(content "$daemons")" = Ready ] &&
+    { [ -z "${DRIVER_CONFIG_DIGEST-}" ] || [ "$(content nvidia-driver.state)" = "$DRIVER_CONFIG_DIGEST" ]; }; }
+}
+serving() { # ARGUMENT...: until it has nothing left to do
+  start_pod 'ready: driver' "$@"
+  until [ "$(jq -r '"\(.step) \(.pid)"' "$ROOT/run/kmodsmith/pulse.json")" = "serve $pod" ] && is_told; do
+    kill -0 "$pod"
+    sleep 0.1
+  done
+}
+end_pod() { # SIGNAL: its exit status
+  kill -s "$1" "$pod" && wait "$pod" 2>/dev/null
+}
+files() { (cd "$ROOT/run/nvidia" 2>/dev/null && find . -type f | sort | tr '\n' ' '); }
+content() { cat "$ROOT/run/nvidia/$1"; }
+daemons=validations/.driver-daemons-status
+pulse() { # FIELD=VALUE...: as a start leaves it; the process is one of the recorded machine
+  local boot
+  boot=$(cat "$ROOT/proc/sys/kernel/random/boot_id")
+  mkdir -p "$ROOT/run/kmodsmith"
+  jq -n --arg boot "$boot" "{boot_id: \$boot, pid: 4711, step: \"compile\", done: 3, total: 9, uptime_ms: $(uptime_ms)} + {$*}" \
+    >"$ROOT/run/kmodsmith/pulse.json"
+}
+uptime_ms() { sed 's/ .*//; s/\.//; s/$/0/' /proc/uptime; }
+process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc/4711/stat"; }
+
+@test "a pod's life: its files from the start to the end, and the driver stays" {
+  loadable
+  export DRIVER_CONFIG_DIGEST=abc123
+  serving init -a -m 2
+  assert_equal "$(files)" "./nvidia-driver.pid ./nvidia-driver.state ./$daemons "
+  assert_equal "$(content nvidia-driver.pid)" "$pod"
+  assert_equal "$(content "$daemons")" Ready
+  assert_equal "$(od -c "$ROOT/run/nvidia/nvidia-driver.state")" "$(printf 'abc123\n' | od -c)"
+  end_pod TERM
+  assert_equal "$(files)" "./nvidia-driver.state "
+  run cat "$BATS_TEST_TMPDIR/log"
+  assert_output --partial "signal 15: leaving; the driver stays loaded"
+  refute_output --partial "warn: no verb"
+  [ -d "$ROOT/sys/module/nvidia" ]
+}
+
+@test "the arguments of a ClusterPolicy take the place of init; without a digest there is no state" {
+  loadable
+  serving -m 2
+  run cat "$BATS_TEST_TMPDIR/log"
+  assert_output --partial "warn: no verb is given, so it is init"
+  refute_output --partial postinst.d
+  assert_equal "$(files)" "./nvidia-driver.pid ./$daemons "
+}
+
+@test "a second pod is refused and changes nothing; one that was killed is taken over" {
+  loadable
+  serving init
+  local first=$pod
+  echo of-the-validator >"$ROOT/run/nvidia/validations/driver-ready"
+  snapshot
+  KMODSMITH_ROOT=$ROOT KMODSMITH_PACKAGE=$package run --separate-stderr timeout 20 "$driver" init
+  assert_status 1
+  assert_error E_LOCKED "/run/nvidia/nvidia-driver.pid: process $first is this node's driver container"
+  assert_unchanged
+  kill -KILL "$first"
+  wait "$first" 2>/dev/null || true
+  assert_equal "$(content nvidia-driver.pid)" "$first"
+  serving init
+  assert_equal "$(content nvidia-driver.pid)" "$pod"
+  assert_equal "$(content "$daemons")" Ready
+  run cat "$BATS_TEST_TMPDIR/log"
+  assert_output --partial adopt
+  end_pod TERM
+  assert_equal "$(files)" "./validations/driver-ready "
+}
+
+@test "the driver manager removed the pid file: the next pod is not in the way of the one that leaves" {
+  loadable
+  serving init
+  local first=$pod
+  rm "$ROOT/run/nvidia/nvidia-driver.pid"
+  serving init
+  kill -TERM "$first"
+  wait "$first"
+  assert_equal "$(content nvidia-driver.pid)" "$pod"
+  assert_equal "$(content "$daemons")" Ready
+}
+
+@test "a node with a directory for kernel hooks is told that none is put there" {
+  loadable
+  mkdir -p "$ROOT/run/kernel/postinst.d"
+  serving init
+  run cat "$BATS_TEST_TMPDIR/log"
+  assert_output --partial "/run/kernel/postinst.d exists, and no hook is put there"
+  assert_equal "$(ls "$ROOT/run/kernel/postinst.d")" ""
+}
+
+@test "a start that fails says NotReady, and leaves the state of the start before it" {
+  loadable
+  mkdir -p "$ROOT/run/nvidia/validations"
+  echo before >"$ROOT/run/nvidia/nvidia-driver.state"
+  echo Ready >"$ROOT/run/nvidia/$daemons"
+  DRIVER_CONFIG_DIGEST=new DRIVER_VERSION=999.1 KMODSMITH_ROOT=$ROOT run --separate-stderr timeout 20 "$driver" init
+  assert_error E_NO_PACKAGE
+  assert_equal "$(content "$daemons")" NotReady
+  assert_equal "$(content nvidia-driver.state)" before
+  serving init # nothing has to be put right first
+}
+
+@test "no GPU: it stays, and nobody is told that a driver is ready" {
+  host no-gpu
+  DRIVER_CONFIG_DIGEST=abc start_pod NO_GPU init
+  assert_equal "$(content "$daemons")" NotReady
+  end_pod TERM
+  assert_equal "$(files)" ""
+}
+
+@test "init by its own name keeps nothing below run/nvidia" {
+  loadable
+  driver=$KMODSMITH serving init
+  end_pod TERM
+  [ ! -e "$ROOT/run/nvidia" ]
+}
+
+@test "verbs and flags that no image has: usage on stderr, exit 1; the environment is never fatal" {
+  loadable
+  for words in start "init extra" "init --foo" "init -m" uninstall_driver ""; do
+    # shellcheck disable=SC2086 # several words
+    run --separate-stderr "$driver" ${words:-''}
+    assert_status 1
+    assert_equal "$output" ""
+    [[ $stderr == "Usage: nvidia-driver "* ]]
+  done
+  run --separate-stderr "$driver" --help
+  assert_status 0
+  assert_line --regexp '^  update +'
+  KERNEL_MODULE_TYPE=closed MAX_THREADS=many OPEN_KERNEL_MODULES_ENABLED=maybe UNKNOWN=1 KMODSMITH_ROOT=$ROOT KMODSMITH_PACKAGE=$package \
+    run --separate-stderr timeout 20 "$driver" load
+  assert_status 0
+  assert_equal "$(grep -c "warn: the environment's .* is ignored" <<<"$stderr")" 3
+  assert_equal "$(calls | grep -c ^load)" 3
+}
+
+@test "probe startup and readiness: said, measured, and the daemons up; milliseconds" {
+  loadable
+  kmodsmith probe startup
+  assert_status 1
+  assert_output "startup: no, the last run says nothing of this boot"
+  serving init
+  kmodsmith probe startup
+  assert_status 0
+  assert_output "startup: yes, driver 535.261.03"
+  snapshot
+  local before took best=1000000
+  for _ in {1..10}; do # others may have the processors meanwhile
+    before=${EPOCHREALTIME/[.,]/}
+    "$KMODSMITH" probe readiness --root "$ROOT" >/dev/null
+    took=$((${EPOCHREALTIME/[.,]/} - before))
+    best=$((took < best ? took : best))
+  done
+  ((best < 100000)) || fail "it took $best us"
+  kmodsmith probe readiness --json
+  assert_status 0
+  assert_json .ok true
+  assert_json .probe readiness
+  assert_unchanged
+  echo NotReady >"$ROOT/run/nvidia/$daemons"
+  kmodsmith probe readiness
+  assert_status 1
+  assert_output "readiness: no, the daemons' status is not Ready"
+  rm "$ROOT/run/nvidia/$daemons" # as a preStop hook does
+  kmodsmith probe readiness
+  assert_status 0
+  rm "$ROOT/dev/nvidia0"
+  kmodsmith probe readiness --json
+  assert_status 1
+  assert_json '.why | contains("nvidia0")'
+  kmodsmith nodes
+  sed -i 's/"READY"/"CHANGING"/' "$ROOT/run/kmodsmith/status.json"
+  kmodsmith probe readiness
+  assert_status 1
+  assert_output "readiness: no, the last run says CHANGING"
+  host no-gpu
+  kmodsmith probe readiness
+  assert_status 0
+}
+
+@test "R-H2: probe liveness: progress and waits are life; a stall and a stop are none" {
+  host h100x8
+  kmodsmith probe liveness
+  assert_status 0
+  assert_output "liveness: yes, nothing was begun in this boot"
+  process S
+  pulse
+  kmodsmith probe liveness
+  assert_status 0
+  assert_output "liveness: yes, process 4711 is in compile, 3 of 9, 0 s ago"
+  pulse "uptime_ms: $(($(uptime_ms) - 700000))"
+  kmodsmith probe liveness
+  assert_status 1
+  assert_output --regexp "^liveness: no, compile makes no progress since 70[0-9] s: 3 of 9$"
+  kmodsmith probe liveness --stall 3600
+  assert_status 0
+  pulse "uptime_ms: 0, done: 9" # linked and proved after the last object
+  kmodsmith probe liveness
+  assert_status 0
+  pulse 'uptime_ms: 0, step: "holders", done: 0, total: 0' # it has a deadline of its own
+  kmodsmith probe liveness
+  assert_status 0
+  process T
+  kmodsmith probe liveness
+  assert_status 1
+  assert_output "liveness: no, process 4711 is stopped in holders"
+  rm -r "$ROOT/proc/4711"
+  kmodsmith probe liveness --json
+  assert_status 0 # the container whose process that was is gone, too: this is the next one
+  assert_json .why "process 4711 is gone, and the next start has begun nothing yet"
+  pulse 'boot_id: "another"'
+  kmodsmith probe liveness
+  assert_status 0
+  echo '{' >"$ROOT/run/kmodsmith/pulse.json"
+  kmodsmith probe liveness
+  assert_status 0
+  kmodsmith probe health
+  assert_error E_USAGE "'health' is none of startup, readiness, liveness"
+  kmodsmith probe
+  assert_error E_USAGE
+}
+
+@test "R-H2: init serves: its pulse says so, and is not written again" {
+  loadable
+  serving init
+  mkdir -p "$ROOT/proc/$pod"
+  echo "$pod (x) S 1" >"$ROOT/proc/$pod/stat"
+  until kmodsmith probe liveness && [ "$output" = "liveness: yes, process $pod serves" ]; do sleep 0.1; done
+  local inode
+  inode=$(stat -c %i "$ROOT/run/kmodsmith/pulse.json")
+  kill -CHLD "$pod"
+  kmodsmith probe readiness
+  assert_equal "$(stat -c %i "$ROOT/run/kmodsmith/pulse.json")" "$inode"
+}

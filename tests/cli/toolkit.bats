@@ -1,0 +1,164 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Both sides of a hand-over to the driver toolkit, as two containers have it: ours, and a foreign root with a compiler and
+# headers but none of our libraries, where the statically linked program that we left in the shared directory runs. The
+# compiler is made up (package.bash); sandbox, proof, packages and loads on a recorded machine are not.
+# shellcheck disable=SC2154,SC2030,SC2031,SC2016 # bats and helper.bash set stderr, top and ROOT
+load helper
+load package
+
+kernel=6.1.0-56-cloud-amd64
+setup_file() {
+  [ -x "$top/build/release/kmodsmith-static" ] || make -s -C "$top" static
+}
+setup() {
+  [ "$(id -u)" = 0 ] || skip "a root of its own needs root"
+  shared=$BATS_TEST_TMPDIR/shared foreign=$BATS_TEST_TMPDIR/foreign source=$BATS_TEST_TMPDIR/driver
+  driver_log=$BATS_TEST_TMPDIR/driver.log toolkit_log=$BATS_TEST_TMPDIR/toolkit.log
+  mkdir "$shared"
+  loadable
+  tiny_source "$source"
+  touch "$source/kernel-open/nvidia/nvidia.Kbuild"
+  foreign_root
+  export KMODSMITH_DTK_SHARED=$shared KMODSMITH_STATIC=$top/build/release/kmodsmith-static KMODSMITH_DTK_TIMEOUT=20
+}
+teardown() {
+  local side
+  for side in ${driver-} ${toolkit-}; do
+    if kill -9 "$side"; then wait "$side" || true; fi
+  done 2>/dev/null
+}
+
+foreign_root() { # Red Hat's layout of headers
+  tiny_builder "$BATS_TEST_TMPDIR/builder.tar" 99 "$kernel"
+  tiny_headers "$BATS_TEST_TMPDIR/headers.tar" "$kernel"
+  built_with 99 "$BATS_TEST_TMPDIR/headers.tar" "$kernel"
+  mkdir -p "$foreign"/{dev,proc,tmp,kern,mnt/shared-nvidia-driver-toolkit}
+  tar -xf "$BATS_TEST_TMPDIR/builder.tar" -C "$foreign" --exclude=./dev/null
+  tar -xf "$BATS_TEST_TMPDIR/headers.tar" -C "$foreign" usr
+  mkdir -p "$foreign/usr/lib/modules/$kernel"
+  ln -s "/usr/src/kernels/$kernel" "$foreign/usr/lib/modules/$kernel/build"
+  touch "$foreign/usr/lib/modules/$kernel/vmlinuz"
+  cp -a "$ROOT/proc" "$foreign/kern" # the kernel that both see
+}
+
+# As the pod's specification has it: wait for the flag, then become our program.
+toolkit_starts() {
+  unshare -m --propagation private bash -c '
+    mount --rbind "$1" "$1" && mount --bind "$2" "$1/mnt/shared-nvidia-driver-toolkit" && mount --rbind /dev "$1/dev" &&
+    mount -t proc proc "$1/proc" || exit
+    exec chroot "$1" /usr/bin/busybox env -i PATH=/usr/bin KMODSMITH_ROOT=/kern KMODSMITH_HOST_ROOT=/ /bin/sh -c "
+      until [ -f /mnt/shared-nvidia-driver-toolkit/dir_prepared ]; do sleep 0.2; done
+      exec /mnt/shared-nvidia-driver-toolkit/ocp_dtk_entrypoint dtk-build-driver"
+  ' - "$foreign" "$shared" >>"$toolkit_log" 2>&1 3>&- &
+  toolkit=$!
+}
+driver_starts() {
+  ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
+  "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" nv-ctr-run-with-dtk --root "$ROOT" --source "$source" --modules nvidia \
+    >>"$driver_log" 2>&1 3>&- &
+  driver=$!
+}
+soon() { # COMMAND...: becomes true within 20 s
+  local _
+  for _ in {1..200}; do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
+  batslib_decorate "not soon: $*" <<<"$(cat "$driver_log"; echo ---; cat "$toolkit_log")" | fail
+}
+ready() { soon grep -q "ready: driver 535.261.03, open" "$driver_log"; }
+loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
+stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
+
+@test "the toolkit is there first, and stays when it is done" {
+  toolkit_starts
+  sleep 0.5
+  driver_starts
+  ready
+  assert_equal "$(loads)" "load nvidia"
+  soon grep -q "waiting for a request" "$toolkit_log"
+  kill "$toolkit"
+  wait "$toolkit"
+  toolkit=
+  run grep -c "1 objects with gcc-99 (made up) 99.1.0" "$toolkit_log"
+  assert_output 1
+}
+
+@test "the driver is there first; the toolkit's package is the one that build makes" {
+  driver_starts
+  soon test -f "$shared/dir_prepared"
+  toolkit_starts
+  ready
+  digest=$(jq -r '.manifests[0].digest' "$shared"/kmodsmith/package.*/index.json)
+  run -0 "$KMODSMITH" store ls --root "$ROOT" --json
+  assert_output --partial "$digest"
+}
+
+@test "either side killed while it compiles, and started again" {
+  echo 60 >"$foreign/opt/slow"
+  toolkit_starts
+  driver_starts
+  soon test -f "$shared/driver_build_started"
+  soon grep -q headers "$toolkit_log"
+  sleep 1
+  stop "$driver"
+  driver_starts
+  soon grep -q "has begun" "$driver_log"
+  stop "$toolkit"
+  [ ! -e "$shared/driver_built" ]
+  rm "$foreign/opt/slow"
+  toolkit_starts
+  ready
+  assert_equal "$(loads)" "load nvidia"
+  run bash -c "ls -A '$shared/kmodsmith/toolkit/.tmp' '$shared/kmodsmith/.tmp'"
+  refute_output --partial .0
+}
+
+@test "both gone after it was built: the next start takes what is there, no compile" {
+  toolkit_starts
+  driver_starts
+  soon test -f "$shared/driver_built"
+  stop "$toolkit"
+  stop "$driver"
+  rm -rf "${ROOT:?}/var" "$ROOT/.sys-calls"
+  loadable
+  driver_starts
+  ready
+}
+
+@test "a second driver version is asked for while the first compiles: the first does not count" {
+  echo 8 >"$foreign/opt/slow"
+  toolkit_starts
+  driver_starts
+  soon test -f "$shared/driver_build_started"
+  first=$(cat "$shared/driver_build_started")
+  stop "$driver"
+  echo more >>"$source/kernel-open/nvidia/nv.c"
+  rm "$foreign/opt/slow"
+  driver_starts
+  ready
+  assert_not_equal "$(cat "$shared/driver_built")" "$first"
+  grep -q "the request changed meanwhile" "$toolkit_log"
+}
+
+@test "the driver does not compile there: the reason comes back" {
+  tiny_program "$foreign/usr/bin/make" <<'MAKE'
+#!/bin/sh
+case " $* " in
+*" probe.o "*) touch /build/probe/probe.o /build/probe/good.o ;;
+*) echo "nv.c:7:1: error: no such thing" && exit 2 ;;
+esac
+MAKE
+  toolkit_starts
+  driver_starts
+  soon grep -q "going on without the driver toolkit: E_BUILD: .*nv.c:7:1: error: no such thing" "$driver_log"
+  wait "$driver" || true
+  grep -q "E_HEADERS_NOT_FOUND" "$driver_log"
+}
+
+@test "a shared directory without room: told, and init goes its own way" {
+  ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
+  run unshare -m --propagation private bash -c 'mount -t tmpfs -o size=1m shared "$1" && shift && exec "$@"' - "$shared" \
+    timeout 60 "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" nv-ctr-run-with-dtk --root "$ROOT" --source "$source"
+  assert_failure 1
+  assert_output --partial "going on without the driver toolkit: E_NO_SPACE: "
+  assert_output --partial "error: E_HEADERS_NOT_FOUND"
+}

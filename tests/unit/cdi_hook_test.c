@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hooks in containers that somebody else has made: what they get, and images that want more than they may have.
+#include "node/cdi_hook.h"
+
+#include "tests/unit/tempdir.h"
+
+#define LIB "usr/lib/x86_64-linux-gnu"
+#define LINK "libcuda.so.535.261.03::/" LIB "/libcuda.so.1"
+
+// A machine with a bundle whose root is image/root, and a file beside it that no container may reach.
+static void machine(struct folder *t, struct root *ret)
+{
+	struct err err;
+	folder_make(t);
+	tempdir_write(t, "bundle/config.json", "{\"root\": {\"path\": \"/image/root\", \"readonly\": true}}");
+	folder_dir(t, "image/root");
+	tempdir_write(t, "victim/file", "untouched");
+	static const char state[] = "{\"ociVersion\": \"1.0.2\", \"pid\": 7, \"bundle\": \"/bundle\"}";
+	assert_int_equal(cdi_hook_open(&t->root, state, strlen(state), ret, &err), 0);
+}
+
+static void roots_of_bundles(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *state, *config, *file; // file: that is seen in the root then; NULL = refused
+		int code;
+	} rows[] = {
+		{ "{\"bundle\": \"/bundle\"}", "{\"root\": {\"path\": \"/image\"}}", "in-image", 0 },
+		{ "{\"bundle\": \"/bundle\"}", "{\"root\": {\"path\": \"rootfs\"}}", "in-rootfs", 0 },
+		{ "{\"bundle\": \"/bundle\"}", "{\"root\": {\"path\": \"\"}}", NULL, E_CONFIG },
+		{ "{\"bundle\": \"/bundle\"}", "{\"root\": []}", NULL, E_CONFIG },
+		{ "{\"bundle\": \"/bundle\"}", "{", NULL, E_CONFIG },
+		{ "{\"bundle\": \"/bundle\"}", "{\"root\": {\"path\": \"/nowhere\"}}", NULL, ENOENT },
+		{ "{\"bundle\": \"/nowhere\"}", "{}", NULL, E_CONFIG },
+		{ "{\"bundle\": \"bundle\"}", "{}", NULL, E_CONFIG },
+		{ "{\"bundle\": 3}", "{}", NULL, E_CONFIG },
+		{ "{}", "{}", NULL, E_CONFIG },
+		{ "[]", "{}", NULL, E_CONFIG },
+		{ "", "{}", NULL, E_CONFIG },
+		{ "{\"bundle\": \"/bundle\", \"bundle\": \"/other\"}", "{}", NULL, E_CONFIG },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		auto_root struct root root = ROOT_NONE;
+		struct err err = { 0 };
+		folder_make(&t);
+		tempdir_write(&t, "bundle/config.json", rows[i].config);
+		tempdir_write(&t, "bundle/rootfs/in-rootfs", "");
+		tempdir_write(&t, "image/in-image", "");
+		int r = cdi_hook_open(&t.root, rows[i].state, strlen(rows[i].state), &root, &err);
+		expect((r < 0 ? err.code : 0) == rows[i].code, rows[i].state);
+		expect(r < 0 || root_exists(&root, rows[i].file), rows[i].config);
+	}
+}
+
+static void links_and_what_is_in_their_place(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *there;  // text of a file, or "-> TARGET"; NULL = nothing
+		const char *target; // of the link afterwards; NULL = what was there stays
+	} rows[] = {
+		{ NULL, "libcuda.so.535.261.03" },
+		{ "-> libcuda.so.535.261.03", "libcuda.so.535.261.03" },
+		{ "-> libcuda.so.1.0", "libcuda.so.535.261.03" },
+		{ "-> /victim/file", "libcuda.so.535.261.03" },
+		{ "", "libcuda.so.535.261.03" }, // what a bind mount left in an image
+		{ "the image's own", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		auto_root struct root root = ROOT_NONE;
+		auto_strv struct strv kept = { 0 };
+		auto_str char *target = NULL;
+		struct err err = { 0 };
+		const char *there = rows[i].there;
+		machine(&t, &root);
+		if (there && str_starts(there, "-> "))
+			tempdir_link(&t, "image/root/" LIB "/libcuda.so.1", there + 3);
+		else if (there)
+			tempdir_write(&t, "image/root/" LIB "/libcuda.so.1", there);
+		expect(cdi_hook_link(&root, LINK, &kept, &err) == 0, err.text);
+		expect(cdi_hook_link(&root, LINK, &kept, &err) == 0, err.text); // a second time changes nothing
+		root_readlink(&root, LIB "/libcuda.so.1", &target, &err);
+		expect(rows[i].target ? str_eq(target, rows[i].target) : !target, there);
+		expect((kept.count > 0) == !rows[i].target, there);
+		folder_expect(&t, "victim/file", "untouched");
+	}
+}
+
+// Each lets a path of the container lead out of it, or somewhere that is no directory.
+static void hostile_roots(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path, *target;
+	} rows[] = {
+		{ "usr", "/victim" },
+		{ "usr", "../../victim" },
+		{ "usr", "/../../../../victim" },
+		{ "usr/lib", "../../../victim" },
+		{ LIB, "../../../../../../../../victim" },
+		{ LIB, "/bundle/../victim" },
+		{ "usr", "usr" },
+		{ "etc", "/victim" },
+		{ "etc", "../../victim" },
+		{ "etc/ld.so.cache", "../../../victim/file" },
+		{ "etc/ld.so.conf", "../../../victim/file" },
+		{ "etc/ld.so.conf.d", "../../../victim" },
+		{ "etc/ld.so.conf.d/00-kmodsmith.conf", "../../../../victim/file" },
+		{ "lib64", "../../victim" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		auto_root struct root root = ROOT_NONE;
+		auto_strv struct strv kept = { 0 }, folders = { 0 }, after = { 0 };
+		struct err err = { 0 };
+		machine(&t, &root);
+		strv_add(&folders, str_dup("/" LIB));
+		if (!str_eq(rows[i].path, "lib64"))
+			tempdir_write(&t, "image/root/lib64/ld-linux-x86-64.so.2", "");
+		auto_str char *path = str_fmt("image/root/%s", rows[i].path);
+		tempdir_link(&t, path, rows[i].target);
+		cdi_hook_link(&root, LINK, &kept, &err); // in the root, or refused: nothing else is told from outside
+		cdi_hook_ldcache(&root, &folders, &err);
+		folder_expect(&t, "victim/file", "untouched");
+		assert_int_equal(root_list(&t.root, "victim", &after, &err), 1);
+		expect(after.count == 1, rows[i].target);
+	}
+}
+
+static void wrong_links(void **state)
+{
+	(void)state;
+	static const char *const rows[] = { "",
+					    "libcuda.so.1",
+					    "::/usr/lib/x",
+					    "a/b::/usr/lib/x",
+					    "a::usr/lib/x",
+					    "a::/usr/lib/x/",
+					    "a::/file-in-the-top" };
+	auto_folder struct folder t;
+	auto_root struct root root = ROOT_NONE;
+	machine(&t, &root);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_strv struct strv kept = { 0 };
+		struct err err = { 0 };
+		expect(cdi_hook_link(&root, rows[i], &kept, &err) < 0 && err.code == E_USAGE, rows[i]);
+	}
+}
+
+static void a_cache_only_for_glibc(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *linker, *conf, *told; // told: of 00-kmodsmith.conf; NULL = there is none
+		int result;
+	} rows[] = {
+		{ "lib64/ld-linux-x86-64.so.2", NULL, "/" LIB "\n", 1 },
+		{ "lib/ld-linux-aarch64.so.1", "/opt/lib\n", "/" LIB "\n", 1 },
+		{ "lib64/ld-linux-x86-64.so.2", "/" LIB "\n", NULL, 1 },
+		{ "lib/ld-musl-x86_64.so.1", NULL, NULL, 0 },
+		{ "bin/static", NULL, NULL, 0 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		auto_root struct root root = ROOT_NONE;
+		auto_strv struct strv folders = { 0 };
+		struct err err = { 0 };
+		machine(&t, &root);
+		auto_str char *linker = str_fmt("image/root/%s", rows[i].linker);
+		tempdir_write(&t, linker, "");
+		if (rows[i].conf)
+			tempdir_write(&t, "image/root/etc/ld.so.conf", rows[i].conf);
+		strv_add(&folders, str_dup("/" LIB));
+		expect(cdi_hook_ldcache(&root, &folders, &err) == rows[i].result, rows[i].linker);
+		expect(root_exists(&root, "etc/ld.so.cache") == (rows[i].result > 0), rows[i].linker);
+		if (rows[i].told)
+			folder_expect(&t, "image/root/etc/ld.so.conf.d/00-kmodsmith.conf", rows[i].told);
+		else
+			expect(!root_exists(&root, "etc/ld.so.conf.d"), rows[i].linker);
+	}
+}
+
+// A pipe among the libraries or in place of a file would keep a reader waiting for ever.
+static void pipes_keep_nobody_waiting(void **state)
+{
+	(void)state;
+	static const char *const paths[] = { LIB "/libpipe.so.1", "etc/ld.so.conf" };
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		auto_folder struct folder t;
+		auto_root struct root root = ROOT_NONE;
+		auto_strv struct strv folders = { 0 };
+		struct err err = { 0 };
+		machine(&t, &root);
+		tempdir_write(&t, "image/root/lib64/ld-linux-x86-64.so.2", "");
+		folder_dir(&t, "image/root/" LIB);
+		folder_dir(&t, "image/root/etc");
+		auto_str char *pipe = str_fmt("%s/image/root/%s", t.path, paths[i]);
+		assert_int_equal(mkfifo(pipe, 0644), 0);
+		strv_add(&folders, str_dup("/" LIB));
+		alarm(20);
+		expect(cdi_hook_ldcache(&root, &folders, &err) == (i == 0 ? 1 : -1), paths[i]);
+		alarm(0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(roots_of_bundles),       cmocka_unit_test(links_and_what_is_in_their_place),
+		cmocka_unit_test(hostile_roots),          cmocka_unit_test(wrong_links),
+		cmocka_unit_test(a_cache_only_for_glibc), cmocka_unit_test(pipes_keep_nobody_waiting),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

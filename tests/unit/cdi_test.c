@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CDI specification of made-up machines: what it names, and what it leaves out. A whole one is compared byte for
+// byte in tests/cli/cdi.bats.
+#include "node/cdi.h"
+
+#include "tests/unit/tempdir.h"
+
+#define V "535.261.03"
+#define LIB "usr/lib/x86_64-linux-gnu"
+#define FOUR "\?\?\?\?"
+#define UNKNOWN "GPU-" FOUR FOUR "-" FOUR "-" FOUR "-" FOUR "-" FOUR FOUR FOUR // as the driver writes it
+
+static const char table[] =
+	"Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n242 nvidia-uvm\n245 nvidia-caps\n\n"
+	"Block devices:\n  7 loop\n";
+
+static void gpu(const struct folder *t, unsigned slot, const char *minor, const char *uuid, const char *excluded)
+{
+	auto_str char *path = str_fmt("proc/driver/nvidia/gpus/0000:%02x:00.0/information", slot);
+	auto_str char *text =
+		str_fmt("Model: \t\t NVIDIA H100\nGPU UUID: \t %s\nDevice Minor: \t %s\nGPU Excluded:\t %s\n", uuid,
+			minor, excluded);
+	tempdir_write(t, path, text);
+}
+
+static void capability(const struct folder *t, const char *path, unsigned minor)
+{
+	auto_str char *full = str_fmt("proc/driver/nvidia/capabilities/%s", path);
+	auto_str char *text = str_fmt("DeviceFileMinor: %u\nDeviceFileMode: 292\nDeviceFileModify: 1\n", minor);
+	tempdir_write(t, full, text);
+}
+
+static void user_space(const struct folder *t, const char *dir, const char *version)
+{
+	static const char *const names[] = { "cuda", "nvidia-ml" };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		auto_str char *name = str_fmt("lib%s.so.%s", names[i], version);
+		auto_str char *path = str_fmt("%s/" LIB "/%s", dir, name);
+		auto_str char *link = str_fmt("%s/" LIB "/lib%s.so.1", dir, names[i]);
+		tempdir_write(t, path, "");
+		tempdir_link(t, link, name);
+	}
+	auto_str char *hook = str_fmt("%s/usr/libexec/kmodsmith", dir);
+	tempdir_write(t, hook, "");
+}
+
+static void machine(struct folder *t)
+{
+	folder_make(t);
+	tempdir_write(t, "proc/devices", table);
+	tempdir_write(t, "proc/driver/nvidia/params", "DeviceFileMode: 432\nDeviceFileGID: 44\nModifyDeviceFiles: 1\n");
+	tempdir_write(t, "proc/driver/nvidia/version",
+		      "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " V "  Release Build\n");
+	tempdir_write(t, "sys/module/nvidia/initstate", "live\n");
+	tempdir_write(t, "sys/module/nvidia/refcnt", "0\n");
+	folder_dir(t, "dev");
+}
+
+static int make(const struct folder *t, const char *export, json_t **ret, struct err *err)
+{
+	struct sys sys = sys_recorder(&t->root);
+	auto_devices struct devices d = { 0 };
+	auto_cdi struct cdi c = { 0 };
+	const struct cdi_where w = {
+		.host = &t->root, .kern = &t->root, .dev_root = &t->root, .sys = &sys, .export = export
+	};
+	assert_true(devices_want(&t->root, 0, &d, err) >= 0);
+	assert_true(devices_apply(&t->root, &sys, false, &d, err) >= 0);
+	if (cdi_read(&w, &c, err) < 0)
+		return -1;
+	*ret = cdi_json(&c);
+	assert_non_null(*ret);
+	return 0;
+}
+
+// Names of all devices, and of one of them the paths of its nodes.
+static char *names_of(const json_t *spec)
+{
+	char *ret = NULL;
+	size_t i;
+	json_t *device;
+	json_array_foreach(json_object_get(spec, "devices"), i, device)
+		str_add(&ret, "%s%s", i ? " " : "", json_string_value(json_object_get(device, "name")));
+	return ret;
+}
+
+static char *nodes_of(const json_t *spec, const char *name)
+{
+	char *ret = NULL;
+	size_t i, k;
+	json_t *device, *node;
+	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	{
+		if (!str_eq(json_string_value(json_object_get(device, "name")), name))
+			continue;
+		json_array_foreach(json_object_get(json_object_get(device, "containerEdits"), "deviceNodes"), k, node)
+			str_add(&ret, "%s%s", k ? " " : "", json_string_value(json_object_get(node, "path")) + 5);
+	}
+	return ret;
+}
+
+static void names_of_gpus(void **state)
+{
+	(void)state;
+	static const struct {
+		unsigned gpus;
+		const char *uuid, *names, *all;
+	} rows[] = {
+		{ 1, UNKNOWN, "0 all", "nvidia0" },
+		{ 1, "GPU-01234567-89ab-cdef-0123-456789abcdef", "0 GPU-01234567-89ab-cdef-0123-456789abcdef all",
+		  "nvidia0" },
+		{ 1, "GPU-01234567-89ab-cdef-0123-456789abcde/", "0 all", "nvidia0" },
+		{ 1, "GPU-01234567", "0 all", "nvidia0" },
+		{ 8, "", "0 1 2 3 4 5 6 7 all", "nvidia0 nvidia1 nvidia2 nvidia3 nvidia4 nvidia5 nvidia6 nvidia7" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		struct err err = { 0 };
+		auto_json json_t *spec = NULL;
+		machine(&t);
+		user_space(&t, "run/nvidia/driver", V);
+		for (unsigned k = 0; k < rows[i].gpus; k++) {
+			auto_str char *minor = str_fmt("%u", k);
+			gpu(&t, 0x40 + k, minor, rows[i].uuid, "No");
+		}
+		expect(make(&t, "run/nvidia/driver", &spec, &err) == 0, err.text);
+		auto_str char *names = names_of(spec), *all = nodes_of(spec, "all");
+		expect(str_eq(names, rows[i].names), names);
+		expect(str_eq(all, rows[i].all), all);
+	}
+}
+
+// An index is of the PCI addresses, as NVML counts, and not of the minors; a GPU that the driver leaves out has none.
+static void an_index_is_no_minor(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	machine(&t);
+	user_space(&t, "run/nvidia/driver", V);
+	gpu(&t, 0x40, "2", "", "No");
+	gpu(&t, 0x50, "0", "", "Yes");
+	gpu(&t, 0x60, "1", "", "No");
+	expect(make(&t, "run/nvidia/driver", &spec, &err) == 0, err.text);
+	auto_str char *names = names_of(spec), *first = nodes_of(spec, "0"), *second = nodes_of(spec, "1");
+	assert_string_equal(names, "0 1 all");
+	assert_string_equal(first, "nvidia2");
+	assert_string_equal(second, "nvidia1");
+}
+
+static void partitions_have_their_capabilities(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	machine(&t);
+	user_space(&t, "run/nvidia/driver", V);
+	gpu(&t, 0x40, "1", "", "No");
+	gpu(&t, 0x50, "0", "", "No");
+	capability(&t, "mig/config", 1);
+	capability(&t, "gpu1/mig/gi10/access", 30);
+	capability(&t, "gpu1/mig/gi10/ci0/access", 31);
+	capability(&t, "gpu1/mig/gi2/access", 12);
+	capability(&t, "gpu1/mig/gi2/ci0/access", 13);
+	capability(&t, "gpu1/mig/gi2/ci1/access", 14);
+	capability(&t, "gpu1/mig/gi3/access", 15); // without a compute instance nobody can use it
+	expect(make(&t, "run/nvidia/driver", &spec, &err) == 0, err.text);
+	auto_str char *names = names_of(spec), *all = nodes_of(spec, "all"), *one = nodes_of(spec, "0-gi2-ci1");
+	assert_string_equal(names, "0 0-gi2-ci0 0-gi2-ci1 0-gi10-ci0 1 all");
+	assert_string_equal(one, "nvidia1 nvidia-caps/nvidia-cap12 nvidia-caps/nvidia-cap14");
+	assert_string_equal(all, "nvidia1 nvidia0 nvidia-caps/nvidia-cap12 nvidia-caps/nvidia-cap13 "
+				 "nvidia-caps/nvidia-cap14 nvidia-caps/nvidia-cap30 nvidia-caps/nvidia-cap31");
+}
+
+// An inherited environment would be the image's to choose.
+static void every_hook_has_an_environment_and_a_deadline(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	size_t i;
+	json_t *hook;
+	machine(&t);
+	user_space(&t, "run/nvidia/driver", V);
+	gpu(&t, 0x40, "0", "", "No");
+	expect(make(&t, "run/nvidia/driver", &spec, &err) == 0, err.text);
+	const json_t *hooks = json_object_get(json_object_get(spec, "containerEdits"), "hooks");
+	assert_int_equal(json_array_size(hooks), 2);
+	json_array_foreach(hooks, i, hook)
+	{
+		assert_int_equal(json_array_size(json_object_get(hook, "env")), 1);
+		assert_true(json_integer_value(json_object_get(hook, "timeout")) > 0);
+		assert_string_equal(json_string_value(json_object_get(hook, "path")),
+				    "/run/nvidia/driver/usr/libexec/kmodsmith");
+	}
+}
+
+// Links whose end would be somewhere else on the machine, and names that could be taken for something else.
+static void odd_files_are_left_out(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	machine(&t);
+	gpu(&t, 0x40, "0", "", "No");
+	user_space(&t, "run/nvidia/driver", V);
+	tempdir_write(&t, "run/nvidia/driver/" LIB "/libbad name.so." V, "");
+	tempdir_write(&t, "run/nvidia/driver/" LIB "/lib\xff.so." V, "");
+	tempdir_write(&t, "run/nvidia/driver/" LIB "/libother.so.1.2", "");
+	tempdir_write(&t, "run/nvidia/driver/shadow", "");
+	tempdir_link(&t, "run/nvidia/driver/" LIB "/libfar.so." V, "/shadow");
+	tempdir_link(&t, "run/nvidia/driver/" LIB "/libfar.so.1", "../../../shadow");
+	tempdir_link(&t, "run/nvidia/driver/" LIB "/libround.so.1", "libround.so.1");
+	tempdir_link(&t, "run/nvidia/driver/" LIB "/libnone.so.1", "libnone.so." V);
+	folder_dir(&t, "run/nvidia/driver/usr/bin/nvidia-smi");
+	expect(make(&t, "run/nvidia/driver", &spec, &err) == 0, err.text);
+	auto_str char *text = json_dumps(spec, JSON_COMPACT);
+	static const char *const absent[] = {
+		"bad", "xff", "other", "far", "round", "libnone", "nvidia-smi", "shadow"
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(absent); i++)
+		expect(!strstr(text, absent[i]), absent[i]);
+	assert_non_null(strstr(text, "libcuda"));
+}
+
+static void what_cannot_be_told(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *what, *remove;
+		int code;
+	} rows[] = {
+		{ "no driver", "proc/devices", E_NOT_READY },
+		{ "no GPU", "proc/driver/nvidia/gpus/0000:40:00.0/information", E_NO_DEVICE },
+		{ "no library", "run/nvidia/driver/" LIB, E_NOT_FOUND },
+		{ "no program for the hooks", "run/nvidia/driver/usr/libexec", E_NOT_FOUND },
+		{ "no driver root", "run/nvidia/driver", ENOENT },
+		{ "no version of the driver", "proc/driver/nvidia/version", E_NOT_READY },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		struct err err = { 0 };
+		auto_json json_t *spec = NULL;
+		machine(&t);
+		gpu(&t, 0x40, "0", "", "No");
+		user_space(&t, "run/nvidia/driver", V);
+		assert_int_equal(root_rmtree(&t.root, rows[i].remove, &err), 1);
+		expect(make(&t, "run/nvidia/driver", &spec, &err) < 0, rows[i].what);
+		expect(err.code == rows[i].code, err.text);
+	}
+}
+
+static void a_user_space_of_another_version(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	machine(&t);
+	gpu(&t, 0x40, "0", "", "No");
+	user_space(&t, "run/nvidia/driver", "550.54.14");
+	assert_true(make(&t, "run/nvidia/driver", &spec, &err) < 0);
+	assert_int_equal(err.code, E_NOT_READY);
+	assert_non_null(strstr(err.text, "550.54.14"));
+}
+
+// An exported root without our program, on a machine where it is installed.
+static void the_machine_has_the_hook(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	machine(&t);
+	gpu(&t, 0x40, "0", "", "No");
+	user_space(&t, "run/nvidia/driver", V);
+	assert_int_equal(root_rmtree(&t.root, "run/nvidia/driver/usr/libexec", &err), 1);
+	tempdir_write(&t, "usr/local/bin/kmodsmith", "");
+	expect(make(&t, "run/nvidia/driver", &spec, &err) == 0, err.text);
+	auto_str char *text = json_dumps(spec, JSON_COMPACT);
+	assert_non_null(strstr(text, "\"path\":\"/usr/local/bin/kmodsmith\""));
+}
+
+// The machine's own user space, found where a distribution's package puts it.
+static void without_an_export(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	machine(&t);
+	gpu(&t, 0x40, "0", "", "No");
+	user_space(&t, ".", V);
+	expect(make(&t, "", &spec, &err) == 0, err.text);
+	auto_str char *text = json_dumps(spec, JSON_COMPACT);
+	assert_non_null(strstr(text, "\"hostPath\":\"/" LIB "/libcuda.so." V "\""));
+	assert_non_null(strstr(text, "\"path\":\"/usr/libexec/kmodsmith\""));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_of_gpus),
+		cmocka_unit_test(an_index_is_no_minor),
+		cmocka_unit_test(partitions_have_their_capabilities),
+		cmocka_unit_test(every_hook_has_an_environment_and_a_deadline),
+		cmocka_unit_test(odd_files_are_left_out),
+		cmocka_unit_test(what_cannot_be_told),
+		cmocka_unit_test(a_user_space_of_another_version),
+		cmocka_unit_test(the_machine_has_the_hook),
+		cmocka_unit_test(without_an_export),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Disks for guests that run containers: a Debian root with the real runc and podman, and the unpacked driver image.
+# Both are ext4 files made without root rights or loop devices, kept by what they are made from; no guest ever changes one.
+
+# Every package by name, because the closure that apt makes drags in perl, GnuPG and network plug-ins that nobody calls.
+# podman needs the files of golang-github-containers-*; the others are libraries of the programs.
+root_packages="base-files libc6 libgcc-s1 busybox-static dash bash libtinfo6 kmod libkmod2 liblzma5 libzstd1 libssl3
+  jq libjq1 libonig5 runc libseccomp2 conmon libglib2.0-0 libpcre2-8-0 libsystemd0 liblz4-1 libcap2 libgcrypt20
+  libgpg-error0 podman libgpgme11 libassuan0 libdevmapper1.02.1 libselinux1 libudev1 libsubid4 libacl1 libattr1
+  libaudit1 libcap-ng0 libcrypt1 libsemanage2 libsepol2 libbz2-1.0 libpam0g
+  golang-github-containers-image golang-github-containers-common"
+
+root_debs() { # -> paths, asked of apt as seldom as the kernels are
+  local list name
+  list=$cache/vm/root-debs.$(digest "$root_packages" | sha256sum | cut -c1-16)
+  if [ ! -s "$list" ] || [ "$list" -ot "$cache/inputs.env" ]; then
+    for name in $root_packages; do "$top/scripts/inputs.sh" "$name" || return; done >"$list.$$"
+    mv "$list.$$" "$list"
+  fi
+  cat "$list"
+}
+
+# as_root COMMAND...: files made by COMMAND belong to root, for mkfs at least
+as_root() { unshare --map-root-user "$@"; }
+
+# What the packages' scripts would do, as far as anything here needs it.
+fill_root() { # TREE KERNEL DEB...
+  local tree=$1 kernel=$2 deb applet dir
+  shift 2
+  mkdir -p "$tree"/usr/{bin,sbin,lib,lib64}
+  for dir in bin sbin lib lib64; do ln -s "usr/$dir" "$tree/$dir"; done
+  for deb in "$@"; do
+    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$tree" --no-same-owner --keep-directory-symlink \
+      --exclude='./usr/share/[dlm]o[c-e]*/*' --exclude='./usr/share/man/*' || return
+  done
+  ln -sf dash "$tree/usr/bin/sh"
+  for applet in $("$tree/bin/busybox" --list); do
+    [ -e "$tree/usr/bin/$applet" ] || [ -e "$tree/usr/sbin/$applet" ] || ln -s busybox "$tree/usr/bin/$applet"
+  done
+  ldconfig -r "$tree" && cp -r "$kernel/lib/modules" "$tree/usr/lib/" &&
+    echo "root:x:0:0:root:/root:/bin/sh" >"$tree/etc/passwd" && echo "root:x:0:" >"$tree/etc/group" &&
+    : >"$tree/etc/resolv.conf" && echo "127.0.0.1 localhost" >"$tree/etc/hosts" &&
+    mkdir -p "$tree"/{vm,files,packages,beside,boot,images,var/lib,var/log,etc/containers}
+}
+
+make_disk() { # FILE SIZE TREE: sparse, so that only what is in it takes room
+  truncate -s "$2" "$1" && mkfs.ext4 -q -d "$3" -E lazy_itable_init=1,lazy_journal_init=1 "$1"
+}
+
+make_root() { # DIR KERNEL DEB...
+  fill_root "$1/tree" "${@:2}" && make_disk "$1/disk" 6G "$1/tree" && rm -rf "$1/tree"
+}
+
+root_disk() { # KEY -> file
+  local image debs made code
+  image=$(kernel "$1")
+  debs=$(root_debs)
+  code=$(declare -f fill_root make_disk | sha256sum)
+  # shellcheck disable=SC2086 # several paths
+  made=$(cached "root-$1" with_code "$code" make_root "$image" $debs)
+  echo "$made/disk"
+}
+
+with_code() { # DIR CODE FUNCTION ARGUMENT...: CODE is there to be part of the key
+  as_root bash -euc "$(declare -f fill_root make_disk make_root); "'"$@"' bash "$3" "$1" "${@:4}"
+}
+
+# The image's files in /NAME, what its configuration says in /NAME.json: the way a container runtime has them unpacked.
+make_image() { # DIR NAME OCI-TAR ROOT-TAR
+  local tree=$1/tree work=$1/oci manifest
+  mkdir -p "$tree/$2" "$work" && tar -x -C "$work" -f "$3" &&
+    manifest=$(jq -r '.manifests[0].digest[7:]' "$work/index.json") &&
+    jq .config "$work/blobs/sha256/$(jq -r '.config.digest[7:]' "$work/blobs/sha256/$manifest")" >"$tree/$2.json" &&
+    tar -x -C "$tree/$2" --no-same-owner -f "$4" && make_disk "$1/disk" 4G "$tree" && rm -rf "$tree" "$work"
+}
+
+image_disk() { # NAME -> file; images are made by scripts/images.sh
+  local dir=${VM_IMAGES:-$top/build/images}/$1 code made
+  [ -f "$dir/root.tar" ] || { echo "vm: there is no $dir/root.tar; run scripts/images.sh" >&2; return 1; }
+  code=$(declare -f make_image make_disk | sha256sum)
+  made=$(cached "image-$1" unpack_image "$code" "$1" "$dir/oci.tar" "$dir/root.tar")
+  echo "$made/disk"
+}
+
+unpack_image() { # DIR CODE NAME OCI-TAR ROOT-TAR
+  as_root bash -euc "$(declare -f make_disk make_image); "'make_image "$@"' bash "$1" "${@:3}"
+}
