@@ -102,7 +102,7 @@ TOOLS=(sh bash lsmod modprobe rm mv chroot ls cat sleep mkdir grep cut head tail
     in_root builder sh -c "cd /tmp && echo 'int main(void) { return 7; }' >a.c && $cc -O2 -o a a.c && ./a; s=\$?; rm -f a a.c; exit \$s"
     assert_equal "$status" 7
   done
-  in_root builder sh -c 'for t in make bc flex bison perl ld.lld objcopy pahole patch cpio zstd xz gawk find; do $t --version >/dev/null || exit 1; done'
+  in_root builder sh -c 'for t in make bc flex bison perl ld.lld objcopy pahole patch cpio zstd xz gawk find; do $t --version || exit 1; done'
   assert_success
 }
 @test "the environment, entry point and working directory are what the contract asks of an image" {
