@@ -95,6 +95,7 @@ pod_clear() { # what is left of a container that ended
 }
 pod_delete() {
   validations=/run/nvidia/validations
+  pod_alive "$1" || { echo "$1 does not run" && return 1; }
   runc exec "$1" /bin/sh -c "rm -f $validations/.driver-ctr-ready $validations/.driver-daemons-status"
   runc kill "$1" TERM
   grace=150
