@@ -40,7 +40,7 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmod
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all static images unit unit-build install clean deps demo demo-registry check cli services bench lint format man
+.PHONY: all static images images-test unit unit-build install clean deps demo demo-registry check cli services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -96,6 +96,8 @@ images: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images.sh
 cli: $B/kmodsmith
 	$(Q)scripts/cli.sh $<
+images-test: $B/kmodsmith $B/kmodsmith-static
+	$(Q)scripts/images-test.sh $<
 services: $B/kmodsmith
 	$(Q)scripts/services.sh $<
 

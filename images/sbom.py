@@ -105,8 +105,8 @@ class Contents:
             return self.owner(root, inner, sha256)  # the runtime, below the payload once more
         if path.startswith("usr/share/doc/"):
             name = path.split("/")[3]
-            return ("deb", name) if name in self.found else next(
-                (("input", i) for i, f in enumerate(self.inputs) if f.package and f.package.name == name), ("ours",))
+            numbers = [i for i, given in enumerate(self.inputs) if given.package and given.package.name == name]
+            return ("input", numbers[0]) if numbers else ("deb", name) if name in self.found else ("ours",)
         for number, given in enumerate(self.inputs):
             if sha256 in given.contents:
                 return ("input", number)
@@ -122,9 +122,11 @@ class Contents:
         theirs = os.path.join(self.found[name][1], path)
         return os.path.exists(theirs) and digests(theirs)[1] == sha256
 
-    def copyright(self, name):
+    def copyright(self, name, given=None):
         """The copyright file of a package; its directory may be a link to that of another package."""
-        _, base = self.found[name]
+        if given and (given.copyright or name not in self.found):
+            return given.copyright
+        base = self.found[name][1]
         path = os.path.join(base, "usr/share/doc", name, "copyright")
         if not os.path.exists(path):
             sys.exit(f"sbom: the package '{name}' has no copyright file in '{base}'")
@@ -153,7 +155,8 @@ def keep_texts(root, owners, contents):
             write(os.path.join(root, "usr/share/doc", which[0], "copyright"), contents.copyright(which[0]))
         elif kind == "input" and contents.inputs[which[0]].package:
             given = contents.inputs[which[0]]
-            write(os.path.join(root, "usr/share/doc", given.package.name, "copyright"), given.copyright)
+            name = given.package.name
+            write(os.path.join(root, "usr/share/doc", name, "copyright"), contents.copyright(name, given))
     if "base-files" in contents.found:
         source = os.path.join(contents.found["base-files"][1], "usr/share/common-licenses")
         target = os.path.join(root, "usr/share/common-licenses")
@@ -173,11 +176,10 @@ def add_owner(document, owner, contents, args):
     if given and not given.package:
         ident = document.add_package(f"input-{which[0]}", given.name, given.version, "NOASSERTION", sha256=given.sha256)
         return ident, f"{given.name}: not told"
-    package, text = (given.package, given.copyright) if given else (
-        contents.found[which[0]][0], contents.copyright(which[0]))
-    names = debian.licences(text)
+    package = given.package if given else contents.found[which[0]][0]
+    names = debian.licences(contents.copyright(package.name, given))
     told = ", ".join(names) or "see its text"
-    return document.add_debian(package, names), f"{package.name} {package.version}: {told}"
+    return document.add_debian(kind, package, names), f"{package.name} {package.version}: {told}"
 
 
 def arguments():

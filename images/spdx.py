@@ -31,7 +31,7 @@ class Document:
         self.packages.append(entry)
         return entry["SPDXID"]
 
-    def add_debian(self, package, names):
+    def add_debian(self, kind, package, names):
         """A Debian package with the licences that its copyright file names."""
         for name in names:
             ident = debian.spdx_licence(name)
@@ -43,7 +43,7 @@ class Document:
         more = {"supplier": f"Organization: {package.maintainer}" if package.maintainer else "NOASSERTION",
                 "sourceInfo": f"built from Debian's source package {package.source}",
                 "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}]}
-        return self.add_package("deb-" + package.name.replace("+", "-plus"), package.name, package.version, licence,
+        return self.add_package(f"{kind}-" + package.name.replace("+", "-plus"), package.name, package.version, licence,
                                 sha256=package.sha256, **more)
 
     def add_files(self, owner, paths):

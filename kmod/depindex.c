@@ -96,7 +96,7 @@ static uint32_t put_node(struct output *o, const struct line *lines, size_t coun
 		flags |= VALUES;
 	}
 	for (size_t i = 0; i < values; i++) {
-		put_number(o, (uint32_t)i); // priority
+		put_number(o, (uint32_t)lines[i].order); // priority, among all that match
 		put(o, lines[i].text, strlen(lines[i].text) + 1);
 	}
 	return offset | flags;

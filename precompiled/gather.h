@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bring everything that a site without a network needs into one layout: each driver for each kernel, the headers of
-// each kernel and a builder for what must be compiled there, and the payload of each driver, from the first source that has it and is
-// believed. All of it is looked for before any of it is taken.
+// each kernel and a builder for what must be compiled there, and the payload of each driver, from the first source that
+// has it and is believed. All of it is looked for before any of it is taken.
 #pragma once
 #include "precompiled/fetch.h"
 #include "precompiled/promise.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
-#   scripts/deps.sh [TIER...]    build test cli services lint vm man bench; without a name: all of them
+#   scripts/deps.sh [TIER...]    build test cli services images lint vm man bench; without a name: all of them
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
@@ -10,7 +10,8 @@ declare -A tiers=(
   [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl"
   [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
-    python3 curl zstd binutils strace time procps"
+    python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static"
+  [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
   [vm]="docker-registry e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
   [man]="scdoc man-db"
@@ -28,7 +29,7 @@ offered() { # does apt know every one of these packages?
   [ "$known" -eq $# ]
 }
 
-[ $# -gt 0 ] || set -- build test cli services lint vm man bench
+[ $# -gt 0 ] || set -- build test cli services images lint vm man bench
 packages=()
 for tier in "$@"; do
   [ -n "${tiers[$tier]-}" ] || { echo "deps: there is no tier '$tier' (${!tiers[*]})" >&2; exit 2; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/common.h"
 #include "node/cdi_keep.h"
-#include "node/exported.h"
 #include "node/host.h"
 
 #include <stdio.h>
@@ -9,7 +8,6 @@
 struct values {
 	struct common common;
 	char *output, *export, *dev_root;
-	unsigned imex_channels;
 };
 
 static const struct opt opts[] = {
@@ -22,34 +20,30 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-static int choose_export(const struct values *v, const struct machine *m, char **ret, struct err *err)
+static char *export_of(const char *named)
 {
-	auto_host struct host host = { 0 };
-	auto_exported struct exported now = { 0 };
-	if (v->export && *v->export != '/')
-		return err_set(err, E_USAGE, "--export '%s' is no absolute path", v->export);
-	if (v->export) {
-		auto_strv struct strv parts = { 0 };
-		strv_split(&parts, v->export, "/");
-		*ret = parts.count ? strv_join(&parts, "/") : str_dup("");
-		return 0;
-	}
-	if (host_read(&m->host, &m->kern, &host, err) < 0 || exported_record(&m->host, host.boot_id, &now, err) < 0)
-		return -1;
-	*ret = str_dup(now.dir ? now.dir : "");
-	return 0;
+	auto_strv struct strv parts = { 0 };
+	strv_split(&parts, named, "/");
+	return parts.count ? strv_join(&parts, "/") : str_dup("");
 }
 
 static int make(const struct values *v, const struct machine *m, json_t **ret, struct err *err)
 {
 	auto_root struct root dev_root = ROOT_NONE;
-	auto_str char *export = NULL;
+	auto_host struct host host = { 0 };
 	auto_cdi struct cdi c = { 0 };
-	struct cdi_where w = { .host = &m->host, .kern = &m->kern, .dev_root = &dev_root, .sys = &m->sys };
-	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0 ||
-	    choose_export(v, m, &export, err) < 0)
+	if (v->export && *v->export != '/')
+		return err_set(err, E_USAGE, "--export '%s' is no absolute path", v->export);
+	if (host_read(&m->host, &m->kern, &host, err) < 0 ||
+	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
 		return -1;
-	w.export = export;
+	auto_str char *export = v->export ? export_of(v->export) : NULL;
+	const struct cdi_where w = { .host = &m->host,
+				     .kern = &m->kern,
+				     .dev_root = &dev_root,
+				     .sys = &m->sys,
+				     .export = export,
+				     .boot = host.boot_id };
 	if (cdi_read(&w, &c, err) < 0)
 		return -1;
 	*ret = cdi_json(&c);

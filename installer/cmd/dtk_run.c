@@ -21,7 +21,7 @@ struct side {
 	struct job *job;
 	struct root shared;
 	struct dtk_request request;
-	char *text, id[DIGEST_HEX + 1];
+	char *source, *text, id[DIGEST_HEX + 1];
 	struct dtk_inputs inputs;
 	unsigned prepares;
 	struct dtk_progress last;
@@ -32,6 +32,7 @@ struct side {
 static void side_done(struct side *s)
 {
 	free(s->text);
+	free(s->source);
 	dtk_request_done(&s->request);
 	root_done(&s->shared);
 }
@@ -69,15 +70,18 @@ static int describe(struct side *s, struct err *err)
 	const struct job_values *v = j->values;
 	struct dtk_request *r = &s->request;
 	char patches[DIGEST_HEX + 1];
+	s->source = job_source(j);
+	if (!s->source)
+		return err_set(err, E_NOT_FOUND, "there is no source of the driver");
 	s->inputs = (struct dtk_inputs){ .program = s->v->program ? s->v->program : PROGRAM,
-					 .source = v->source,
+					 .source = s->source,
 					 .patches = v->patches };
 	if (v->patches && copy_digest(&j->patches, patches, err) < 0)
 		return -1;
 	*r = (struct dtk_request){ .driver = str_dup(j->plan.driver),
 				   .flavour = str_dup(flavour_name(j->plan.flavour)),
 				   .kernel = str_dup(j->facts.host.release),
-				   .source = name_of(v->source),
+				   .source = name_of(s->source),
 				   .source_sha256 = str_dup(j->source.digest),
 				   .patches = v->patches ? str_dup(patches) : NULL,
 				   .jobs = v->jobs,

@@ -236,8 +236,7 @@ static int find_package(struct job *j, struct err *err)
 	return r;
 }
 
-// Of the image, when nothing was named and its driver is the wished one. Caller frees.
-static char *source_path(const struct job *j)
+char *job_source(const struct job *j)
 {
 	const struct job_values *v = j->values;
 	return v->source                                    ? str_dup(v->source) :
@@ -247,7 +246,7 @@ static char *source_path(const struct job *j)
 
 static int open_source(struct job *j, struct err *err)
 {
-	auto_str char *path = source_path(j);
+	auto_str char *path = job_source(j);
 	if (!path)
 		return 0;
 	if (scratch_make(&j->state, "source", &j->source_work, err) < 0)

@@ -59,6 +59,9 @@ struct job {
 // job_done(). A failure on a node without a driver brings back the one that worked last.
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err);
 void job_done(struct job *job);
+// What is compiled when it must be: as named, else of the image, when its driver is the wished one. NULL = nothing is
+// there to compile. Caller frees.
+char *job_source(const struct job *job);
 #define auto_job __attribute__((cleanup(job_done)))
 #define JOB_NONE                                                            \
 	((struct job){ .lock = -1,                                          \
@@ -70,7 +73,8 @@ void job_done(struct job *job);
 		       .obtain = OBTAIN_NONE,                               \
 		       .source = { .root = ROOT_NONE } })
 int job_export_open(struct job *job, bool *ret_is_demanded, struct err *err); // where to; once
-int job_export(struct job *job, struct err *err); // of job_open(): what is to be exported, and whether it is
+int job_withdraw(struct job *job, struct err *err); // an export that is no longer wished, or is elsewhere now
+int job_export(struct job *job, struct err *err);   // of job_open(): what is to be exported, and whether it is
 // A node that had a driver does not stay without one because its wish cannot be had. The error stays what it was.
 // outcome: of a run that could not even begin; NULL = it has told its end.
 void job_fall_back(struct job *job, const char *outcome, struct err *err);

@@ -83,8 +83,11 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 	describe(j, &compile, &apply);
 	if (j->at_hand.payload && !j->at_hand.export_why && export_confirm(&j->export, &j->export_wish, err) < 0)
 		return -1;
+	// Where nothing is to be exported that goes first, so that what is measured is what stays.
+	if (!j->export.dir && job_withdraw(j, err) < 0)
+		return -1;
 	if (apply_plan(&apply, ret, err) == 0)
-		return 0;
+		return job_withdraw(j, err);
 	job_fall_back(j, NULL, err);
 	return -1;
 }

@@ -4,24 +4,29 @@
 
 #include "node/exported.h"
 #include "node/modtree.h"
+#include "node/withdraw.h"
 
 // An export that is there stays in step with the driver, also when nobody names it. *ret_is_demanded: a node without a
 // payload is an error.
-static int choose_dir(const struct job *j, char **ret, bool *ret_is_demanded, struct err *err)
+static int choose_dir(const struct job *j, const struct exported *now, char **ret, bool *ret_is_demanded)
 {
 	const struct job_values *v = j->values;
-	auto_exported struct exported now = { 0 };
-	*ret_is_demanded = v->export;
-	if (v->export) {
-		*ret = str_eq(v->export, "none") ? NULL : str_dup(v->export);
+	*ret_is_demanded = v->export || now->dir;
+	if (v->export && str_eq(v->export, "none"))
 		return 0;
-	}
-	int r = exported_record(&j->machine.host, j->facts.host.boot_id, &now, err);
-	if (r < 0)
-		return -1;
-	*ret_is_demanded = r > 0;
-	*ret = r > 0 ? str_fmt("/%s", now.dir) : v->is_export_default ? str_dup(EXPORT_DEFAULT) : NULL;
-	return 0;
+	*ret = v->export            ? str_dup(v->export) :
+	       now->dir             ? str_fmt("/%s", now->dir) :
+	       v->is_export_default ? str_dup(EXPORT_DEFAULT) :
+				      NULL;
+	return *ret != NULL;
+}
+
+// What is exported elsewhere, or is exported although nothing should be; a start that was killed may have left one.
+static char *former_of(const struct exported *now, const char *dir)
+{
+	if (now->former && !str_eq(now->former, dir))
+		return str_dup(now->former);
+	return now->dir && !str_eq(now->dir, dir) ? str_dup(now->dir) : NULL;
 }
 
 // The store may have lost what serves well.
@@ -61,20 +66,45 @@ static int find_payload(struct job *j, const char *driver, bool is_demanded, str
 	return 0;
 }
 
+static struct export export_of(struct job *j)
+{
+	return (struct export){ .host = &j->machine.host,
+				.kern = &j->machine.kern,
+				.state = &j->state,
+				.sys = &j->machine.sys,
+				.watch = &j->watch,
+				.boot = j->facts.host.boot_id };
+}
+
 int job_export_open(struct job *j, bool *ret_is_demanded, struct err *err)
 {
 	auto_str char *dir = NULL;
+	auto_exported struct exported now = { 0 };
 	if (j->export.dir)
 		return 0;
-	j->export = (struct export){ .host = &j->machine.host,
-				     .kern = &j->machine.kern,
-				     .state = &j->state,
-				     .sys = &j->machine.sys,
-				     .watch = &j->watch,
-				     .boot = j->facts.host.boot_id };
-	if (choose_dir(j, &dir, ret_is_demanded, err) < 0)
+	export_done(&j->export);
+	j->export = export_of(j);
+	if (exported_record(&j->machine.host, j->facts.host.boot_id, &now, err) < 0)
 		return -1;
-	return dir ? export_open(&j->export, dir, err) : 0;
+	if (choose_dir(j, &now, &dir, ret_is_demanded) > 0 && export_open(&j->export, dir, err) < 0)
+		return -1;
+	j->export.former = former_of(&now, j->export.dir);
+	return 0;
+}
+
+int job_withdraw(struct job *j, struct err *err)
+{
+	if (!j->export.former)
+		return 0;
+	auto_export struct export old = export_of(j);
+	auto_str char *dir = str_fmt("/%s", j->export.former);
+	watch_enter(&j->watch, "withdraw");
+	if (export_open(&old, dir, err) < 0 ||
+	    withdraw_export(&old, j->facts.host.release, j->facts.loaded.version, !j->export.dir, err) < 0)
+		return -1;
+	watch_end(&j->watch, "withdraw", "%s is no longer exported", dir);
+	free(TAKE(j->export.former));
+	return 0;
 }
 
 int job_export(struct job *j, struct err *err)

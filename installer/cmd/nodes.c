@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
+#include "node/cdi_keep.h"
+#include "node/host.h"
 #include "node/lock.h"
 
 #include <stdio.h>
@@ -32,6 +34,20 @@ static void show(const struct devices *d)
 	printf("%zu nodes, %zu changes, %zu wrong\n", d->count, d->changes, devices_bad(d));
 }
 
+// A partition (MIG) that came or went is in the specification, too, where one is kept.
+static void tell_runtimes(const struct machine *m, const struct root *dev_root)
+{
+	auto_host struct host host = { 0 };
+	struct err why;
+	struct cdi_where w = { .host = &m->host, .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys };
+	if (host_read(&m->host, &m->kern, &host, &why) == 0) {
+		w.boot = host.boot_id;
+		if (cdi_keep(&w, NULL, true, &why) >= 0)
+			return;
+	}
+	log_warn("container runtimes are told of no GPU: %s", why.text);
+}
+
 static int act(const struct values *v, struct machine *m, struct devices *d, struct err *err)
 {
 	auto_root struct root dev_root = ROOT_NONE;
@@ -42,7 +58,10 @@ static int act(const struct values *v, struct machine *m, struct devices *d, str
 		return -1;
 	if (devices_want(&m->kern, v->imex_channels, d, err) < 0)
 		return -1;
-	return devices_apply(&dev_root, &m->sys, v->is_dry_run, d, err);
+	int r = devices_apply(&dev_root, &m->sys, v->is_dry_run, d, err);
+	if (!v->is_dry_run)
+		tell_runtimes(m, &dev_root);
+	return r;
 }
 
 static int run(void *values, char **args, size_t count, struct err *err)
@@ -70,7 +89,9 @@ const struct cmd cmd_nodes = {
 	.help = "create or verify the device nodes and their /dev/char links",
 	.about = "Makes every node that the loaded driver calls for, with the modes and owners that the driver states. "
 		 "A second\n"
-		 "run changes nothing. Exit status 1 when a node is missing or wrong and may not be changed.\n",
+		 "run changes nothing. Exit status 1 when a node is missing or wrong and may not be changed.\n"
+		 "Where a CDI specification is kept for container runtimes, it is brought in step: after a change of "
+		 "partitions\n(MIG) this is the command.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUDirect RDMA's module: the main process of a container beside the driver's, and its probe.
-#include "cmd/serve_peermem.h"
 #include "cmd/job.h"
+#include "cmd/serve_peermem.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include "cmd/job.h"
 #include "cmd/serve.h"
 #include "node/keeper.h"
+#include "node/lock.h"
 #include "node/publish.h"
 
 struct daemons_part {
@@ -10,6 +11,7 @@ struct daemons_part {
 	struct watch watch;
 	struct keeper keeper;
 	bool is_told, was_well; // what was said last
+	bool is_published;      // the same, for others to read
 	void (*say)(void *ctx, bool is_well);
 	void *ctx;
 };
@@ -29,17 +31,33 @@ static int publish(struct daemons_part *p, struct err *err)
 	return publish_status(&m->host, &f, &s, err);
 }
 
-static void tell(struct daemons_part *p)
+// False = somebody changes the node now, and tells of it: later.
+static bool publish_all(struct daemons_part *p)
 {
 	struct err why;
-	bool is_well = keeper_is_well(&p->keeper);
-	if (!p->keeper.is_known || (p->is_told && is_well == p->was_well))
-		return;
-	if (p->keeper.plan.count && publish(p, &why) < 0)
+	auto_fd int lock = lock_take(&p->machine.host, &why);
+	if (lock < 0 && why.code == E_LOCKED)
+		return false;
+	if (lock < 0 || publish(p, &why) < 0)
 		log_warn("the state of this node is not published: %s", why.text);
-	p->say(p->ctx, is_well);
-	p->is_told = true;
-	p->was_well = is_well;
+	return true;
+}
+
+// Returns when to try again.
+static int64_t tell(struct daemons_part *p, int64_t now_ms)
+{
+	enum { RETRY_MS = 1000 };
+	bool is_well = keeper_is_well(&p->keeper);
+	if (!p->keeper.is_known)
+		return INT64_MAX;
+	if (!p->is_told || is_well != p->was_well) {
+		p->say(p->ctx, is_well);
+		p->is_told = true;
+		p->was_well = is_well;
+		p->is_published = !p->keeper.plan.count;
+	}
+	p->is_published = p->is_published || publish_all(p);
+	return p->is_published ? INT64_MAX : now_ms + RETRY_MS;
 }
 
 static size_t on_fds(void *ctx, struct pollfd *ret, size_t room)
@@ -57,9 +75,8 @@ static void on_ended(void *ctx, int pid, int status, int64_t now_ms)
 static int64_t on_tick(void *ctx, int64_t now_ms)
 {
 	struct daemons_part *p = ctx;
-	int64_t due = keeper_tick(&p->keeper, now_ms);
-	tell(p);
-	return due;
+	int64_t due = keeper_tick(&p->keeper, now_ms), later = tell(p, now_ms);
+	return later < due ? later : due;
 }
 
 int serve_daemons(const struct common *common, const sigset_t *signals, void (*say)(void *ctx, bool is_well), void *ctx,

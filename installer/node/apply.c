@@ -182,7 +182,9 @@ static void finish(struct run *r)
 		settle_left(r);
 	if (!r->is_touched && r->journal.state != JOURNAL_CHANGING)
 		return;
-	if (r->is_touched || is_meant(r))
+	bool is_good = r->is_touched || is_meant(r);
+	run_drop_optional(r);
+	if (is_good)
 		journal_good(&r->journal);
 	else
 		journal_back(&r->journal);

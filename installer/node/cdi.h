@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A specification of the Container Device Interface: what a runtime (containerd, CRI-O, podman) adds to a container that
-// asks for nvidia.com/gpu=0, without any toolkit. cdi_read() gathers what there is, cdi_json() is pure.
+// A specification of the Container Device Interface: what a runtime (containerd, CRI-O, podman) adds to a container
+// that asks for nvidia.com/gpu=0, without any toolkit. cdi_read() gathers what there is, cdi_json() is pure.
 //
 // Facts: the CDI specification and its validation (github.com/cncf-tags/container-device-interface: SPEC.md,
 // specs-go/version.go, pkg/cdi); what a container needs of the driver, the contract 1.8.
@@ -45,8 +45,8 @@ struct cdi {
 struct cdi_where {
 	const struct root *host, *kern, *dev_root;
 	const struct sys *sys;
-	const char *export; // below host: "run/nvidia/driver"; "" = the machine's own user space
-	unsigned imex_channels;
+	const char *export; // below host: "run/nvidia/driver"; "" = the machine's own; NULL = what is exported, if any
+	const char *boot;   // id: where export is NULL
 };
 #define CDI_FILE "/var/run/cdi/kmodsmith.json"
 #define CDI_KIND "nvidia.com/gpu"

@@ -7,6 +7,8 @@
 
 #include <ctype.h>
 
+#define HOOK "usr/libexec/kmodsmith"
+
 static char *join(const char *dir, const char *name)
 {
 	return *dir ? str_fmt("%s/%s", dir, name) : str_dup(name);
@@ -215,17 +217,26 @@ static void add_sockets(const struct root *host, const char *export, struct cdi 
 	}
 }
 
-// In an exported root the program that its image's base brings, elsewhere the one that was installed.
-static int find_hook(const struct root *root, const char *export, struct cdi *c, struct err *err)
+static bool hook_in(const struct root *root, const char *export, struct cdi *c)
 {
-	static const char *const places[] = { "usr/libexec/kmodsmith", "usr/local/bin/kmodsmith", "usr/bin/kmodsmith" };
+	static const char *const places[] = { HOOK, "usr/local/bin/kmodsmith", "usr/bin/kmodsmith" };
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
 		if (is_mountable(root, export, places[i])) {
-			c->hook = *export ? str_fmt("/%s/%s", export, places[i]) : str_fmt("/%s", places[i]);
-			return 0;
+			auto_str char *path = join(export, places[i]);
+			c->hook = str_fmt("/%s", path);
+			return true;
 		}
-	return err_set(err, E_NOT_FOUND, "'%s' has no %s, and containers need it to find the libraries", root->name,
-		       places[0]);
+	return false;
+}
+
+// The program that an exported root has of its image's base, else the one that is installed on the machine.
+static int find_hook(const struct root *host, const struct root *root, const char *export, struct cdi *c,
+		     struct err *err)
+{
+	if (hook_in(root, export, c) || hook_in(host, "", c))
+		return 0;
+	return err_set(err, E_NOT_FOUND, "'%s' has no " HOOK ", and containers need it to find the libraries",
+		       root->name);
 }
 
 static int add_all(const struct root *host, const struct root *root, const char *export, const char *dir, struct cdi *c,
@@ -233,7 +244,7 @@ static int add_all(const struct root *host, const struct root *root, const char 
 {
 	auto_str char *vdpau = join(dir, "vdpau");
 	if (add_directory(root, export, dir, c, err) < 0 || add_directory(root, export, vdpau, c, err) < 0 ||
-	    add_firmware(root, export, c, err) < 0 || find_hook(root, export, c, err) < 0)
+	    add_firmware(root, export, c, err) < 0 || find_hook(host, root, export, c, err) < 0)
 		return -1;
 	add_programs(root, export, c);
 	add_data(root, export, c);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a runtime lets us do in a container that is being made (hook createContainer of the OCI runtime specification,
 // config-linux.md and runtime.md): in its mount namespace, before its root becomes the root. All of it is somebody
-// else's: an image may have prepared links, pipes and damaged files, so every path is looked up in the container's root,
-// nothing of it is run, and what it has of its own stays.
+// else's: an image may have prepared links, pipes and damaged files, so every path is looked up in the container's
+// root, nothing of it is run, and what it has of its own stays.
 #pragma once
 #include "base/root.h"
 

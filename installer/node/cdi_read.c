@@ -3,6 +3,7 @@
 // kernel-open/nvidia/nv-procfs.c (gpus/*/information) and nv-caps.c (capabilities).
 #include "node/cdi.h"
 
+#include "node/exported.h"
 #include "node/loaded.h"
 
 #include <ctype.h>
@@ -146,7 +147,7 @@ static int read_instances(const struct root *kern, struct cdi *c, struct err *er
 // A runtime that names a node which is not there fails each container: so only what was measured is named.
 static int read_nodes(const struct cdi_where *w, struct cdi *c, struct err *err)
 {
-	int r = devices_want(w->kern, w->imex_channels, &c->devices, err);
+	int r = devices_want(w->kern, 0, &c->devices, err);
 	if (r <= 0)
 		return r < 0 ? -1 : err_set(err, E_NOT_READY, "no driver is loaded");
 	if (devices_apply(w->dev_root, w->sys, true, &c->devices, err) < 0)
@@ -159,15 +160,24 @@ static int read_nodes(const struct cdi_where *w, struct cdi *c, struct err *err)
 	return 0;
 }
 
-static int check_version(const struct cdi_where *w, const struct cdi *c, struct err *err)
+static int check_version(const struct cdi_where *w, const char *export, const struct cdi *c, struct err *err)
 {
 	auto_loaded struct loaded l = { 0 };
 	if (loaded_read(w->host, w->kern, "", &l, err) < 0)
 		return -1;
 	if (!str_eq(l.version, c->version))
 		return err_set(err, E_NOT_READY, "driver %s is loaded, the user space in '/%s' is of %s",
-			       l.version ? l.version : "of no known version", w->export, c->version);
+			       l.version ? l.version : "of no known version", export, c->version);
 	return 0;
+}
+
+static int read_files(const struct cdi_where *w, struct cdi *c, struct err *err)
+{
+	auto_exported struct exported now = { 0 };
+	if (!w->export && exported_record(w->host, w->boot, &now, err) < 0)
+		return -1;
+	const char *export = w->export ? w->export : now.dir ? now.dir : "";
+	return cdi_files(w->host, export, c, err) < 0 ? -1 : check_version(w, export, c, err);
 }
 
 int cdi_read(const struct cdi_where *w, struct cdi *ret, struct err *err)
@@ -177,7 +187,7 @@ int cdi_read(const struct cdi_where *w, struct cdi *ret, struct err *err)
 		return -1;
 	if (!c.gpu_count)
 		return err_set(err, E_NO_DEVICE, "the driver serves no GPU that could be named");
-	if (cdi_files(w->host, w->export, &c, err) < 0 || check_version(w, &c, err) < 0)
+	if (read_files(w, &c, err) < 0)
 		return -1;
 	*ret = c;
 	c = (struct cdi){ 0 };

@@ -4,6 +4,8 @@
 
 #include "node/preflight.h"
 
+#include <errno.h>
+
 static int check_firmware(const struct run *r, char **ret_text, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -34,13 +36,21 @@ static uint64_t room_wanted(const struct run *r)
 	return bytes;
 }
 
+// In a container the machine is found by the root of process 1; who may not look there takes the container for it.
+static bool is_machine_hidden(const struct root *kern)
+{
+	struct err err;
+	auto_str char *link = NULL;
+	return root_readlink(kern, "proc/1/root", &link, &err) < 0 && err.code == EACCES;
+}
+
 // As far as the steps of this plan go.
-static unsigned uses_of(const struct plan *plan)
+static unsigned uses_of(const struct plan *plan, const struct root *kern)
 {
 	bool is_swap = plan_has(plan, STEP_UNLOAD) || plan_has(plan, STEP_UNBIND);
 	bool is_root_compile = plan_has(plan, STEP_COMPILE) && geteuid() == 0;
-	return RIGHTS_DRIVER | (is_swap ? RIGHTS_HOLDERS : 0) | (is_root_compile ? RIGHTS_COMPILE : 0) |
-	       (plan_has(plan, STEP_EXPORT) ? RIGHTS_MOUNTS : 0);
+	return RIGHTS_DRIVER | (is_swap || is_machine_hidden(kern) ? RIGHTS_HOLDERS : 0) |
+	       (is_root_compile ? RIGHTS_COMPILE : 0) | (plan_has(plan, STEP_EXPORT) ? RIGHTS_MOUNTS : 0);
 }
 
 int step_preflight(struct run *r, const struct step *step, struct err *err)
@@ -48,7 +58,7 @@ int step_preflight(struct run *r, const struct step *step, struct err *err)
 	(void)step;
 	const struct apply *a = r->a;
 	auto_str char *firmware = NULL;
-	if (preflight_rights(a->kern, uses_of(a->plan), err) < 0 || check_firmware(r, &firmware, err) < 0 ||
+	if (preflight_rights(a->kern, uses_of(a->plan, a->kern), err) < 0 || check_firmware(r, &firmware, err) < 0 ||
 	    preflight_space(a->state, room_wanted(r), err) < 0)
 		return -1;
 	watch_end(a->watch, "preflight", "%s", firmware);

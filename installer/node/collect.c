@@ -89,7 +89,8 @@ int collect_unused(const struct export *e, struct err *err)
 	    space_open(e->host, e->kern, e->sys, &c.space, err) < 0 ||
 	    root_sub(e->host, e->parent, &c.parent, err) < 0 || collect_generations(&c, err) < 0 ||
 	    collect_trees(&c, EXPORT_PAYLOADS, now.payload, err) < 0 ||
-	    collect_trees(&c, EXPORT_MODULES, now.modules, err) < 0)
+	    collect_trees(&c, EXPORT_MODULES, now.modules, err) < 0 ||
+	    collect_trees(&c, EXPORT_SOURCES, now.sources, err) < 0)
 		return -1;
 	return !c.kept;
 }

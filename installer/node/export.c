@@ -5,12 +5,14 @@
 
 #include "node/exported.h"
 #include "node/generation.h"
+#include "node/label.h"
 #include "node/reference.h"
+#include "node/srctree.h"
 
 #include <errno.h>
 #include <fcntl.h>
 
-static const char FIRMWARE[] = "lib/firmware", SETTING[] = "sys/module/firmware_class/parameters/path";
+static const char FIRMWARE[] = EXPORT_FIRMWARE, SETTING[] = "sys/module/firmware_class/parameters/path";
 
 int export_open(struct export *e, const char *dir, struct err *err)
 {
@@ -29,6 +31,7 @@ int export_open(struct export *e, const char *dir, struct err *err)
 
 void export_done(struct export *e)
 {
+	free(e->former);
 	free(e->dir);
 	free(e->parent);
 	free(e->base);
@@ -41,15 +44,20 @@ void export_done(struct export *e)
 // Whatever a change of mounts needs: the namespace, and the directory that holds the generations.
 struct work {
 	struct space space;
-	struct root parent, payload, modules;
+	struct root parent, payload, modules, sources;
 	struct pieces pieces;
 };
-#define WORK_NONE \
-	((struct work){ .space = SPACE_NONE, .parent = ROOT_NONE, .payload = ROOT_NONE, .modules = ROOT_NONE })
+#define WORK_NONE                             \
+	((struct work){ .space = SPACE_NONE,  \
+			.parent = ROOT_NONE,  \
+			.payload = ROOT_NONE, \
+			.modules = ROOT_NONE, \
+			.sources = ROOT_NONE })
 
 static void work_done(struct work *w)
 {
 	pieces_done(&w->pieces);
+	root_done(&w->sources);
 	root_done(&w->modules);
 	root_done(&w->payload);
 	root_done(&w->parent);
@@ -70,26 +78,51 @@ static char *tree_path(const char *kind, const char *hex)
 	return str_fmt("%s/%s", kind, hex);
 }
 
-static int open_payload(const struct export *e, const struct export_wish *wish, struct work *w, struct err *err)
+static int open_payload(struct export *e, const struct export_wish *wish, struct work *w, struct err *err)
 {
 	auto_str char *path = tree_path(EXPORT_PAYLOADS, wish->payload);
-	return root_sub(e->state, path, &w->payload, err);
+	if (root_sub(e->state, path, &w->payload, err) < 0)
+		return -1;
+	*e->sources = '\0';
+	if (srctree_is_in(&w->payload, wish->driver))
+		srctree_key(wish->payload, wish->release, e->sources);
+	return 0;
+}
+
+static int open_sources(const struct export *e, struct work *w, struct err *err)
+{
+	auto_str char *path = tree_path(EXPORT_SOURCES, e->sources);
+	return !*e->sources ? 0 : root_sub(e->state, path, &w->sources, err);
+}
+
+static int make_sources(const struct export *e, const struct export_wish *wish, const struct work *w, struct err *err)
+{
+	auto_root struct root store = ROOT_NONE;
+	if (!*e->sources)
+		return 0;
+	return root_mkdirs(e->state, EXPORT_SOURCES, 0755, err) < 0 ||
+			       root_sub(e->state, EXPORT_SOURCES, &store, err) < 0 ||
+			       srctree_make(&w->payload, wish->driver, &store, e->sources, err) < 0 ?
+		       -1 :
+		       0;
 }
 
 static int work_pieces(const struct export *e, const struct export_wish *wish, struct work *w, struct err *err)
 {
 	auto_str char *modules = wish->modules ? tree_path(EXPORT_MODULES, wish->modules) : NULL;
-	if (modules && root_sub(e->state, modules, &w->modules, err) < 0)
+	if ((modules && root_sub(e->state, modules, &w->modules, err) < 0) || open_sources(e, w, err) < 0)
 		return -1;
 	struct content content = { .payload = &w->payload,
 				   .host = e->host,
 				   .modules = modules ? &w->modules : NULL,
-				   .release = wish->release };
+				   .sources = *e->sources ? &w->sources : NULL,
+				   .release = wish->release,
+				   .driver = wish->driver };
 	return pieces_list(&content, &w->pieces, err);
 }
 
 // Of a start that finds everything in place this is all that happens.
-int export_look(const struct export *e, const struct export_wish *wish, char **ret_why, struct err *err)
+int export_look(struct export *e, const struct export_wish *wish, char **ret_why, struct err *err)
 {
 	auto_work struct work w = WORK_NONE;
 	auto_str char *payload = tree_path(EXPORT_PAYLOADS, wish->payload);
@@ -102,12 +135,19 @@ int export_look(const struct export *e, const struct export_wish *wish, char **r
 		*ret_why = str_dup("it lacks these modules");
 	if (*ret_why)
 		return 0;
-	if (work_open(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 || work_pieces(e, wish, &w, err) < 0)
+	if (work_open(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0)
+		return -1;
+	auto_str char *sources = *e->sources ? tree_path(EXPORT_SOURCES, e->sources) : NULL;
+	if (sources && !root_exists(e->state, sources)) {
+		*ret_why = str_dup("it lacks the sources for this kernel");
+		return 0;
+	}
+	if (work_pieces(e, wish, &w, err) < 0)
 		return -1;
 	return generation_check(&w.space, &w.parent, e->base, &w.pieces, ret_why, err);
 }
 
-int export_confirm(const struct export *e, const struct export_wish *wish, struct err *err)
+int export_confirm(struct export *e, const struct export_wish *wish, struct err *err)
 {
 	auto_work struct work w = WORK_NONE;
 	auto_exported struct exported now = { 0 };
@@ -137,6 +177,33 @@ static int choose_name(struct export *e, const struct work *w, struct err *err)
 	return 0;
 }
 
+static int label(const struct export *e, const struct export_wish *wish, const struct work *w, struct err *err)
+{
+	const struct {
+		const char *kind, *hex;
+	} trees[] = { { EXPORT_PAYLOADS, wish->payload },
+		      { EXPORT_MODULES, wish->modules },
+		      { EXPORT_SOURCES, e->sources } };
+	for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
+		auto_str char *path = trees[i].hex && *trees[i].hex ? tree_path(trees[i].kind, trees[i].hex) : NULL;
+		if (path && label_tree(e->sys, e->state, path, err) < 0)
+			return -1;
+	}
+	// What is made in the root itself is born with the label of its directory.
+	return root_mkdirs(&w->parent, e->made, 0755, err) < 0 || label_one(e->sys, &w->parent, e->made, err) < 0 ?
+		       -1 :
+		       label_nodes(e->sys, e->host, err);
+}
+
+// A root that some containers cannot read is better than none.
+static void label_where_due(const struct export *e, const struct export_wish *wish, const struct work *w)
+{
+	struct err why = { 0 };
+	int due = label_is_due(e->kern, &why);
+	if (due < 0 || (due > 0 && label(e, wish, w, &why) < 0))
+		watch_note(e->watch, "SELinux may keep containers from what is exported: %s", why.text);
+}
+
 int export_prepare(struct export *e, const struct export_wish *wish, struct err *err)
 {
 	auto_work struct work w = WORK_NONE;
@@ -146,22 +213,31 @@ int export_prepare(struct export *e, const struct export_wish *wish, struct err 
 		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is exported");
 	if (root_mkdirs(e->host, e->parent, 0755, err) < 0 || work_open(e, &w, err) < 0 ||
 	    choose_name(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 ||
-	    pieces_prepare(&w.payload, e->host, wish->release, err) < 0 || work_pieces(e, wish, &w, err) < 0)
+	    pieces_prepare(&w.payload, e->host, wish->release, err) < 0 || make_sources(e, wish, &w, err) < 0 ||
+	    work_pieces(e, wish, &w, err) < 0)
 		return -1;
+	label_where_due(e, wish, &w);
 	return generation_make(&w.space, &w.parent, e->made, &w.pieces, err);
 }
 
 // Ours is what leads into the place of the exports, or beside it.
-static bool is_our_path(const struct export *e, const char *path)
+bool export_is_path(const struct export *e, const char *path)
 {
 	auto_str char *now = str_fmt("/%s/%s", e->dir, FIRMWARE), *next = str_fmt("/%s/.%s.", e->parent, e->base);
-	return str_eq(path, now) || (str_starts(path, next) && str_ends(path, FIRMWARE));
+	auto_str char *former = e->former ? str_fmt("/%s/%s", e->former, FIRMWARE) : NULL;
+	return str_eq(path, now) || str_eq(path, former) || (str_starts(path, next) && str_ends(path, FIRMWARE));
+}
+
+// The kernel takes the value as it is; nothing cannot be written, and is what a line without text is to it.
+int export_unset_path(const struct export *e, struct err *err)
+{
+	return e->sys->attribute_set(e->sys, e->kern, SETTING, "\n") < 0 ? file_fail("set", SETTING, err) : 0;
 }
 
 // The kernel shows a setting, and nobody else has set it.
 static bool is_free(const struct export *e, const struct firmware_search *search)
 {
-	return search->path && (!*search->path || is_our_path(e, search->path));
+	return search->path && (!*search->path || export_is_path(e, search->path));
 }
 
 static char *firmware_of(const char *payload, const char *name)
@@ -205,7 +281,7 @@ static int needs_path(const struct export *e, const struct export_wish *wish, co
 		auto_str char *found = firmware_find(e->host, search, name);
 		is_missing = is_missing || !found;
 	}
-	return names.count && (is_missing || (search->path && is_our_path(e, search->path)));
+	return names.count && (is_missing || (search->path && export_is_path(e, search->path)));
 }
 
 int export_firmware(struct export *e, const struct export_wish *wish, struct err *err)
@@ -256,9 +332,10 @@ int export_back(struct export *e, struct err *err)
 	if (e->is_switched && exported_restore(e->host, e->record_before, err) < 0)
 		return -1;
 	e->is_switched = false;
-	// The kernel takes the value as it is; nothing cannot be written, and is what a line without text is to it.
-	if (e->fwpath_before &&
-	    e->sys->attribute_set(e->sys, e->kern, SETTING, *e->fwpath_before ? e->fwpath_before : "\n") < 0)
+	if (e->fwpath_before && !*e->fwpath_before && export_unset_path(e, err) < 0)
+		return -1;
+	if (e->fwpath_before && *e->fwpath_before &&
+	    e->sys->attribute_set(e->sys, e->kern, SETTING, e->fwpath_before) < 0)
 		return file_fail("set", SETTING, err);
 	return generation_remove(&w.space, &w.parent, e->made, err) < 0 ? -1 : 0;
 }

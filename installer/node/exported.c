@@ -10,34 +10,40 @@ static const char DIR_NAME[] = "run/kmodsmith", RECORD[] = "run/kmodsmith/export
 void exported_done(struct exported *x)
 {
 	free(x->dir);
+	free(x->former);
 	free(x->driver);
 	free(x->payload);
 	free(x->modules);
+	free(x->sources);
 	free(x->user_space);
 	free(x->problem);
 	*x = (struct exported){ 0 };
 }
 
+static json_t *piece_json(const struct piece *p)
+{
+	if (p->is_own)
+		return json_pack("{s:s, s:b}", "path", p->path, "own", true);
+	if (p->is_link)
+		return json_pack("{s:o, s:o}", "path", json_text(p->path), "link", json_text(p->source));
+	return json_pack("{s:o, s:I, s:I, s:b}", "path", json_text(p->path), "dev", (json_int_t)p->dev, "ino",
+			 (json_int_t)p->ino, "read_only", p->is_read_only);
+}
+
 static json_t *pieces_json(const struct pieces *p)
 {
 	json_t *list = json_array();
-	for (size_t i = 0; i < p->count; i++) {
-		const struct piece *x = &p->items[i];
-		json_array_append_new(list, x->is_link ? json_pack("{s:o, s:o}", "path", json_text(x->path), "link",
-								   json_text(x->source)) :
-							 json_pack("{s:o, s:I, s:I, s:b}", "path", json_text(x->path),
-								   "dev", (json_int_t)x->dev, "ino", (json_int_t)x->ino,
-								   "read_only", x->is_read_only));
-	}
+	for (size_t i = 0; i < p->count; i++)
+		json_array_append_new(list, piece_json(&p->items[i]));
 	return list;
 }
 
 int exported_write(const struct export *e, const struct export_wish *wish, const struct pieces *p, struct err *err)
 {
-	auto_json json_t *json =
-		json_pack("{s:o, s:o, s:s, s:s, s:o, s:i, s:o}", "boot", json_text(e->boot), "dir", json_text(e->dir),
-			  "driver", wish->driver, "payload", wish->payload, "modules", json_text(wish->modules),
-			  "generation", (int)e->number, "pieces", pieces_json(p));
+	auto_json json_t *json = json_pack(
+		"{s:o, s:o, s:s, s:s, s:o, s:o, s:i, s:o}", "boot", json_text(e->boot), "dir", json_text(e->dir),
+		"driver", wish->driver, "payload", wish->payload, "modules", json_text(wish->modules), "sources",
+		json_text(*e->sources ? e->sources : NULL), "generation", (int)e->number, "pieces", pieces_json(p));
 	return root_mkdirs(e->host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(e->host, RECORD, json, err);
 }
 
@@ -58,6 +64,16 @@ static int read_json(const struct root *host, json_t **ret, struct err *err)
 {
 	int r = json_read(host, RECORD, ret, err);
 	return r < 0 && err->code == E_CONFIG ? 0 : r;
+}
+
+int exported_forget(const struct root *host, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	int r = read_json(host, &json, err);
+	if (r <= 0)
+		return r;
+	json_object_set_new(json, "former", json_null());
+	return json_put(host, RECORD, json, err);
 }
 
 static char *text_of(const json_t *json, const char *key)
@@ -85,6 +101,8 @@ static int read_record(const struct root *host, const char *boot, json_t **ret_j
 	x->driver = text_of(*ret_json, "driver");
 	x->payload = text_of(*ret_json, "payload");
 	x->modules = text_of(*ret_json, "modules");
+	x->sources = text_of(*ret_json, "sources");
+	x->former = text_of(*ret_json, "former");
 	x->generation = (unsigned)json_integer_value(json_object_get(*ret_json, "generation"));
 	return x->dir && x->driver && x->payload;
 }
@@ -112,6 +130,7 @@ static void pieces_of(const json_t *json, struct pieces *p)
 			.path = str_dup(json_string_value(json_object_get(item, "path"))),
 			.source = text_of(item, "link"),
 			.is_link = json_object_get(item, "link"),
+			.is_own = json_is_true(json_object_get(item, "own")),
 			.is_read_only = json_is_true(json_object_get(item, "read_only")),
 			.dev = (uint64_t)json_integer_value(json_object_get(item, "dev")),
 			.ino = (uint64_t)json_integer_value(json_object_get(item, "ino")),

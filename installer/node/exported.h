@@ -7,7 +7,9 @@
 
 struct exported {
 	char *dir, *driver;      // dir NULL = nothing is exported; driver: version that it was made for
-	char *payload, *modules; // digests; modules NULL = none
+	char *former;            // an export before it that is not withdrawn yet; NULL = none
+	char *payload;           // digest
+	char *modules, *sources; // names of trees; NULL = none
 	char *user_space;        // version of its libraries, as consumers read it; NULL = it has none
 	unsigned generation;
 	char *problem; // NULL = each mount and link is right
@@ -27,4 +29,5 @@ unsigned exported_number(const struct root *host); // of the last generation; 0 
 
 int exported_write(const struct export *e, const struct export_wish *wish, const struct pieces *p, struct err *err);
 int exported_text(const struct root *host, char **ret, struct err *err); // as it is, to bring it back
+int exported_forget(const struct root *host, struct err *err);           // its former one is withdrawn
 int exported_restore(const struct root *host, const char *text, struct err *err);

@@ -69,15 +69,12 @@ int run_publish(const struct run *r, const char *step, const char *subject, bool
 }
 
 // A node that works is not failed for it.
-static void keep_cdi(const struct apply *a, const struct status *status)
+static void tell_runtimes(const struct apply *a, const struct status *status)
 {
 	struct err why;
-	const struct cdi_where w = { .host = a->host,
-				     .kern = a->kern,
-				     .dev_root = a->dev_root,
-				     .sys = a->sys,
-				     .export = a->export ? a->export->dir : "",
-				     .imex_channels = a->imex_channels };
+	const struct cdi_where w = {
+		.host = a->host, .kern = a->kern, .dev_root = a->dev_root, .sys = a->sys, .boot = a->facts->host.boot_id
+	};
 	int r = cdi_keep(&w, a->cdi, status->has_gpu && status->is_ready, &why);
 	if (r < 0)
 		watch_note(a->watch, "container runtimes are told of no GPU: %s", why.text);
@@ -90,7 +87,7 @@ static void end(const struct apply *a, const struct facts *now, const struct sta
 {
 	struct err why;
 	const struct publish_end e = { .outcome = outcome, .watch = a->watch, .failure = failure };
-	keep_cdi(a, status);
+	tell_runtimes(a, status);
 	if (publish_end(a->host, now, status, &e, &why) < 0)
 		watch_note(a->watch, "the state of this node is not published: %s", why.text);
 }

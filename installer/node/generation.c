@@ -87,9 +87,17 @@ static int bind_piece(const struct space *s, const struct root *gen, const struc
 	return unlinkat(dir, STAGE, is_dir ? AT_REMOVEDIR : 0) < 0 ? refused("clear up after", p, err) : 0;
 }
 
+static int make_own(const struct root *gen, const char *path, struct err *err)
+{
+	auto_fd int fd = root_mkdirs(gen, path, 0755, err) < 0 ? -1 : root_open(gen, path, O_RDONLY | O_DIRECTORY, err);
+	return fd < 0 ? -1 : fchmod(fd, 01777) < 0 ? file_fail("open to all", path, err) : 0;
+}
+
 static int make_piece(const struct space *s, const struct root *gen, const struct piece *p, struct err *err)
 {
 	struct stat st;
+	if (p->is_own)
+		return make_own(gen, p->path, err);
 	if (p->is_link)
 		return root_symlink(gen, p->source, p->path, err);
 	auto_fd int source = open_path(p->from, p->source, err);
@@ -128,6 +136,16 @@ static int check_link(const struct root *gen, const struct piece *p, char **ret_
 	return 0;
 }
 
+static int check_own(const struct root *gen, const struct piece *p, char **ret_why, struct err *err)
+{
+	struct stat st;
+	int r = root_stat(gen, p->path, &st, err);
+	if (r > 0 && S_ISDIR(st.st_mode))
+		return 1;
+	*ret_why = why_not("is no directory", p);
+	return r < 0 ? -1 : 0;
+}
+
 // What is seen there is what was meant, and through a mount.
 static bool check_mount(const struct space *s, const struct root *gen, const struct mounts *now, const struct piece *p,
 			char **ret_why)
@@ -160,6 +178,7 @@ int generation_check(const struct space *s, const struct root *parent, const cha
 	for (size_t i = 0; i < p->count; i++) {
 		const struct piece *piece = &p->items[i];
 		int r = piece->is_link ? check_link(&gen, piece, ret_why, err) :
+			piece->is_own  ? check_own(&gen, piece, ret_why, err) :
 					 check_mount(s, &gen, &now, piece, ret_why);
 		if (r <= 0)
 			return r;

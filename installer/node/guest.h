@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a guest with a virtual GPU is told by its operator (contract 1.5, R-P4): licence configuration and token, and the
-// topology, copied to where nvidia-gridd and nvidia-topologyd read them. The payload cannot be written, so etc/nvidia of
-// its driver root is a directory below run/ of the host.
+// What a guest with a virtual GPU is told by its operator (contract 1.5, R-P4): licence configuration, token and
+// topology, copied to where nvidia-gridd and nvidia-topologyd read them. The payload cannot be written, so etc/nvidia
+// of its driver root is a directory below run/ of the host.
 #pragma once
 #include "base/root.h"
 

@@ -165,7 +165,7 @@ static void try_start(struct keeper *k, size_t i, int64_t now_ms)
 static void end_start(struct keeper *k, size_t i, int64_t now_ms)
 {
 	int pid = k->kept[i].s.pid;
-	if (pid > 0)
+	if (pid > 0 && !k->sys->record)
 		kill(-pid, SIGKILL); // a session of its own, and our child that nobody has reaped yet
 	keeper_down(k, i, "it did not come up in time", now_ms);
 }

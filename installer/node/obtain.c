@@ -14,6 +14,7 @@ void obtain_done(struct obtain *o)
 	carry_done(&o->carry);
 	strv_done(&o->kernels);
 	free(o->why_not);
+	close_fdp(&o->builder_use);
 	*o = OBTAIN_NONE;
 }
 
@@ -163,9 +164,7 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 	return take_found(o, ret, err);
 }
 
-// From the store, else from the sources into it. code: of "nobody was asked".
-static int find_parcel(struct obtain *o, const struct parcel_key *want, int code, char ret[DIGEST_HEX + 1],
-		       struct err *err)
+int obtain_parcel(struct obtain *o, const struct parcel_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err)
 {
 	auto_str char *why = NULL;
 	struct err reason = { .text = "there is none yet" };
@@ -186,40 +185,10 @@ int obtain_headers(void *obtain, const char *release, const struct root *store, 
 	struct parcel_key want = {
 		.kind = &PARCEL_HEADERS, .release = release, .arch = o->want.arch, .build_id = o->want.build_id
 	};
-	return find_parcel(o, &want, E_HEADERS_NOT_FOUND, ret_digest, err) < 0 ||
+	return obtain_parcel(o, &want, E_HEADERS_NOT_FOUND, ret_digest, err) < 0 ||
 			       parcel_unpack(&o->store.layout, ret_digest, store, err) < 0 ?
 		       -1 :
 		       0;
-}
-
-static int unpack_builder(struct obtain *o, const struct root *trees, char ret_hex[DIGEST_HEX + 1], struct err *err)
-{
-	struct parcel_key want = { .kind = &PARCEL_BUILDER, .arch = o->want.arch };
-	return find_parcel(o, &want, E_NO_PACKAGE, ret_hex, err) < 0 ||
-			       parcel_unpack(&o->store.layout, ret_hex, trees, err) < 0 ?
-		       -1 :
-		       0;
-}
-
-int obtain_builder(void *obtain, struct root *ret, struct err *err)
-{
-	struct obtain *o = obtain;
-	auto_root struct root trees = ROOT_NONE;
-	char hex[DIGEST_HEX + 1], layer[DIGEST_HEX + 1];
-	if (root_mkdirs(o->fetch.state, "builders", 0755, err) < 0 ||
-	    root_sub(o->fetch.state, "builders", &trees, err) < 0)
-		return -1;
-	int r = unpack_builder(o, &trees, hex, err);
-	if (r < 0 && err->code == E_STORE_CORRUPT) {
-		struct err damage = *err;
-		if (o->watch)
-			watch_note(o->watch, "%s; quarantined", damage.text);
-		if (parcel_layer(&o->store.layout, hex, layer, err) < 0 ||
-		    store_quarantine(&o->store, layer, NULL, err) < 0)
-			return -1;
-		r = unpack_builder(o, &trees, hex, err);
-	}
-	return r < 0 ? -1 : root_sub(&trees, hex, ret, err);
 }
 
 static struct parcel_key payload_key(const struct obtain *o, const char *driver)

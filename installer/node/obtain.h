@@ -7,7 +7,7 @@
 #include "node/carry.h"
 #include "node/gpu.h"
 #include "node/watch.h"
-#include "precompiled/fetch.h"
+#include "precompiled/parcel.h"
 #include "precompiled/store.h"
 
 struct obtain {
@@ -25,10 +25,15 @@ struct obtain {
 	char *why_not;                // when neither: why
 	int code;                     // and the first code of a source that failed; 0 = they merely lack it
 	struct watch *watch;
+	int builder_use; // keeps the unpacked builder from being collected
 };
 void obtain_done(struct obtain *o);
-#define OBTAIN_NONE \
-	((struct obtain){ .store = STORE_NONE, .carry = CARRY_NONE, .kept = PACKAGE_NONE, .found = FOUND_NONE })
+#define OBTAIN_NONE                             \
+	((struct obtain){ .store = STORE_NONE,  \
+			  .carry = CARRY_NONE,  \
+			  .kept = PACKAGE_NONE, \
+			  .found = FOUND_NONE,  \
+			  .builder_use = -1 })
 
 bool obtain_has_store(const struct obtain *o);
 int obtain_open(struct obtain *o, struct err *err);                          // the store, when there is one
@@ -46,9 +51,13 @@ int obtain_payload_look(struct obtain *o, const char *driver, bool is_local, cha
 // As a tree at payloads/HEX of the state directory; what comes from a source is in the store, too. .payload is what it
 // came to be. 1 = it was brought, 0 = it was there. A damaged layer in the store is quarantined and brought again.
 int obtain_payload(struct obtain *o, const char *driver, struct err *err);
-// builder_offer.bring: the root of the builder image from the store or the sources, unpacked at builders/HEX of the
+// compile_wish.builder: the root of the builder image from the store or the sources, unpacked at builders/HEX of the
 // state directory; a damaged one in the store is quarantined and brought again.
+// It stays until obtain_done(); others there that nobody uses go.
 int obtain_builder(void *obtain, struct root *ret, struct err *err);
+bool obtain_has_builder(const struct root *state, const char *arch); // the store has one: nobody needs to be asked
+// What is offered beside packages: from the store, else from the sources into it. code: of "nobody was asked".
+int obtain_parcel(struct obtain *o, const struct parcel_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err);
 // headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
 int obtain_headers(void *obtain, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		   struct err *err);

@@ -36,7 +36,7 @@ bool optional_is(const char *module)
 static struct optional_failure *find(const struct optional *o, const char *module)
 {
 	auto_str char *name = module_canonical(module);
-	for (size_t i = 0; o && i < o->count; i++) {
+	for (size_t i = 0; i < o->count; i++) {
 		auto_str char *has = module_canonical(o->items[i].module);
 		if (str_eq(has, name))
 			return &o->items[i];
@@ -46,7 +46,7 @@ static struct optional_failure *find(const struct optional *o, const char *modul
 
 const struct optional_failure *optional_find(const struct optional *o, const char *module)
 {
-	return find(o, module);
+	return o ? find(o, module) : NULL;
 }
 
 static void add(struct optional *o, const char *module, const char *params, const char *code, const char *text)

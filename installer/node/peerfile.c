@@ -45,7 +45,7 @@ static int find_in_root(const struct root *root, const struct facts *facts, stru
 {
 	auto_str char *peermem = NULL, *core = NULL;
 	const char *release = facts->host.release;
-	int r = loaded_host_file(root, release, PEERMEM, &peermem, err);
+	int r = loaded_host_file(root, release, "nvidia_peermem", &peermem, err);
 	if (r > 0)
 		r = loaded_host_file(root, release, CORE, &core, err);
 	if (r <= 0)

@@ -31,7 +31,7 @@ static struct piece *add(struct pieces *p, const struct root *from, const char *
 // The machine's own, and what only the payload's package needs.
 static bool is_ours(const char *name)
 {
-	static const char *const others[] = { "dev", "proc", "sys" };
+	static const char *const others[] = { "dev", "proc", "sys", "tmp" };
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (str_eq(name, others[i]))
 			return false;
@@ -107,6 +107,20 @@ static void add_places(const struct content *c, struct pieces *p)
 	places_done(places, count);
 }
 
+// Nothing of the machine's own tmp is for those who look in here; a program that runs after a chroot has one, and what
+// it makes there (the pipes of MPS) is seen where consumers look for it.
+static void add_tmp(struct pieces *p)
+{
+	p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
+	p->items[p->count++] = (struct piece){ .path = str_dup("tmp"), .is_own = true };
+}
+
+static void add_sources(const struct content *c, struct pieces *p)
+{
+	auto_str char *dir = str_fmt("usr/src/nvidia-%s", c->driver);
+	add(p, c->sources, dir, ".");
+}
+
 // The kernel's own modules stay where the machine has them; only the index beside them is made anew.
 static int add_modules(const struct content *c, struct pieces *p, struct err *err)
 {
@@ -160,7 +174,7 @@ int pieces_prepare(const struct root *payload, const struct root *host, const ch
 static int measure(struct piece *p, struct err *err)
 {
 	struct stat st;
-	bool is_skipped = p->is_link || (p->is_made && !root_exists(p->from, p->source));
+	bool is_skipped = p->is_link || p->is_own || (p->is_made && !root_exists(p->from, p->source));
 	auto_fd int fd = is_skipped ? -1 : root_open(p->from, p->source, O_PATH, err);
 	if (is_skipped)
 		return 0;
@@ -178,6 +192,9 @@ int pieces_list(const struct content *c, struct pieces *ret, struct err *err)
 		return -1;
 	add_machine(c, &p);
 	add_places(c, &p);
+	add_tmp(&p);
+	if (c->sources)
+		add_sources(c, &p);
 	if (c->modules && add_modules(c, &p, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p.count; i++)

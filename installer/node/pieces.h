@@ -8,6 +8,7 @@
 struct piece {
 	char *path; // in the root: "usr", "lib/modules/6.1.0-9-amd64"
 	bool is_link;
+	bool is_own;                 // a directory of the root itself, that everybody may write to, as tmp is
 	const struct root *from;     // of a mount; borrowed
 	char *source;                // below from; where the link leads
 	bool is_read_only, is_whole; // whole: with what is mounted below
@@ -24,7 +25,8 @@ void pieces_done(struct pieces *p);
 struct content {
 	const struct root *payload, *host;
 	const struct root *modules; // what belongs at lib/modules/RELEASE; NULL = nothing
-	const char *release;
+	const struct root *sources; // at usr/src/nvidia-DRIVER, where make writes to (GDS); NULL = nothing
+	const char *release, *driver;
 };
 // What is mounted deeper needs a directory to lie on: those that a payload lacks are made in its tree, because what is
 // exported of it cannot be written. And on the host the directories below run/ that the payload's daemons write to.

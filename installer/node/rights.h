@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The capabilities that the work on a node takes, and what stays of them once the driver is ready (R-N3). One table: what
-// preflight asks for, `doctor --json` lists, deploy/daemonset-unprivileged.yaml grants, and serving keeps.
+// The capabilities that the work on a node takes, and what stays of them once the driver is ready (R-N3). One table:
+// what preflight asks for, `doctor --json` lists, deploy/daemonset-unprivileged.yaml grants, and serving keeps.
 #pragma once
 #include "base/json.h"
 

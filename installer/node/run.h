@@ -44,8 +44,8 @@ void run_hold_signals(void);
 
 // optional.h: whether the plan does without this module, whose failure is then noted.
 bool run_spare(struct run *r, const char *module, const struct err *why);
-// At the end of a change: what failed is what `status` tells, and is not what works.
-void run_settle_optional(struct run *r);
+void run_settle_optional(struct run *r); // what failed is what `status` tells
+void run_drop_optional(struct run *r);   // and no part of what works
 
 // finish.c
 // Measure; plan: what is wished must be what there is, too. NULL = anything that works.

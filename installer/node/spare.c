@@ -28,6 +28,12 @@ static void keep_known(struct run *r)
 	}
 }
 
+void run_drop_optional(struct run *r)
+{
+	for (size_t i = 0; i < r->failed.count; i++)
+		driver_drop(&r->journal.target, r->failed.items[i].module);
+}
+
 void run_settle_optional(struct run *r)
 {
 	struct err why;
@@ -37,8 +43,6 @@ void run_settle_optional(struct run *r)
 	keep_known(r);
 	r->failed.driver = str_dup(r->target.version);
 	r->failed.package = str_dup(r->package.manifest.digest);
-	for (size_t i = 0; i < r->failed.count; i++)
-		driver_drop(&r->journal.target, r->failed.items[i].module);
 	if (optional_write(r->a->host, host->boot_id, &r->failed, &why) < 0)
 		watch_note(r->a->watch, "it is not noted which modules are not loaded: %s", why.text);
 }

@@ -8,5 +8,6 @@
 #define SYSLOG_SEEN "run/systemd/journal"
 
 int syslog_open(const struct root *host, struct err *err); // fd >= 0; for root alone
-// "<30>Nov 21 23:11:18 nvidia-gridd[106]: Started (106)": who and what, in text, which is changed. False = no such line.
+// "<30>Nov 21 23:11:18 nvidia-gridd[106]: Started (106)": who and what, in text, which is changed. False = it is no
+// such line.
 bool syslog_parse(char *text, const char **ret_name, const char **ret_message);

@@ -196,3 +196,46 @@ EOF
   assert_status 0
   assert_json .key.compiler "gcc-99 (made up) 99.1.0"
 }
+
+@test "another builder takes the place of the first, unless somebody compiles with that" {
+  pack
+  from
+  assert_status 0
+  first=$(ls "$state/builders")
+  echo more >"$builder.tar.d/opt/more"
+  tar -cf "$builder.tar" -C "$builder.tar.d" .
+  rm -r "$builder" "$state/store"
+  pack
+  flock -s "$state/builders/$first" sleep 60 3>&- &
+  holder=$!
+  soon_locked() { ! flock -n -x "$state/builders/$first" true; }
+  for _ in {1..50}; do soon_locked && break; sleep 0.1; done
+  from
+  assert_status 0
+  [ "$(find "$state/builders" -mindepth 1 -maxdepth 1 -name '[0-9a-f]*' | wc -l)" = 2 ]
+  pkill -P "$holder" || true
+  kill "$holder" || true
+  wait "$holder" || true
+  from
+  assert_status 0
+  run ls "$state/builders"
+  refute_output --partial "$first"
+  assert_output --regexp '^[0-9a-f]{64}$'
+}
+
+@test "doctor, check: a builder in the store serves where no compiler fits" {
+  host h100x2-unloaded
+  look() { kmodsmith doctor --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state"; }
+  look
+  assert_line --regexp "^warn +compiler .*wanted is gcc 99"
+  "$KMODSMITH" pack builder "$builder.tar" --state-dir "$state" --arch x86_64
+  look
+  assert_line --regexp "^pass +compiler +that of the builder image in the store"
+  kmodsmith check --kernel "$kernel" --source "$BATS_TEST_TMPDIR/driver" --flavour open --headers "$BATS_TEST_TMPDIR/headers.tar" \
+    --state-dir "$state"
+  assert_status 20
+  rm -r "$state/store"
+  kmodsmith check --kernel "$kernel" --source "$BATS_TEST_TMPDIR/driver" --flavour open --headers "$BATS_TEST_TMPDIR/headers.tar" \
+    --state-dir "$state"
+  assert_status 30
+}

@@ -32,8 +32,7 @@ with_ib_core() {
 network_ready() { mkdir -p "$ROOT/run/mellanox/drivers" && touch "$ROOT/run/mellanox/drivers/.driver-ready"; }
 state() { jq -r "$1" "$ROOT/run/kmodsmith/peermem.json" 2>/dev/null; }
 until_state() { # STATE
-  local i
-  for i in {1..100}; do [ "$(state .state)" != "$1" ] || return 0; sleep 0.1; done
+  for _ in {1..100}; do [ "$(state .state)" != "$1" ] || return 0; sleep 0.1; done
   fail "the state is '$(state .state)', not '$1'"
 }
 start_load() { # OPTION...: in the background, as the main process of a container
@@ -152,8 +151,7 @@ start_init() { # OPTION...
   mkdir -p "$ROOT/proc/$loader"
 }
 until_logged() { # TEXT
-  local i
-  for i in {1..100}; do ! grep -qF "$1" "$BATS_TEST_TMPDIR/log" || return 0; sleep 0.1; done
+  for _ in {1..100}; do ! grep -qF "$1" "$BATS_TEST_TMPDIR/log" || return 0; sleep 0.1; done
   fail "not logged: $1: $(cat "$BATS_TEST_TMPDIR/log")"
 }
 
@@ -199,4 +197,43 @@ until_logged() { # TEXT
   kill "$loader"
   wait "$loader"
   assert_equal "$(peermem_loads)" ""
+}
+
+exported() { # SRCVERSION of the driver in the exported root
+  local dir=$ROOT/run/nvidia/driver/lib/modules/$kernel
+  mkdir -p "$dir/kernel"
+  cp "$package.d/nvidia.ko" "$package.d/nvidia-peermem.ko" "$dir/kernel"
+  sed -i "s/ABCDEF0123456789ABCDEF0/$1/" "$dir/kernel/nvidia.ko"
+  printf 'kernel/nvidia.ko:\nkernel/nvidia-peermem.ko: kernel/nvidia.ko\n' >"$dir/modules.dep"
+}
+
+@test "peermem: comes from the exported root, when that is of the loaded driver" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  network_ready
+  echo ABCDEF0123456789ABCDEF0 >"$ROOT/sys/module/nvidia/srcversion"
+  exported 0123456789ABCDEF0123456
+  kmodsmith "peermem load" --once
+  assert_status 0
+  [[ $stderr == *"nvidia-peermem: loaded from "* && $stderr != *"run/nvidia/driver"* ]]
+  rm -r "$ROOT/sys/module/nvidia_peermem" "$ROOT/var/lib/kmodsmith/store"
+  kmodsmith "peermem load" --once
+  assert_status 1
+  assert_error E_NOT_FOUND "no nvidia-peermem of the loaded driver 535.261.03: neither in /run/nvidia/driver"
+  exported ABCDEF0123456789ABCDEF0
+  kmodsmith "peermem load" --once
+  assert_status 0
+  [[ $stderr == *"nvidia-peermem: loaded from "*"run/nvidia/driver/lib/modules/$kernel/kernel/nvidia-peermem.ko"* ]]
+}
+
+@test "peermem: one of another build is replaced" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  network_ready
+  kmodsmith "peermem load" --once
+  echo 0123456789ABCDEF0123456 >"$ROOT/sys/module/nvidia_peermem/srcversion"
+  kmodsmith "peermem load" --once
+  assert_status 0
+  [[ $stderr == *"the kernel has 0123456789ABCDEF0123456, the driver's is ABCDEF0123456789ABCDEF0: it is replaced"* ]]
+  assert_equal "$(peermem_loads)" "load nvidia_peermem;unload nvidia_peermem;load nvidia_peermem"
 }

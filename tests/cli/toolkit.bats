@@ -153,3 +153,12 @@ MAKE
   wait "$driver" || true
   grep -q "E_HEADERS_NOT_FOUND" "$driver_log"
 }
+
+@test "a shared directory without room: told, and init goes its own way" {
+  ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
+  run unshare -m --propagation private bash -c 'mount -t tmpfs -o size=1m shared "$1" && shift && exec "$@"' - "$shared" \
+    timeout 60 "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" nv-ctr-run-with-dtk --root "$ROOT" --source "$source"
+  assert_failure 1
+  assert_output --partial "going on without the driver toolkit: E_NO_SPACE: "
+  assert_output --partial "error: E_HEADERS_NOT_FOUND"
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CDI specification of made-up machines: what it names, and what it leaves out. A whole one is compared byte for byte
-// in tests/cli/cdi.bats.
+// The CDI specification of made-up machines: what it names, and what it leaves out. A whole one is compared byte for
+// byte in tests/cli/cdi.bats.
 #include "node/cdi.h"
 
 #include "tests/unit/tempdir.h"
@@ -268,6 +268,23 @@ static void a_user_space_of_another_version(void **state)
 	assert_non_null(strstr(err.text, "550.54.14"));
 }
 
+// An exported root without our program, on a machine where it is installed.
+static void the_machine_has_the_hook(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	machine(&t);
+	gpu(&t, 0x40, "0", "", "No");
+	user_space(&t, "run/nvidia/driver", V);
+	assert_int_equal(root_rmtree(&t.root, "run/nvidia/driver/usr/libexec", &err), 1);
+	tempdir_write(&t, "usr/local/bin/kmodsmith", "");
+	expect(make(&t, "run/nvidia/driver", &spec, &err) == 0, err.text);
+	auto_str char *text = json_dumps(spec, JSON_COMPACT);
+	assert_non_null(strstr(text, "\"path\":\"/usr/local/bin/kmodsmith\""));
+}
+
 // The machine's own user space, found where a distribution's package puts it.
 static void without_an_export(void **state)
 {
@@ -294,6 +311,7 @@ int main(void)
 		cmocka_unit_test(odd_files_are_left_out),
 		cmocka_unit_test(what_cannot_be_told),
 		cmocka_unit_test(a_user_space_of_another_version),
+		cmocka_unit_test(the_machine_has_the_hook),
 		cmocka_unit_test(without_an_export),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

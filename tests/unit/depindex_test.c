@@ -77,6 +77,32 @@ static void test_what_modprobe_finds(void **state)
 	assert_null(find(data, "zfs"));
 }
 
+// '-' is '_' outside of a set; what two modules are for leads to the first, with the other behind it.
+static void test_devices(void **state)
+{
+	(void)state;
+	static const char *const lines[] = {
+		"# Aliases extracted from modules themselves.",
+		"alias pci:v000010DEd*sv*sd*bc03sc00i00* nvidia",
+		"alias char-major-195-* nvidia",
+		"alias usb:v[0-9-a]p* other-module",
+		"alias char-major-195-* nvidia_too",
+		"alias broken",
+		"",
+	};
+	auto_strv struct strv all = { 0 };
+	size_t len = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
+		strv_add(&all, str_dup(lines[i]));
+	auto_str char *data = depindex_aliases(&all, &len);
+	const char *first = find(data, "char_major_195_*");
+	assert_string_equal(first, "nvidia");
+	assert_string_equal(first + strlen(first) + 1 + 4, "nvidia_too"); // behind its priority
+	assert_string_equal(find(data, "pci:v000010DEd*sv*sd*bc03sc00i00*"), "nvidia");
+	assert_string_equal(find(data, "usb:v[0-9-a]p*"), "other-module");
+	assert_null(find(data, "broken"));
+}
+
 static void test_nothing(void **state)
 {
 	(void)state;
@@ -92,6 +118,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_what_modprobe_finds),
+		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

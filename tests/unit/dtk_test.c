@@ -130,7 +130,7 @@ static void test_progress(void **state)
 		{ A " 1 99999999999 3\n", false },
 		{ "", false },
 	};
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct dtk_progress p;
 	folder_make(&t);
 	assert_false(dtk_progress_read(&t.root, &p));
@@ -145,7 +145,7 @@ static void test_progress(void **state)
 static void test_reason(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err, why = { 0 };
 	folder_make(&t);
 	dtk_reason_read(&t.root, &why);

@@ -37,6 +37,8 @@ static char *describe(const struct piece *p, const struct root *payload)
 {
 	if (p->is_link)
 		return str_fmt("%s -> %s", p->path, p->source);
+	if (p->is_own)
+		return str_fmt("%s own", p->path);
 	return str_fmt("%s %s:%s%s%s", p->path, p->from == payload ? "payload" : "host", p->source,
 		       p->is_read_only ? " ro" : "", p->is_whole ? " whole" : "");
 }
@@ -51,9 +53,11 @@ static void test_what_a_root_is_made_of(void **state)
 				   "dev host:dev whole\nproc host:proc\nsys host:sys\n"
 				   "run/nvidia-persistenced host:run/nvidia-persistenced\n"
 				   "run/systemd/journal host:run/kmodsmith/journal\n"
+				   "tmp own\nusr/src/nvidia-535 host:.\n"
 				   "lib/modules/" RELEASE " host:. ro\n"
 				   "lib/modules/" RELEASE "/kernel host:lib/modules/" RELEASE "/kernel ro\n";
-	auto_root struct root payload = below("payload"), host = below("host"), modules = below("modules/kernel/..");
+	auto_root struct root payload = below("payload"), host = below("host"), modules = below("modules/kernel/.."),
+			      sources = below("sources");
 	auto_pieces struct pieces p = { 0 };
 	auto_str char *text = NULL;
 	struct err err = { 0 };
@@ -64,6 +68,7 @@ static void test_what_a_root_is_made_of(void **state)
 	tempdir_write(&folder, "payload/usr/lib/libcuda.so.535.261.03", "");
 	tempdir_write(&folder, "payload/usr/bin/nvidia-persistenced", "");
 	tempdir_write(&folder, "payload/dev/null", "");
+	tempdir_write(&folder, "payload/tmp/x", "");
 	tempdir_write(&folder, "payload/.tmp/x", "");
 	tempdir_link(&folder, "payload/lib", "/usr/lib");
 	tempdir_link(&folder, "payload/bin", "usr/bin");
@@ -71,12 +76,17 @@ static void test_what_a_root_is_made_of(void **state)
 	assert_true(root_exists(&folder.root, "payload/usr/lib/modules/" RELEASE));
 	assert_true(root_exists(&folder.root, "payload/usr/lib/firmware"));
 	assert_true(root_exists(&folder.root, "payload/var/run/nvidia-persistenced")); // where the daemon writes
-	struct content c = { .payload = &payload, .host = &host, .modules = &modules, .release = RELEASE };
+	struct content c = { .payload = &payload,
+			     .host = &host,
+			     .modules = &modules,
+			     .sources = &sources,
+			     .release = RELEASE,
+			     .driver = "535" };
 	expect(pieces_list(&c, &p, &err) == 0, err.text);
 	for (size_t i = 0; i < p.count; i++) {
 		auto_str char *line = describe(&p.items[i], &payload);
 		str_add(&text, "%s\n", line);
-		assert_true(p.items[i].is_link || p.items[i].ino);
+		assert_true(p.items[i].is_link || p.items[i].is_own || p.items[i].ino);
 	}
 	assert_string_equal(text, WANT);
 }

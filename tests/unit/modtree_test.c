@@ -6,6 +6,8 @@
 #define RELEASE "6.1.0-9-amd64"
 #define HOST "host/lib/modules/" RELEASE
 
+// Of .modinfo, as the real module has it.
+static const char ALIASES[] = "alias=pci:v000010DEd*sv*sd*bc03sc00i00*\0alias=char-major-195-*\0";
 static const struct {
 	const char *name, *depends;
 } modules[] = { { "nvidia-uvm", "nvidia" },
@@ -36,6 +38,8 @@ static void site_make(struct site *s)
 	folder_make(&s->folder);
 	for (size_t i = 0; i < MODULES; i++) {
 		struct forge_module m = { .name = modules[i].name, .depends = modules[i].depends };
+		if (str_eq(m.name, "nvidia"))
+			m.extra = ALIASES;
 		auto_str char *path = str_fmt("package/%s.ko", modules[i].name);
 		size_t len = 0;
 		auto_str char *data = forge_ko(&m, &len);
@@ -99,6 +103,27 @@ static void test_the_tree_knows_both(void **state)
 	assert_string_equal(build, "/usr/src/linux");
 }
 
+// Where the machine says of which devices its own modules are, ours are told, too: the same name is another module.
+static void test_devices(void **state)
+{
+	(void)state;
+	auto_site struct site s;
+	struct err err = { 0 };
+	site_make(&s);
+	tempdir_write(&s.folder, HOST "/modules.alias",
+		      "# made by depmod\nalias fs-ext4 ext4\nalias pci:v000010DEd*sv*sd*bc03sc* nvidia\n"
+		      "alias pci:v000010DEd* nvidiafb\n");
+	expect(modtree_make(&s.package, &s.host, &s.store, "key", &err) == 1, err.text);
+	folder_expect(&s.folder, "store/key/modules.alias",
+		      "# made by depmod\nalias fs-ext4 ext4\nalias pci:v000010DEd* nvidiafb\n"
+		      "alias pci:v000010DEd*sv*sd*bc03sc00i00* nvidia\nalias char-major-195-* nvidia\n");
+	auto_str char *bin = NULL;
+	size_t len = 0;
+	assert_int_equal(root_read(&s.store, "key/modules.alias.bin", &bin, &len, &err), 1);
+	assert_non_null(memmem(bin, len, "char_major_195_*", 16) ? bin : memmem(bin, len, "har_major_195_*", 15));
+	assert_null(memmem(bin, len, "aliases", 7)); // the machine's index was of its own
+}
+
 // It is made anew when the package is another, and when the machine's modules are.
 static void test_what_names_it(void **state)
 {
@@ -126,6 +151,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_tree_knows_both),
+		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_what_names_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

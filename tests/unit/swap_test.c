@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// R-D5: an undo that meets a kernel which does not come back says so and tries nothing more.
+// R-D5: an undo that meets a kernel which does not come back says so and tries nothing more. R-P3: of a module that the
+// kernel refuses, only the core counts.
 #include "node/run.h"
+#include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 
+#include <errno.h>
 #include <time.h>
 
 static struct folder folder;
@@ -37,10 +40,99 @@ static void unload_that_hangs_is_the_last(void **state)
 	folder_done(&folder);
 }
 
+static const char *refused; // module that the kernel does not take
+static char *asked;         // what it was asked for
+
+static int refuse(const struct sys *s, const void *data, size_t len, const char *name, const char *params)
+{
+	(void)s, (void)data, (void)len;
+	str_add(&asked, "%s(%s) ", name, params);
+	errno = EINVAL;
+	return str_eq(name, refused) ? -1 : 0;
+}
+
+static void make_set(struct run *r)
+{
+	static const char *const names[] = { "nvidia", "nvidia-modeset", "nvidia-uvm" };
+	r->set.items = mem_alloc(ARRAY_SIZE(names) * sizeof(*r->set.items));
+	r->order = mem_alloc(ARRAY_SIZE(names) * sizeof(*r->order));
+	r->needs = mem_alloc(ARRAY_SIZE(names) * sizeof(*r->needs));
+	for (; r->set.count < ARRAY_SIZE(names); r->set.count++) {
+		struct err err;
+		size_t len;
+		auto_str char *name = module_canonical(names[r->set.count]);
+		char *data = forge_ko(&(struct forge_module){ .name = name }, &len);
+		assert_int_equal(module_parse(data, len, names[r->set.count], &r->set.items[r->set.count], &err), 0);
+		r->order[r->set.count] = r->set.count;
+	}
+}
+
+static void only_the_core_counts(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *refused;
+		bool is_demanded; // --modules named all three
+		const char *asked, *loaded, *failed;
+		int code;
+	} rows[] = {
+		{ NULL, false, "nvidia() nvidia_modeset(a=1) nvidia_uvm() ", "nvidia nvidia_modeset nvidia_uvm", NULL,
+		  0 },
+		{ "nvidia_modeset", false, "nvidia() nvidia_modeset(a=1) nvidia_uvm() ", "nvidia nvidia_uvm",
+		  "nvidia-modeset", 0 },
+		{ "nvidia_modeset", true, "nvidia() nvidia_modeset(a=1) ", "nvidia", NULL, E_LOAD },
+		{ "nvidia_uvm", false, "nvidia() nvidia_modeset(a=1) nvidia_uvm() ", "nvidia nvidia_modeset", NULL,
+		  E_LOAD },
+		{ "nvidia", false, "nvidia() ", "", NULL, E_LOAD },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct step step = { .kind = STEP_LOAD, .subject = (char[]){ "all" } };
+		const struct sys sys = { .module_load_data = refuse };
+		struct err err = { 0 };
+		auto_params struct params params = { 0 };
+		auto_plan struct plan plan = { 0 };
+		auto_watch struct watch watch = { 0 };
+		struct facts facts = { .host = { .release = (char[]){ "6.1" }, .boot_id = (char[]){ "b" } } };
+		struct wish wish = { .params = &params };
+		folder_make(&folder);
+		struct obtain obtain = OBTAIN_NONE;
+		struct apply apply = { .obtain = &obtain,
+				       .host = &folder.root,
+				       .kern = &folder.root,
+				       .sys = &sys,
+				       .facts = &facts,
+				       .wish = &wish,
+				       .plan = &plan,
+				       .watch = &watch };
+		auto_run struct run r = RUN(&apply, NULL);
+		if (!rows[i].is_demanded)
+			strv_add(&plan.optional, str_dup("nvidia-modeset"));
+		assert_int_equal(params_add_option(&params, "nvidia-modeset:a=1", &err), 0);
+		driver_set_params(&r.target, "nvidia_modeset", "a=1");
+		make_set(&r);
+		refused = rows[i].refused;
+		asked = str_dup("");
+		assert_int_equal(step_load(&r, &step, &err), rows[i].code ? -1 : 0);
+		assert_int_equal(rows[i].code ? err.code : 0, rows[i].code);
+		auto_str char *loaded = r.loaded.count ? strv_join(&r.loaded, " ") : str_dup("");
+		assert_string_equal(asked, rows[i].asked);
+		assert_string_equal(loaded, rows[i].loaded);
+		assert_int_equal(r.failed.count, rows[i].failed ? 1 : 0);
+		if (rows[i].failed) {
+			assert_string_equal(r.failed.items[0].module, rows[i].failed);
+			assert_string_equal(r.failed.items[0].params, "a=1");
+			assert_string_equal(r.failed.items[0].code, "E_LOAD");
+		}
+		free(asked);
+		folder_done(&folder);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unload_that_hangs_is_the_last),
+		cmocka_unit_test(only_the_core_counts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/withdraw.h"
+
+#include "base/file.h"
+#include "node/collect.h"
+#include "node/exported.h"
+#include "node/generation.h"
+
+#include <errno.h>
+
+// What it has of the driver's firmware, and nobody else has. NULL = nothing.
+static char *needed_file(const struct export *e, const struct firmware_search *search, const char *driver)
+{
+	auto_str char *version = str_fmt("nvidia/%s", driver),
+		      *dir = str_fmt("%s/" EXPORT_FIRMWARE "/%s", e->dir, version);
+	struct firmware_search others = *search;
+	auto_strv struct strv names = { 0 };
+	struct err ignored;
+	others.path = NULL;
+	root_list(e->host, dir, &names, &ignored);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *name = str_fmt("%s/%s", version, names.items[i]);
+		auto_str char *found = firmware_find(e->host, &others, name);
+		if (!found)
+			return TAKE(name);
+	}
+	return NULL;
+}
+
+static int free_path(const struct export *e, const char *release, const char *driver, struct err *err)
+{
+	auto_firmware_search struct firmware_search search = { 0 };
+	if (firmware_search(e->host, e->kern, release, &search, err) < 0)
+		return -1;
+	if (!search.path || !export_is_path(e, search.path))
+		return 0;
+	auto_str char *needed = driver ? needed_file(e, &search, driver) : NULL;
+	if (needed)
+		return err_set(err, E_FIRMWARE,
+			       "the kernel finds '%s' of the driver that is loaded only in the export /%s", needed,
+			       e->dir);
+	return export_unset_path(e, err);
+}
+
+static int remove_place(const struct export *e, struct err *err)
+{
+	auto_space struct space space = SPACE_NONE;
+	auto_root struct root parent = ROOT_NONE;
+	if (!root_exists(e->host, e->dir))
+		return 0;
+	return space_open(e->host, e->kern, e->sys, &space, err) < 0 ||
+			       root_sub(e->host, e->parent, &parent, err) < 0 ||
+			       generation_remove(&space, &parent, e->base, err) < 0 ?
+		       -1 :
+		       0;
+}
+
+// The record last: killed before, the next start sees that something is to be withdrawn.
+int withdraw_export(const struct export *e, const char *release, const char *driver, bool is_last, struct err *err)
+{
+	if (e->sys->record)
+		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is withdrawn");
+	if ((is_last && free_path(e, release, driver, err) < 0) || remove_place(e, err) < 0)
+		return -1;
+	int r = is_last ? exported_restore(e->host, NULL, err) : exported_forget(e->host, err);
+	return r < 0 || collect_unused(e, err) < 0 ? -1 : 0;
+}

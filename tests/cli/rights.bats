@@ -1,0 +1,103 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# R-N3, R-K1: what a process may do is asked before anything is touched, and given up once the driver is ready.
+# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+load helper
+load package
+
+setup() { package=$BATS_TEST_TMPDIR/package; }
+teardown() { [ -z "${init-}" ] || kill "$init" 2>/dev/null || true; }
+
+caps() { # NAME...: the mask of all capabilities but these, as the kernel writes it
+  python3 -c '
+import sys
+bits = {"CHOWN": 0, "DAC_READ_SEARCH": 2, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8, "SYS_MODULE": 16,
+        "SYS_CHROOT": 18, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "MKNOD": 27}
+print("%016x" % (0x1ffffffffff & ~sum(1 << bits[n] for n in sys.argv[1:])))' "$@"
+}
+with_caps() { # MASK: of the process on the recorded machine
+  mkdir -p "$ROOT/proc/self"
+  printf 'Name:\tx\nCapEff:\t%s\n' "$1" >"$ROOT/proc/self/status"
+}
+
+@test "rights: what a step takes is missed before the step" {
+  local cap
+  loadable
+  for cap in SYS_MODULE MKNOD; do
+    with_caps "$(caps "$cap")"
+    kmodsmith install --package "$package"
+    assert_status 1
+    assert_error E_RIGHTS "preflight: this process lacks CAP_$cap (to "
+    assert_equal "$(calls)" ""
+  done
+}
+
+@test "rights: what no step takes is not missed" {
+  loadable
+  with_caps "$(caps SYS_ADMIN SYS_CHROOT SYS_PTRACE SETUID SETGID CHOWN SETPCAP KILL DAC_READ_SEARCH)"
+  kmodsmith install --package "$package"
+  assert_status 0
+}
+
+@test "rights: a replacement looks for holders" {
+  loadable
+  with_caps "$(caps)"
+  kmodsmith install --package "$package" --param nvidia-uvm:uvm_x=1
+  assert_status 0
+  with_caps "$(caps SYS_PTRACE)"
+  kmodsmith install --package "$package"
+  assert_status 1
+  assert_error E_RIGHTS "lacks CAP_SYS_PTRACE (to see which processes hold the driver"
+}
+
+@test "doctor: fails for what every install takes, warns for the rest" {
+  host h100x2-unloaded
+  with_caps "$(caps)"
+  kmodsmith doctor
+  assert_line --regexp '^pass +rights '
+  with_caps "$(caps SETUID KILL)"
+  kmodsmith doctor
+  assert_line --regexp '^warn +rights +E_RIGHTS: enough for a package that is at hand; this process lacks CAP_KILL .*CAP_SETUID'
+  with_caps "$(caps MKNOD SETUID)"
+  kmodsmith doctor
+  assert_status 1
+  assert_line --regexp '^FAIL +rights +E_RIGHTS: this process lacks CAP_MKNOD \(to make device nodes\)$'
+}
+
+start_init() { # NO_NEW_PRIVS OPTION...: until it is ready, and that has this value
+  local privs=$1
+  shift
+  "$KMODSMITH" init --root "$ROOT" --package "$package" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
+  init=$!
+  for _ in {1..100}; do
+    ! grep -q 'ready: driver' "$BATS_TEST_TMPDIR/log" || [ "$(of_init NoNewPrivs)" != "$privs" ] || return 0
+    sleep 0.1
+  done
+  fail "$(cat "$BATS_TEST_TMPDIR/log")"
+}
+of_init() { sed -n "s/^$1:\t//p" "/proc/$init/status"; }
+at_most() { # FIELD MASK: nothing else is set
+  (((0x$(of_init "$1") & ~0x$2) == 0)) || fail "$1 is $(of_init "$1")"
+}
+
+@test "init: gives up what serving does not take, for good" {
+  loadable
+  start_init 1
+  for field in CapPrm CapEff; do at_most "$field" 2d00e5; done # with daemons
+  for field in CapInh CapAmb; do at_most "$field" 0; done
+  [ "$EUID" -ne 0 ] || at_most CapBnd 2d00e5
+  kill "$init"
+  wait "$init"
+}
+
+@test "init: without daemons less is kept, and on demand all" {
+  loadable
+  start_init 1 --no-daemons
+  at_most CapPrm 2d0024
+  kill "$init"
+  wait "$init"
+  start_init 0 --keep-privileges
+  assert_equal "$(of_init CapPrm)" "$(sed -n 's/^CapPrm:\t//p' /proc/self/status)"
+  kill "$init"
+  wait "$init"
+}

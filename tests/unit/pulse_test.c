@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// run/kmodsmith/pulse.json: written seldom, and never so seldom that a start that goes on looks stalled (R-H2).
+#include "node/pulse.h"
+
+#include "tests/unit/test.h"
+
+static const char FILE_NAME[] = "run/kmodsmith/pulse.json", BOOT_ID[] = "proc/sys/kernel/random/boot_id";
+
+static struct pulse open_on(const struct folder *t)
+{
+	struct pulse p;
+	auto_str char *process = str_fmt("proc/%d", (int)getpid()), *stat = str_fmt("%s/stat", process);
+	folder_dir(t, "proc/sys/kernel/random");
+	folder_file(t, BOOT_ID, "b1\n");
+	folder_dir(t, process);
+	folder_file(t, stat, "1 (x) S 1\n");
+	pulse_open(&p, &t->root, &t->root);
+	return p;
+}
+
+static struct pulse_verdict judge(const struct folder *t)
+{
+	struct err err = { 0 };
+	struct pulse_verdict v;
+	assert_int_equal(pulse_judge(&t->root, &t->root, 60, &v, &err), 0);
+	return v;
+}
+
+static ino_t inode(const struct folder *t)
+{
+	struct stat st;
+	struct err err;
+	assert_int_equal(root_stat(&t->root, FILE_NAME, &st, &err), 1);
+	return st.st_ino;
+}
+
+static void test_beats(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	folder_make(&t);
+	auto_pulse struct pulse p = open_on(&t);
+	auto_pulse_verdict struct pulse_verdict none = judge(&t);
+	assert_true(none.is_alive && none.pid == 0);
+
+	pulse_beat(&p, "compile", 0, 0);
+	pulse_beat(&p, "compile", 1, 900);
+	ino_t first = inode(&t);
+	for (unsigned i = 2; i < 800; i++)
+		pulse_beat(&p, "compile", i, 900);
+	auto_pulse_verdict struct pulse_verdict middle = judge(&t);
+	assert_true(middle.is_alive && middle.pid == getpid() && str_eq(middle.step, "compile"));
+	assert_true(middle.done < 799); // what came within the same second was left out
+	p.beat_ms -= 1000;
+	pulse_beat(&p, "compile", 801, 900);
+	assert_int_not_equal(inode(&t), first);
+	pulse_beat(&p, "compile", 900, 900);
+	auto_pulse_verdict struct pulse_verdict last = judge(&t);
+	assert_int_equal(last.done, 900);
+	pulse_beat(&p, PULSE_SERVE, 0, 0);
+	auto_pulse_verdict struct pulse_verdict serves = judge(&t);
+	assert_true(serves.is_alive && strstr(serves.why, "serves"));
+}
+
+static void test_nowhere_to_write(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	folder_make(&t);
+	auto_pulse struct pulse p = open_on(&t);
+	folder_file(&t, "run", "no directory");
+	pulse_beat(&p, "compile", 0, 0); // a start does not fail for it
+	auto_pulse_verdict struct pulse_verdict v = judge(&t);
+	assert_true(v.is_alive && v.pid == 0);
+}
+
+static void test_what_cannot_be_read(void **state)
+{
+	(void)state;
+	static const char *const texts[] = { "", "{", "[]", "{\"boot_id\": \"b1\"}",
+					     "{\"boot_id\": \"b1\", \"pid\": \"x\", \"step\": 1, \"done\": 0, "
+					     "\"total\": 0, \"uptime_ms\": 0}" };
+	auto_folder struct folder t;
+	folder_make(&t);
+	auto_pulse struct pulse p = open_on(&t);
+	folder_dir(&t, "run/kmodsmith");
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		folder_file(&t, FILE_NAME, texts[i]);
+		auto_pulse_verdict struct pulse_verdict v = judge(&t);
+		expect(v.is_alive && v.pid == 0, texts[i]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_beats),
+		cmocka_unit_test(test_nowhere_to_write),
+		cmocka_unit_test(test_what_cannot_be_read),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
