@@ -56,9 +56,13 @@ pod_start() {
   pod_layers "$pod" "$shape"
   pod_mounts "$shape"
   : >"$pods/$pod/termination-log"
+  # shellcheck disable=SC2016 # of jq
   jq --arg shape "$shape" --arg name "$pod" --arg env "$pod_env" --arg args "$pod_args" --arg devices "$(host_devices)" \
-    --slurpfile images /images/driver.json '$images[0] as $image | '"$(grep -v '^#' $here/oci.jq)" $here/shapes.json >"$pods/$pod/config.json" &&
-    runc run --detach --bundle "$pods/$pod" "$pod" >"$pods/$pod/log" 2>&1 </dev/null || { pod_log "$pod" && return 1; }
+    --slurpfile images /images/driver.json '$images[0] as $image | '"$(grep -v '^#' $here/oci.jq)" $here/shapes.json \
+    >"$pods/$pod/config.json" || return
+  runc run --detach --bundle "$pods/$pod" "$pod" >"$pods/$pod/log" 2>&1 </dev/null && return
+  pod_log "$pod"
+  return 1
 }
 
 pod_state() { runc state "$1" 2>/dev/null | sed -n 's/^ *"status": "\(.*\)".*/\1/p'; }
