@@ -5,7 +5,7 @@
 #   scripts/services.sh BINARY [FILE.bats...]
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
-for tool in docker-registry nginx skopeo htpasswd openssl python3 jq curl zstd as; do
+for tool in docker-registry nginx skopeo htpasswd openssl python3 jq curl zstd as podman runc busybox gcc; do
   PATH=$PATH:/usr/sbin command -v "$tool" >/dev/null ||
     { echo "services: there is no '$tool'; run scripts/deps.sh services"; exit 1; }
 done

@@ -12,6 +12,7 @@
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 static int real_load_file(const struct sys *sys, int fd, const char *name, const char *params)
 {
@@ -97,6 +98,16 @@ static int real_exchange(const struct sys *sys, int dir, const char *a, const ch
 	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
 }
 
+// setxattr(2) has no form with descriptors that takes one of a node that is not opened.
+static int real_label_set(const struct sys *sys, int dir, const char *name, const char *context)
+{
+	(void)sys;
+	char place[64];
+	auto_fd int at = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	snprintf(place, sizeof(place), "/proc/self/fd/%d", at);
+	return at < 0 ? -1 : setxattr(place, "security.selinux", context, strlen(context) + 1, 0);
+}
+
 static int real_process_open(const struct sys *sys, int pid)
 {
 	(void)sys;
@@ -152,6 +163,7 @@ static const struct sys real = {
 	.mount_read_only = real_mount_read_only,
 	.mount_detach = real_mount_detach,
 	.exchange = real_exchange,
+	.label_set = real_label_set,
 	.process_open = real_process_open,
 	.process_signal = real_process_signal,
 	.process_start = real_process_start,
@@ -313,6 +325,13 @@ static int record_exchange(const struct sys *sys, int dir, const char *a, const 
 	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
 }
 
+static int record_label_set(const struct sys *sys, int dir, const char *name, const char *context)
+{
+	(void)dir;
+	record(sys, "label %s %s", name, context);
+	return 0;
+}
+
 static int record_process_open(const struct sys *sys, int pid)
 {
 	struct err err;
@@ -403,6 +422,7 @@ struct sys sys_recorder(const struct root *record)
 		.mount_read_only = record_mount_read_only,
 		.mount_detach = record_mount_detach,
 		.exchange = record_exchange,
+		.label_set = record_label_set,
 		.process_open = record_process_open,
 		.process_signal = record_process_signal,
 		.process_start = record_process_start,

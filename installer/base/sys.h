@@ -27,6 +27,8 @@ struct sys {
 	int (*mount_read_only)(const struct sys *sys, int at);
 	int (*mount_detach)(const struct sys *sys, int dir, const char *name); // the topmost there, with all below
 	int (*exchange)(const struct sys *sys, int dir, const char *a, const char *b); // two names, in one instant
+	// The security context of SELinux, of a name or link itself.
+	int (*label_set)(const struct sys *sys, int dir, const char *name, const char *context);
 	// A descriptor that stays with the process although its number may be given to another one, and a signal by it.
 	int (*process_open)(const struct sys *sys, int pid);
 	int (*process_signal)(const struct sys *sys, int process, int pid, int signal);

@@ -149,6 +149,19 @@ static int publish(struct toolkit *t, const char *id, struct err *err)
 	return dtk_flag_set(&t->shared, DTK_BUILT, id, err);
 }
 
+// The images of GPUDirect Storage and GDRCopy leave their sources here and wait for the toolkit to have made modules of
+// them; who only looks at them waits for ever.
+static void tell_of_others(const struct toolkit *t)
+{
+	static const struct {
+		const char *dir, *flag;
+	} others[] = { { "gds-nvidia-fs", "nvidia_fs_built" }, { "gdrcopy", "gdrcopy_built" } };
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (root_exists(&t->shared, others[i].dir))
+			log_warn("'%s' is here to be compiled, too: that is not done here, and %s will not be set",
+				 others[i].dir, others[i].flag);
+}
+
 // Only what cannot be told to the other side is an error.
 static int serve(struct toolkit *t, const char *id, struct err *err)
 {
@@ -202,6 +215,7 @@ static int look(struct toolkit *t, struct err *err)
 		return 0;
 	}
 	log_info("asked for %s %s for kernel %s", t->request.driver, t->request.flavour, t->request.kernel);
+	tell_of_others(t);
 	dtk_let_go(); // a signal ends the compile
 	int r = serve(t, id, err);
 	dtk_hold();

@@ -72,3 +72,15 @@ int obtain_builder(void *obtain, struct root *ret, struct err *err)
 	collect(&trees, hex);
 	return 0;
 }
+
+bool obtain_has_builder(const struct root *state, const char *arch)
+{
+	const struct parcel_key want = { .kind = &PARCEL_BUILDER, .arch = arch };
+	auto_root struct root dir = ROOT_NONE;
+	auto_layout struct layout store = LAYOUT_NONE;
+	auto_str char *why = NULL;
+	char hex[DIGEST_HEX + 1];
+	struct err ignored;
+	return root_sub(state, "store", &dir, &ignored) == 0 && layout_open(&dir, &store, &ignored) == 0 &&
+	       parcel_find(&store, &want, hex, &why, &ignored) > 0;
+}

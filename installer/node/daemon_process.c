@@ -7,7 +7,8 @@
 #include <signal.h>
 #include <time.h>
 
-enum { TERM_MS = 5000, KILL_MS = 2000, POLL_MS = 20 };
+// nvidia-persistenced gives up one GPU after the other, each for a second or two.
+enum { TERM_MS = 20 * 1000, KILL_MS = 2000, POLL_MS = 20 };
 
 static const char *base_of(const char *path)
 {
@@ -78,10 +79,21 @@ static int64_t now_ms(void)
 	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
-static bool wait_end(const struct daemon_place *p, const char *program, int pid, uint64_t start, int most_ms)
+// A process loses its program first, then its open devices, and is a zombie last.
+static bool is_gone(const struct root *kern, int pid, uint64_t start)
+{
+	struct err ignored;
+	auto_str char *path = str_fmt("proc/%d/stat", pid), *text = NULL;
+	if (holder_start(kern, pid) != start || root_read(kern, path, &text, NULL, &ignored) <= 0)
+		return true;
+	const char *state = strrchr(text, ')');
+	return state && (str_starts(state, ") Z") || str_starts(state, ") X"));
+}
+
+static bool wait_end(const struct daemon_place *p, int pid, uint64_t start, int most_ms)
 {
 	const struct timespec nap = { .tv_nsec = POLL_MS * 1000 * 1000 };
-	for (int64_t end = now_ms() + most_ms; daemon_is(p->kern, pid, start, program); nanosleep(&nap, NULL))
+	for (int64_t end = now_ms() + most_ms; !is_gone(p->kern, pid, start); nanosleep(&nap, NULL))
 		if (now_ms() >= end)
 			return false;
 	return true;
@@ -108,7 +120,7 @@ int daemon_end(const struct daemon_place *p, const char *program, int pid, uint6
 	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
 		if (signal_one(p, program, pid, start, tries[i].signal, err) < 0)
 			return -1;
-		if (wait_end(p, program, pid, start, tries[i].wait_ms))
+		if (wait_end(p, pid, start, tries[i].wait_ms))
 			return 0;
 	}
 	return err_set(err, E_IN_USE, "process %d (%s) does not end, not even by SIGKILL", pid, base_of(program));

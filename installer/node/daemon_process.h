@@ -21,5 +21,5 @@ int daemon_find(const struct daemon_place *p, const struct daemon_unit *u, int k
 		int *ret_pid, uint64_t *ret_start);
 // What a dead one left is cleared first. Returns the number of the program's process, or negative.
 int daemon_launch(const struct daemon_place *p, const struct daemon_unit *u, int out, struct err *err);
-// SIGTERM, after 5 s SIGKILL; 0 = it has ended.
+// SIGTERM, after 20 s SIGKILL; 0 = it has ended.
 int daemon_end(const struct daemon_place *p, const char *program, int pid, uint64_t start, struct err *err);

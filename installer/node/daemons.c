@@ -201,23 +201,24 @@ void daemons_rules(const struct daemon_facts *f, struct daemons *ret)
 	*ret = d;
 }
 
-int daemons_check(const struct daemons *d, const struct root *driver, const char *version, struct err *err)
+// Where it is a link, its target was looked at under a name of its own when the payload was made.
+static bool is_link(const struct root *driver, const char *program)
+{
+	struct err ignored;
+	auto_str char *target = NULL;
+	return root_readlink(driver, program, &target, &ignored) > 0;
+}
+
+int daemons_check(const struct daemons *d, const struct root *driver, const struct belong *belong, struct err *err)
 {
 	for (size_t i = 0; i < d->count; i++) {
 		const struct daemon *x = &d->items[i];
-		auto_str char *found = NULL;
 		if (!x->is_needed)
 			continue;
 		if (x->is_absent)
 			return err_set(err, E_DAEMON, "%s needs %s: %s", x->why, x->name, x->why_not);
-		// The subnet manager has versions of its own.
-		if (!x->is_configured)
-			continue;
-		if (daemon_version(driver, x->program, version, &found, err) < 0)
-			return -1;
-		if (found && !str_eq(found, version))
-			return err_set(err, E_DAEMON, "/%s is of version %s, the driver of %s: it would refuse to work",
-				       x->program, found, version);
+		if (!is_link(driver, x->program) && belong_check(belong, driver, x->program, x->program, err) < 0)
+			return err_code(err, err->code == E_USAGE ? E_DAEMON : err->code);
 	}
 	return 0;
 }

@@ -7,7 +7,7 @@
 // VPD) and the modules that its control traffic needs. nvidia-imex is none of ours: whoever manages compute domains
 // starts it.
 #pragma once
-#include "base/root.h"
+#include "precompiled/belong.h"
 
 struct daemon_facts {
 	size_t switches;     // NVSwitches that the driver serves: NVLink of the fourth generation or older
@@ -65,9 +65,6 @@ void daemons_done(struct daemons *d);
 // Directories below run/ that a driver root with these programs needs to be writable.
 void daemon_dirs(const struct root *driver, struct strv *ret);
 
-// Before the load: what the hardware needs is there and is of the driver's version. E_DAEMON. An optional program of
-// another version is no error: Debian has nvidia-persistenced apart from the driver.
-int daemons_check(const struct daemons *d, const struct root *driver, const char *version, struct err *err);
-// The version that a program says it is of, as text in it: version when that is in it, else the first that looks like
-// one; NULL = none.
-int daemon_version(const struct root *driver, const char *program, const char *version, char **ret, struct err *err);
+// Before the load: what the hardware needs is in the driver root, and of the driver's version (belong.h). E_DAEMON. What is
+// optional only says so.
+int daemons_check(const struct daemons *d, const struct root *driver, const struct belong *belong, struct err *err);

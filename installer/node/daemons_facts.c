@@ -2,11 +2,7 @@
 // What the rules of daemons.c rest on.
 #include "node/daemons.h"
 
-#include "base/file.h"
 #include "node/fabric.h"
-
-#include <ctype.h>
-#include <fcntl.h>
 
 static int count_switches(const struct root *kern, size_t *ret, struct err *err)
 {
@@ -62,68 +58,5 @@ int daemon_facts_read(const struct root *kern, const struct root *driver, const 
 			strv_add(&f.modules, str_dup(daemon_modules[i]));
 	*ret = f;
 	f = (struct daemon_facts){ 0 };
-	return 0;
-}
-
-static bool is_inside(char c) // a word that goes on is another number, or a name
-{
-	return isalnum((unsigned char)c) || c == '.' || c == '-';
-}
-
-static unsigned dots_of(const char *version)
-{
-	unsigned dots = 0;
-	for (; *version; version++)
-		dots += *version == '.';
-	return dots;
-}
-
-// "535.261.03", "590.48": how many characters of a version stand here; 0 = none.
-static size_t version_at(const char *s, const char *end, unsigned dots)
-{
-	const char *at = s;
-	for (unsigned part = 0; part <= dots; part++) {
-		const char *digits = at;
-		while (at < end && isdigit((unsigned char)*at))
-			at++;
-		size_t len = (size_t)(at - digits);
-		if (part == 0 ? len != 3 : len < 2 || len > 3)
-			return 0;
-		if (part < dots && (at == end || *at++ != '.'))
-			return 0;
-	}
-	return at == end || !is_inside(*at) ? (size_t)(at - s) : 0;
-}
-
-static char *find_version(const char *data, size_t len, const char *wanted)
-{
-	char *first = NULL;
-	unsigned dots = dots_of(wanted);
-	for (size_t i = 0; i < len; i++) {
-		size_t found = isdigit((unsigned char)data[i]) && !(i && is_inside(data[i - 1])) ?
-				       version_at(data + i, data + len, dots) :
-				       0;
-		if (!found)
-			continue;
-		if (strlen(wanted) == found && memcmp(data + i, wanted, found) == 0) {
-			free(first);
-			return str_dup(wanted);
-		}
-		if (!first)
-			first = str_ndup(data + i, found);
-		i += found;
-	}
-	return first;
-}
-
-int daemon_version(const struct root *driver, const char *program, const char *version, char **ret, struct err *err)
-{
-	const void *map;
-	size_t len;
-	auto_fd int fd = root_open(driver, program, O_RDONLY, err);
-	if (fd < 0 || file_map(fd, program, &map, &len, err) < 0)
-		return -1;
-	*ret = len ? find_version(map, len, version) : NULL;
-	file_unmap(map, len);
 	return 0;
 }

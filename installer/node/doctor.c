@@ -4,6 +4,7 @@
 #include "kmod/jobs.h"
 #include "kmod/toolchain.h"
 #include "node/holders.h"
+#include "node/obtain.h"
 #include "node/owner.h"
 #include "node/preflight.h"
 #include "node/target.h"
@@ -132,7 +133,10 @@ static void examine_build(struct exam *x)
 		return;
 	}
 	add(x, "headers", FINDING_PASS, 0, "%s", from);
-	if (toolchain_find(&x->tree, path, NULL, &tools, &err) < 0)
+	bool is_fit = toolchain_find(&x->tree, path, NULL, &tools, &err) == 0;
+	if (!is_fit && obtain_has_builder(x->state, h->arch))
+		add(x, "compiler", FINDING_PASS, 0, "that of the builder image in the store");
+	else if (!is_fit)
 		add(x, "compiler", FINDING_WARN, err.code, "%s", err.text);
 	else
 		add(x, "compiler", FINDING_PASS, 0, "%s", tools.version);

@@ -5,6 +5,7 @@
 
 #include "node/exported.h"
 #include "node/generation.h"
+#include "node/label.h"
 #include "node/reference.h"
 #include "node/srctree.h"
 
@@ -176,6 +177,33 @@ static int choose_name(struct export *e, const struct work *w, struct err *err)
 	return 0;
 }
 
+static int label(const struct export *e, const struct export_wish *wish, const struct work *w, struct err *err)
+{
+	const struct {
+		const char *kind, *hex;
+	} trees[] = { { EXPORT_PAYLOADS, wish->payload },
+		      { EXPORT_MODULES, wish->modules },
+		      { EXPORT_SOURCES, e->sources } };
+	for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
+		auto_str char *path = trees[i].hex && *trees[i].hex ? tree_path(trees[i].kind, trees[i].hex) : NULL;
+		if (path && label_tree(e->sys, e->state, path, err) < 0)
+			return -1;
+	}
+	// What is made in the root itself is born with the label of its directory.
+	return root_mkdirs(&w->parent, e->made, 0755, err) < 0 || label_one(e->sys, &w->parent, e->made, err) < 0 ?
+		       -1 :
+		       label_nodes(e->sys, e->host, err);
+}
+
+// A root that some containers cannot read is better than none.
+static void label_where_due(const struct export *e, const struct export_wish *wish, const struct work *w)
+{
+	struct err why = { 0 };
+	int due = label_is_due(e->kern, &why);
+	if (due < 0 || (due > 0 && label(e, wish, w, &why) < 0))
+		watch_note(e->watch, "SELinux may keep containers from what is exported: %s", why.text);
+}
+
 int export_prepare(struct export *e, const struct export_wish *wish, struct err *err)
 {
 	auto_work struct work w = WORK_NONE;
@@ -188,6 +216,7 @@ int export_prepare(struct export *e, const struct export_wish *wish, struct err 
 	    pieces_prepare(&w.payload, e->host, wish->release, err) < 0 || make_sources(e, wish, &w, err) < 0 ||
 	    work_pieces(e, wish, &w, err) < 0)
 		return -1;
+	label_where_due(e, wish, &w);
 	return generation_make(&w.space, &w.parent, e->made, &w.pieces, err);
 }
 

@@ -55,6 +55,7 @@ int obtain_payload(struct obtain *o, const char *driver, struct err *err);
 // state directory; a damaged one in the store is quarantined and brought again.
 // It stays until obtain_done(); others there that nobody uses go.
 int obtain_builder(void *obtain, struct root *ret, struct err *err);
+bool obtain_has_builder(const struct root *state, const char *arch); // the store has one: nobody needs to be asked
 // What is offered beside packages: from the store, else from the sources into it. code: of "nobody was asked".
 int obtain_parcel(struct obtain *o, const struct parcel_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err);
 // headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).

@@ -21,7 +21,8 @@ static int check_daemons(const struct apply *a, struct err *err)
 		return -1;
 	facts.switches = gpus_ours(&a->facts->gpus, GPU_SWITCH); // none is counted before the driver is loaded
 	daemons_rules(&facts, &daemons);
-	return daemons_check(&daemons, &payload, a->plan->driver, err);
+	const struct belong belong = { .driver = a->plan->driver, .arch = a->facts->host.arch };
+	return daemons_check(&daemons, &payload, &belong, err);
 }
 
 int step_payload(struct run *r, const struct step *step, struct err *err)

@@ -7,6 +7,8 @@
 #include "node/publish.h"
 #include "node/settle.h"
 
+#include <time.h>
+
 int unload_modules(const struct strv *order, const struct sys *sys, const struct root *kern, int timeout_ms,
 		   struct strv *ret, struct err *err)
 {
@@ -56,13 +58,23 @@ static int withdraw(const struct drain *d, const struct strv *order, struct err 
 }
 
 // Up to here nobody else was in the way. Who came meanwhile, or was hidden behind our daemons, is seen when they have
-// gone.
+// gone; the driver may close what they had open a moment after their end (nvidia_close, deferred to its own thread).
 static int stop_daemons(const struct drain *d, struct daemon_stop *daemons, struct holders *ret_holders,
 			struct err *err)
 {
-	auto_loaded struct loaded now = { 0 };
+	enum { TRIES = 100, NAP_MS = 100 };
+	const struct timespec nap = { .tv_nsec = NAP_MS * 1000 * 1000 };
 	int r = daemon_stop_all(daemons, err);
-	return r <= 0 ? r : drain_check(d, &now, ret_holders, err);
+	if (r <= 0)
+		return r;
+	for (int left = d->sys->record ? 1 : TRIES; left > 0; left--) { // on a recorded machine nothing changes
+		auto_loaded struct loaded now = { 0 };
+		r = drain_check(d, &now, ret_holders, err);
+		if (r == 0 || err->code != E_IN_USE)
+			return r;
+		nanosleep(&nap, NULL);
+	}
+	return r;
 }
 
 int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,

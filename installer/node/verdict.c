@@ -5,6 +5,7 @@
 #include "kmod/prove.h"
 #include "kmod/toolchain.h"
 #include "node/modules.h"
+#include "node/obtain.h"
 #include "node/target.h"
 
 void verdict_done(struct verdict_result *r)
@@ -80,7 +81,7 @@ static int judge_build(const struct verdict_wish *w, const struct tree *tree, st
 		return err_set(err, E_SOURCE_KERNEL,
 			       "%s is a real-time kernel, which NVIDIA's sources refuse; see --allow-rt",
 			       tree->release);
-	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0)
+	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !obtain_has_builder(w->state, tree->arch))
 		return -1;
 	return w->source ? judge_source(w, tree, err) : 0;
 }

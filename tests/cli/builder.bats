@@ -222,3 +222,20 @@ EOF
   refute_output --partial "$first"
   assert_output --regexp '^[0-9a-f]{64}$'
 }
+
+@test "doctor, check: a builder in the store serves where no compiler fits" {
+  host h100x2-unloaded
+  look() { kmodsmith doctor --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state"; }
+  look
+  assert_line --regexp "^warn +compiler .*wanted is gcc 99"
+  "$KMODSMITH" pack builder "$builder.tar" --state-dir "$state" --arch x86_64
+  look
+  assert_line --regexp "^pass +compiler +that of the builder image in the store"
+  kmodsmith check --kernel "$kernel" --source "$BATS_TEST_TMPDIR/driver" --flavour open --headers "$BATS_TEST_TMPDIR/headers.tar" \
+    --state-dir "$state"
+  assert_status 20
+  rm -r "$state/store"
+  kmodsmith check --kernel "$kernel" --source "$BATS_TEST_TMPDIR/driver" --flavour open --headers "$BATS_TEST_TMPDIR/headers.tar" \
+    --state-dir "$state"
+  assert_status 30
+}

@@ -123,6 +123,25 @@ ready() { # init, in the background, until it is ready; then it is told to end
   assert_file_not_exist "$spec"
 }
 
+@test "unload: refused, and the specification stays; else it goes before the first module does" {
+  local spec gone unload
+  loadable
+  user_space "$ROOT"
+  spec=$ROOT/etc/cdi/gpus.json
+  ready --cdi /etc/cdi/gpus.json
+  echo 1 >"$ROOT/sys/module/nvidia_uvm/refcnt"
+  kmodsmith unload
+  assert_error E_IN_USE
+  assert_file_exist "$spec"
+  echo 0 >"$ROOT/sys/module/nvidia_uvm/refcnt"
+  run strace -f -e trace=unlinkat,openat -o "$BATS_TEST_TMPDIR/trace" "$KMODSMITH" unload --root "$ROOT"
+  assert_success
+  gone=$(grep -nm1 'unlinkat(.*"gpus.json"' "$BATS_TEST_TMPDIR/trace" | cut -d: -f1)
+  unload=$(grep -nm1 '"\.sys-calls"' "$BATS_TEST_TMPDIR/trace" | cut -d: -f1)
+  [ "$gone" -lt "$unload" ]
+  assert_file_not_exist "$spec"
+}
+
 @test "nodes: a partition that came is told to runtimes; a node that is wrong, and no GPU is" {
   local spec mig
   loadable

@@ -3,6 +3,7 @@
 # The driver's daemons on recorded machines: what status tells of them, and when an unload ends them (R-P1, contract 1.10).
 # shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
 load helper
+load package
 
 process() { # PID START PROGRAM
   mkdir -p "$ROOT/proc/$1/fd" "$ROOT/proc/$1/ns"
@@ -99,4 +100,50 @@ start /usr/bin/nvidia-persistenced"
   assert_status 2
   assert_error E_CONFIG "'NVFM_CONFIG_log_level=3' sets no field of the fabric manager"
   assert_unchanged
+}
+
+# A machine with NVSwitches and no driver, a package for it, and a payload with what `fabric` put into $payload.
+switches() {
+  local device
+  loadable
+  package=$BATS_TEST_TMPDIR/package payload=$BATS_TEST_TMPDIR/payload.tar
+  for device in c0 d0 e0 f0; do
+    cp -a "$top/tests/hosts/h100x8/sys/devices/pci0000:$device" "$ROOT/sys/devices/"
+    rm "$ROOT/sys/devices/pci0000:$device/0000:$device:00.0/driver"
+    ln -s "../../../devices/pci0000:$device/0000:$device:00.0" "$ROOT/sys/bus/pci/devices/0000:$device:00.0"
+  done
+  tiny_payload "$payload" 535.261.03
+}
+pack() { # [VERSION]: of the fabric manager in the payload; none without
+  if [ $# -gt 0 ]; then
+    mkdir -p "$payload.d/usr/bin"
+    printf 'Fabric Manager version is : %s\0' "$1" >"$payload.d/usr/bin/nv-fabricmanager"
+    tar -cf "$payload" -C "$payload.d" lib usr
+  fi
+  tiny_package "$package" 6.1.0-56-cloud-amd64
+  "$KMODSMITH" pack payload "$payload" --driver 535.261.03 --arch x86_64 --output "oci:$package" \
+    --state-dir "$BATS_TEST_TMPDIR/state" >/dev/null 2>&1
+}
+
+@test "init: NVSwitches want the driver's own fabric manager, before the driver is touched (R-P1)" {
+  switches
+  pack
+  kmodsmith init --package "$package"
+  assert_status 1
+  assert_error E_DAEMON "4 NVSwitches needs nvidia-fabricmanager: the driver's user space has no /usr/bin/nv-fabricmanager"
+  assert_equal "$(calls)" ""
+  # What passes comes as far as the mounts, which a recorded machine does not have.
+  kmodsmith init --package "$package" --no-daemons
+  assert_error E_SYSTEM "a recorded machine has no mounts"
+  kmodsmith install --package "$package" --export /run/nvidia/driver
+  assert_error E_SYSTEM "a recorded machine has no mounts"
+  rm -rf "$ROOT/var/lib/kmodsmith"
+  pack 535.261.03
+  kmodsmith init --package "$package"
+  assert_error E_SYSTEM "a recorded machine has no mounts"
+  # Of a payload that another program has made.
+  printf 535.216.03 >"$(echo "$ROOT"/var/lib/kmodsmith/payloads/*/usr/bin/nv-fabricmanager)"
+  kmodsmith init --package "$package"
+  assert_status 1
+  assert_error E_DAEMON "'usr/bin/nv-fabricmanager' is of driver 535.216.03, wanted is 535.261.03"
 }

@@ -65,7 +65,7 @@ podman_run() { # ARGUMENT...
     mount --bind "$1" /run/cdi
     store=$2
     shift 2
-    exec podman --root "$store/storage" --runroot "$store/run" --storage-driver vfs --runtime runc \
+    exec podman --root "$store/storage" --runroot /run/podman --storage-driver vfs --runtime runc \
       --cgroup-manager cgroupfs run --network none --log-driver none --ulimit nofile=512:512 --ulimit nproc=512:512 "$@"
   ' sh "$BATS_TEST_TMPDIR/cdi" "$store" "$@"
 }
@@ -120,16 +120,21 @@ gpu() { podman_run --rm --device nvidia.com/gpu="$1" --rootfs "$root" "${@:2}"; 
 }
 
 @test "an image cannot make the hooks write beside its root" {
-  local path
+  local path outcome
   mkdir "$BATS_TEST_TMPDIR/victim"
-  for path in etc/ld.so.cache etc/ld.so.conf.d usr; do
+  while IFS='|' read -r path outcome; do
     rm -rf "$root"
     cp -a "$image" "$root"
     rm -rf "${root:?}/$path"
     ln -s "$BATS_TEST_TMPDIR/victim" "$root/$path"
-    gpu 0 true
+    gpu 0 user
+    assert_output --partial "$outcome"
     assert_equal "$(find "$BATS_TEST_TMPDIR/victim" -mindepth 1)" ""
-  done
+  done <<EOF
+etc/ld.so.cache|$V
+usr|$V
+etc/ld.so.conf.d|error running hook: exit status 1, stdout: , stderr: kmodsmith: error: E_SYSTEM: make the directory
+EOF
 }
 
 preload() { podman_run --rm --device nvidia.com/gpu=0 --env "LD_PRELOAD=$root/evil.so" --rootfs "$root" true; }

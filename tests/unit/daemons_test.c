@@ -188,40 +188,36 @@ static void refused_before_the_load(void **state)
 {
 	(void)state;
 	static const struct {
-		const char *row, program[96]; // "" = none
-		size_t switches;
-		const char *driver, *want; // NULL = all is well
+		const char *row, *program, *text; // NULL = it is not there
+		struct daemon_facts facts;
+		const char *want; // NULL = all is well
 	} rows[] = {
-		{ "no switch needs nothing", "", 0, "535.261.03", NULL },
-		{ "no program", "", 4, "535.261.03", "4 NVSwitches needs nvidia-fabricmanager" },
-		{ "the driver's",
-		  "\x7f"
-		  "ELF v0\0Fabric Manager version is : 535.261.03\0",
-		  4, "535.261.03", NULL },
+		{ "no switch needs nothing", FABRIC, NULL, { 0 }, NULL },
+		{ "no program", FABRIC, NULL, { .switches = 4 }, "4 NVSwitches needs nvidia-fabricmanager" },
+		{ "the driver's", FABRIC, "version is : 535.261.03", { .switches = 4 }, NULL },
 		{ "another one",
-		  "\x7f"
-		  "ELF\0"
-		  "535.216.03\0",
-		  4, "535.261.03", "is of version 535.216.03, the driver of 535.261.03" },
-		{ "the driver's, and others",
-		  "x 127.10.10.1\0"
-		  "100.22.333\0"
-		  "535.261.03\0",
-		  4, "535.261.03", NULL },
-		{ "longer words are none", "x535.216.03 535.216.03.1 535.216.03-1 1535.216.03\0", 4, "535.261.03",
-		  NULL },
-		{ "two parts", "590.44\0", 4, "590.48", "is of version 590.44" },
-		{ "of another length", "535.216.03\0", 4, "590.48", NULL },
+		  FABRIC,
+		  "version is : 535.216.03",
+		  { .switches = 4 },
+		  "'" FABRIC "' is of driver 535.216.03, wanted is 535.261.03" },
+		{ "one that nobody needs", FABRIC, "version is : 535.216.03", { 0 }, NULL },
+		{ "optional, of the same branch", PERSISTENCED, "535.171.04", { 0 }, NULL },
+		{ "NVLink5 without its subnet manager",
+		  FABRIC,
+		  "535.261.03",
+		  { .is_bridge_down = true },
+		  "an NVLink5 management bridge (SW_MNG) needs nvlsm" },
 	};
+	const struct belong belong = { .driver = "535.261.03", .arch = "x86_64" };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct daemon_facts f = { .switches = rows[i].switches };
+		struct daemon_facts f = rows[i].facts;
 		auto_daemons struct daemons d = { 0 };
-		if (*rows[i].program) {
-			tempdir_data(&folder, FABRIC, rows[i].program, sizeof(rows[i].program));
-			strv_add(&f.programs, str_dup(FABRIC));
+		if (rows[i].text) {
+			tempdir_write(&folder, rows[i].program, rows[i].text);
+			strv_add(&f.programs, str_dup(rows[i].program));
 		}
 		daemons_rules(&f, &d);
-		int r = daemons_check(&d, &folder.root, rows[i].driver, &err);
+		int r = daemons_check(&d, &folder.root, &belong, &err);
 		expect(r == (rows[i].want ? -1 : 0), rows[i].row);
 		expect(!rows[i].want || (err.code == E_DAEMON && strstr(err.text, rows[i].want)), rows[i].row);
 		strv_done(&f.programs);

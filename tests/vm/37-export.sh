@@ -15,7 +15,8 @@ from() { payload=$1 && shift && kmodsmith install --package /beside/"$payload" "
 mounts() { wc -l </proc/self/mountinfo; }
 generations() { find /run/nvidia -maxdepth 1 -name '.driver.*' | wc -l; }
 break_it() { umount -l $root/dev; }
-library() { ls $root/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.$driver; }
+library() { ls $root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$driver; }
+sources=$root/usr/src/nvidia-$driver/kernel-open
 
 empty=$(mounts)
 t_fails 1 "an export that is asked for, and nobody has its payload" from plain --export $root
@@ -46,8 +47,14 @@ t "  proc" test -e $root/proc/driver/nvidia/version
 t_fails 1 "  what is of the payload cannot be written" touch $root/usr/x
 is "  nothing is left beside it" "$(generations)" 0
 base=$(mounts)
-t "nvidia-smi starts after a chroot" chroot $root /bin/sh -c 'LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/nvidia/current nvidia-smi --help'
+t "nvidia-smi starts after a chroot" chroot $root nvidia-smi --help
 like "  and is of this version" "$out" "$driver"
+is "  and finds its library, which finds the modules" "$(chroot $root nvidia-smi 2>&1 | grep -c "couldn't find libnvidia-ml")" 0
+t "  its tmp is its own" chroot $root /bin/sh -c 'echo x >/tmp/x'
+t_fails 1 "  and not the machine's" ls /tmp/x
+is "  modprobe knows the devices" "$(chroot $root /sbin/modprobe --resolve-alias pci:v000010DEd00002330sv0sd0bc03sc02i00)" nvidia
+t "make may write to the sources" sh -c "echo symbols >$sources/Module.symvers"
+is "  which are a copy of the payload's" "$(find /var/lib/kmodsmith/payloads -name Module.symvers | wc -l)" 0
 is "the kernel is told where" "$(cat $fwpath)" $root/lib/firmware
 rmmod fakeopen
 dmesg_since >/dev/null
@@ -99,6 +106,24 @@ t "a pod that does not know what the one before it exported" strace -f -e trace=
   --package /beside/b --export $root
 is "  sees that it is right" "$(grep -cE 'mount|EXCHANGE' /tmp/calls) $(generations) $(mounts)" "0 0 $b_base"
 like "  and measures it" "$out" "pass  export +$root"
+
+# Elsewhere, and nowhere.
+t "another place" from b --export /run/nvidia/other
+is "  the old one is gone, with its mounts" "$(ls -A /run/nvidia) $(mounts)" "other $b_base"
+is "  the kernel looks for firmware there" "$(cat $fwpath)" /run/nvidia/other/lib/firmware
+like "  status knows" "$out" 'pass  export +/run/nvidia/other'
+t_fails 1 "none, while the kernel finds its firmware nowhere else" from b --export none
+like "  is refused with the file" "$out" "E_FIRMWARE: .*nvidia/$driver/gsp_ga10x.bin"
+is "  and it stays" "$(ls -A /run/nvidia) $(mounts)" "other $b_base"
+mkdir -p /lib/firmware/nvidia/$driver
+echo x >/lib/firmware/nvidia/$driver/gsp_ga10x.bin
+t "none, with firmware of the host's own" from b --export none
+is "  nothing of it is left" "$(ls -A /run/nvidia) $(mounts) $(cat $fwpath)" " $empty "
+unlike "  and status expects nothing" "$out" 'user space|export'
+is "  nor on the disk" "$(find /var/lib/kmodsmith/payloads /var/lib/kmodsmith/sources -mindepth 1 -maxdepth 1 ! -name .tmp | wc -l)" 0
+rm -r /lib/firmware/nvidia
+t "and exported again" from b --export $root
+is "  as before" "$(cat $root/etc/payload) $(generations) $(mounts)" "b 0 $b_base"
 
 # Somebody else's mounts.
 break_it
@@ -161,3 +186,15 @@ rm -rf /run/nvidia /run/kmodsmith
 t_fails 1 "R-E4: a wish that cannot be had" kmodsmith install --driver 999.1 --no-compile --export $root
 t "  brings back the driver" kmodsmith status
 like "  and its user space" "$out" "pass  user space  $driver exported, $driver in the kernel"
+
+# An image that carries the user space: copied once.
+carried() { kmodsmith install --package /beside/plain --payload /beside/carried --export $root "$@"; }
+t "unload" kmodsmith unload
+rm -rf /var/lib/kmodsmith/store
+t "a payload that an image carries" carried
+like "  is copied to the node" "$out" 'payload .* MiB of the image copied'
+t "  and exported from there" library
+is "  with its driver as the wish" "$(cat /sys/module/nvidia/version)" "$driver"
+t "a second start" strace -f -e trace=openat,openat2,open -o /tmp/calls kmodsmith install --payload /beside/carried --package /beside/plain
+is "  opens nothing of it but its document" "$(grep carried /tmp/calls | grep -vc '"/beside/carried"')" 0
+unlike "  and copies nothing" "$out" 'copied|export  +[0-9]'

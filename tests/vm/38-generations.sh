@@ -14,10 +14,10 @@ from() { payload=$1 && shift && kmodsmith install --package /beside/"$payload" "
 mounts() { wc -l </proc/self/mountinfo; }
 generations() { find /run/nvidia -maxdepth 1 -name '.driver.*' | wc -l; }
 files() { find /run /var -xdev | wc -l; }
-trees() { find /var/lib/kmodsmith/payloads /var/lib/kmodsmith/modules -mindepth 1 -maxdepth 1 ! -name .tmp | wc -l; }
+trees() { find /var/lib/kmodsmith/payloads /var/lib/kmodsmith/modules /var/lib/kmodsmith/sources -mindepth 1 -maxdepth 1 ! -name .tmp | wc -l; }
 measure() { echo "$(mounts) $(files) $(df -k /run /var | awk 'NR > 1 { print $3 }' | tr '\n' ' ')$(trees) $(generations)"; }
 break_it() { umount -l $root/dev; }
-library() { ls $root/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.$driver; }
+library() { ls $root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$driver; }
 
 t "install and export" from b --export $root
 t "another payload" from a

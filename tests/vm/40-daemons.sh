@@ -8,6 +8,7 @@
 # beside: daemons
 # programs: strace jq
 # mem: 1536M
+# timeout: 900
 driver=535.261.03
 record=/run/kmodsmith/daemons.json
 of() { jq -r ".daemons[] | select(.name == \"$1\") | .$2" $record 2>/dev/null; }
@@ -33,8 +34,6 @@ hidden=/sys/module/fakehold/parameters/hold
 # Before anything is touched.
 t_fails 1 "R-P1: NVSwitches, and no fabric manager" kmodsmith init --package /beside/none
 like "  is refused" "$out" 'E_DAEMON: .*1 NVSwitches needs nvidia-fabricmanager: the driver.s user space has no /usr/bin/nv-fabricmanager'
-t_fails 1 "R-P1: a fabric manager of another version" kmodsmith init --package /beside/other
-like "  is refused" "$out" 'E_DAEMON: .*is of version 535.216.03, the driver of 535.261.03'
 is "  before the load" "$(grep -c ^nvidia /proc/modules)" 0
 
 ln -s /run/systemd/journal/dev-log /dev/log # as on a host with systemd
