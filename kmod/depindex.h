@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// modules.dep.bin, without which modprobe finds no module, and modules.alias.bin, with which it finds one by the device:
-// the lines of modules.dep and modules.alias as trees over the names.
-// Format: libkmod/libkmod-index.h of kmod 30, "index file format"; the numbers are big-endian.
+// modules.dep.bin, without which modprobe finds no module, and modules.alias.bin, with which it finds one by the
+// device: the lines of modules.dep and modules.alias as trees over the names. Format: libkmod/libkmod-index.h of kmod
+// 30, "index file format"; the numbers are big-endian.
 #pragma once
 #include "base/str.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A payload as a directory that an image carries: DIR/root is the tree, DIR/payload.json says what it is, so that a start
-// that knows the tree already looks at nothing else.
+// A payload as a directory that an image carries: DIR/root is the tree, DIR/payload.json says what it is, so that a
+// start that knows the tree already looks at nothing else.
 #pragma once
 #include "base/digest.h"
 #include "precompiled/payload.h"
@@ -19,7 +19,7 @@ void carried_done(struct carried *c);
 // 1 = there is one; 0 = there is no such document. E_PAYLOAD: it cannot be understood.
 int carried_read(const struct root *dir, const char *document, struct carried *ret, struct err *err);
 int carried_write(const struct root *dir, const char *document, const struct carried *c, struct err *err);
-// Made as parent/name, whole or not at all: a new directory, or an empty one. 1 = made, 0 = the same is there. E_PAYLOAD:
-// something else is.
+// Made as parent/name, whole or not at all: a new directory, or an empty one. 1 = made, 0 = the same is there.
+// E_PAYLOAD: something else is.
 int carried_make(const struct payload_wish *wish, const struct root *parent, const char *name, struct carried *ret,
 		 struct err *err);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tree put together of the files of several. A file that two of them have must be the same in both; a link gives way
-// to a file. Links lead to where their targets have gone, and are relative, so that they hold for whoever sees the tree as
-// a directory; modes are 0755 and 0644, so that the tree's digest is that of its files.
+// One tree put together of the files of several. A file that two of them have must be the same in both; a link gives
+// way to a file. Links lead to where their targets have gone, and are relative, so that they hold for whoever sees the
+// tree as a directory; modes are 0755 and 0644, so that the tree's digest is that of its files.
 #pragma once
 #include "base/root.h"
 

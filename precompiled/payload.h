@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The payload of a driver version: the libraries, firmware, programs and sources that must be of the version of the
-// modules, laid out at the places where their consumers look for them, so that nothing is installed at a start (R-I3). It
-// is made of package files and offered as a parcel (parcel.h), or carried as a directory (carried.h).
+// modules, laid out at the places where their consumers look for them, so that nothing is installed at a start (R-I3).
+// It is made of package files and offered as a parcel (parcel.h), or carried as a directory (carried.h).
 #pragma once
 #include "base/err.h"
 #include "base/root.h"
@@ -15,7 +15,7 @@ struct payload_wish { // borrowed
 	const struct strv *files; // .deb, .rpm, .tar.*, .run: read, never executed
 	const char *base;         // a tar of the root file system below it; NULL = none
 };
-// A new directory `name` of work, which is on the same file system as what becomes of it. Usr is merged, each library has
-// the link of its SONAME, etc/ld.so.cache knows all. E_USAGE: a file is of another driver version, E_ARCH: of another
-// processor; E_PAYLOAD: two files disagree, or a .run is none of NVIDIA's.
+// A new directory `name` of work, which is on the same file system as what becomes of it. Usr is merged, each library
+// has the link of its SONAME, etc/ld.so.cache knows all. E_USAGE: a file is of another driver version, E_ARCH: of
+// another processor; E_PAYLOAD: two files disagree, or a .run is none of NVIDIA's.
 int payload_make(const struct payload_wish *wish, const struct root *work, const char *name, struct err *err);

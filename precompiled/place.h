@@ -7,8 +7,8 @@
 
 // With usr merged: "lib/firmware/x" is "usr/lib/firmware/x". Caller frees.
 char *place_merged(const char *path);
-// Of a file in a distribution's package. NULL = a payload does without it: manuals, init scripts, what a package manager
-// keeps for itself. Caller frees.
+// Of a file in a distribution's package. NULL = a payload does without it: manuals, init scripts, what a package
+// manager keeps for itself. Caller frees.
 char *place_of(const char *path, const char *driver);
 // Debian's name of a processor's library directory below usr/lib: "x86_64-linux-gnu".
 char *place_triplet(const char *arch);

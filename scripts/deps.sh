@@ -5,8 +5,8 @@
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
-  [build]="gcc make pkg-config libc6-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev
-    liblz4-dev liblzma-dev zlib1g-dev libacl1-dev libcurl4-openssl-dev nettle-dev"
+  [build]="gcc make pkg-config libc6-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev liblz4-dev liblzma-dev
+    zlib1g-dev libacl1-dev libcurl4-openssl-dev nettle-dev"
   [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl"
   [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
@@ -28,7 +28,6 @@ offered() { # does apt know every one of these packages?
   known=$(apt-cache policy "$@" 2>/dev/null | grep -cE '^  Candidate: [^(]' || true)
   [ "$known" -eq $# ]
 }
-
 [ $# -gt 0 ] || set -- build test cli services images lint vm man bench
 packages=()
 for tier in "$@"; do

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directories that a root's etc/ld.so.conf names for the dynamic linker, with the files that it includes (ldconfig(8)
-// of glibc).
+// The directories that a root's etc/ld.so.conf names for the dynamic linker, with the files that it includes
+// (ldconfig(8) of glibc).
 #pragma once
 #include "base/root.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the host runs SELinux, containers may read what has a type that their policy knows; what lies on the host's disk
-// has not. NVIDIA's images give it to the dev of their root (contract 1.7); here the trees that a root is made of are on
-// the host, and a bind mount takes no context of its own, so the files themselves get it.
+// Where the host runs SELinux, containers may read what has a type that their policy knows; what lies on the host's
+// disk has not. NVIDIA's images give it to the dev of their root (contract 1.7); here the trees that a root is made of
+// are on the host, and a bind mount takes no context of its own, so the files themselves get it.
 #pragma once
 #include "base/sys.h"
 

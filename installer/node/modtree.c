@@ -192,8 +192,8 @@ static int write_indexes(const struct package *p, const struct root *host, const
 		       write_aliases(p, &set, host, into, err);
 }
 
-// Its directories become places to mount them on; its other indexes name modules, not files, so they hold here, too. The
-// links build and source say where its headers would be.
+// Its directories become places to mount them on; its other indexes name modules, not files, so they hold here, too.
+// The links build and source say where its headers would be.
 static int add_kernel_entry(const struct root *host, const char *tree, const char *name, const struct root *into,
 			    struct err *err)
 {

@@ -9,7 +9,7 @@
 bool srctree_is_in(const struct root *payload, const char *driver);
 // Names the tree.
 void srctree_key(const char *payload, const char *release, char ret[DIGEST_HEX + 1]);
-// Into the directory KEY of a store of trees, whole or not at all. 1 = made, 0 = was there. E_NO_SPACE: before a byte of
-// it was written.
+// Into the directory KEY of a store of trees, whole or not at all. 1 = made, 0 = was there. E_NO_SPACE: before a byte
+// of it was written.
 int srctree_make(const struct root *payload, const char *driver, const struct root *store, const char *key,
 		 struct err *err);

@@ -142,6 +142,27 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
   assert_equal "$(ls -A "$ROOT/var/lib/kmodsmith/payloads/.tmp")" ""
 }
 
+@test "--payload: killed in the middle of the copy, the next start makes it whole" {
+  loadable
+  local n
+  mkdir -p "$BATS_TEST_TMPDIR/many/usr/share"
+  for ((n = 0; n < 3000; n++)); do echo "$n" >"$BATS_TEST_TMPDIR/many/usr/share/$n"; done
+  tar -cf "$BATS_TEST_TMPDIR/payload.tar" -C "$BATS_TEST_TMPDIR/many" usr
+  pack_carried
+  for n in 0.02 0.04 0.08 0.16; do
+    timeout --signal KILL "$n" "$KMODSMITH" install --root "$ROOT" --payload "$dir" --package "$package" \
+      --export /run/nvidia/driver || true
+    [ ! -e "$(copied)" ] || assert_equal "$(find "$(copied)" -name '[0-9]*' | wc -l)" 3000
+  done
+  kmodsmith install --payload "$dir" --package "$package" --export /run/nvidia/driver
+  assert_error E_SYSTEM "a recorded machine has no mounts"
+  assert_equal "$(find "$(copied)/usr/share" -name '[0-9]*' | wc -l)" 3000
+  kmodsmith install --payload "$dir" --package "$package" --export /run/nvidia/driver
+  rm -r "$(copied)"
+  kmodsmith install --payload "$dir" --package "$package" --export /run/nvidia/driver
+  assert_equal "$(ls -A "$ROOT/var/lib/kmodsmith/payloads/.tmp")" ""
+}
+
 @test "--payload: what is no payload" {
   loadable
   mkdir "$dir"
