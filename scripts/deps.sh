@@ -13,7 +13,7 @@ declare -A tiers=(
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
-  [vm]="docker-registry e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
+  [vm]="docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
   [man]="scdoc man-db"
   [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
 )
