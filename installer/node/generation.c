@@ -10,6 +10,9 @@
 // Below the generation while a mount is made. Only here a mount may be the peer of its source.
 static const char STAGE[] = ".stage";
 
+// What programs leave in its tmp, too, after a chroot.
+static const char LIMITS[] = "mode=0755,size=4m,nr_inodes=1k";
+
 char *generation_name(const char *base, unsigned number)
 {
 	return str_fmt(".%s.%u", base, number);
@@ -108,11 +111,23 @@ static int make_piece(const struct space *s, const struct root *gen, const struc
 	return bind_piece(s, gen, p, source, S_ISDIR(st.st_mode), err);
 }
 
+int generation_begin(const struct space *s, const struct root *parent, const char *name, struct err *err)
+{
+	auto_fd int at = root_mkdirs(parent, name, 0755, err) < 0 ? -1 : open_path(parent, name, err);
+	if (at < 0)
+		return -1;
+	if (s->sys->mount_tmpfs(s->sys, at, GENERATION_SOURCE, LIMITS) == 0)
+		return 0;
+	bool is_right = errno == EPERM || errno == EACCES;
+	file_fail("mount a tmpfs on", name, err);
+	return is_right ? err_code(err, E_RIGHTS) : -1;
+}
+
 int generation_make(const struct space *s, const struct root *parent, const char *name, const struct pieces *p,
 		    struct err *err)
 {
 	auto_root struct root gen = ROOT_NONE;
-	if (root_mkdirs(parent, name, 0755, err) < 0 || root_sub(parent, name, &gen, err) < 0)
+	if (root_sub(parent, name, &gen, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p->count; i++)
 		if (make_piece(s, &gen, &p->items[i], err) < 0)
@@ -169,11 +184,12 @@ int generation_check(const struct space *s, const struct root *parent, const cha
 {
 	auto_root struct root gen = ROOT_NONE;
 	auto_mounts struct mounts now = { 0 };
-	if (!root_exists(parent, name)) {
-		*ret_why = str_dup("there is none yet");
+	const struct stack stack = { .space = s, .parent = parent, .name = name, .source = GENERATION_SOURCE };
+	if (space_mounts(s, &now, err) < 0)
+		return -1;
+	if (!stack_is_ours(&stack, &now, ret_why))
 		return 0;
-	}
-	if (root_sub(parent, name, &gen, err) < 0 || space_mounts(s, &now, err) < 0)
+	if (root_sub(parent, name, &gen, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p->count; i++) {
 		const struct piece *piece = &p->items[i];
@@ -209,27 +225,22 @@ static int detach_one(const struct space *s, const struct root *parent, const ch
 	return 0;
 }
 
-static int detach(const struct space *s, const struct root *parent, const char *name, bool is_all, struct err *err)
+static int detach(const struct space *s, const struct root *parent, const char *name, struct err *err)
 {
 	auto_str char *dir = space_path(s, parent->fd);
 	if (!dir)
 		return err_set(err, E_RIGHTS, "proc does not tell where '%s' is", parent->name);
 	auto_str char *path = str_fmt("%s/%s", str_eq(dir, "/") ? "" : dir, name);
-	for (int found = 0;; found = 1) {
+	for (;;) {
 		auto_mounts struct mounts now = { 0 };
 		if (space_mounts(s, &now, err) < 0)
 			return -1;
 		const char *point = outermost(&now, path);
-		if (!point || (!is_all && !str_eq(point, path)))
-			return found;
+		if (!point)
+			return 0;
 		if (detach_one(s, parent, point + strlen(path) - strlen(name), err) < 0)
 			return -1;
 	}
-}
-
-int generation_uncover(const struct space *s, const struct root *parent, const char *name, struct err *err)
-{
-	return detach(s, parent, name, false, err);
 }
 
 static int remove_at(int dir, const char *name);
@@ -268,7 +279,7 @@ static int remove_at(int dir, const char *name)
 int generation_remove(const struct space *s, const struct root *parent, const char *name, struct err *err)
 {
 	auto_fd int dir = open_path(parent, ".", err);
-	if (dir < 0 || detach(s, parent, name, true, err) < 0)
+	if (dir < 0 || detach(s, parent, name, err) < 0)
 		return -1;
 	if (remove_at(dir, name) == 0)
 		return 1;

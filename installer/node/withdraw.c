@@ -42,15 +42,16 @@ static int free_path(const struct export *e, const char *release, const char *dr
 	return export_unset_path(e, err);
 }
 
-static int remove_place(const struct export *e, struct err *err)
+// The directory may be bound by consumers and the kubelet.
+static int clear_place(const struct export *e, struct err *err)
 {
 	auto_space struct space space = SPACE_NONE;
 	auto_root struct root parent = ROOT_NONE;
+	const struct stack stack = { .space = &space, .parent = &parent, .name = e->base, .source = GENERATION_SOURCE };
 	if (!root_exists(e->host, e->dir))
 		return 0;
 	return space_open(e->host, e->kern, e->sys, &space, err) < 0 ||
-			       root_sub(e->host, e->parent, &parent, err) < 0 ||
-			       generation_remove(&space, &parent, e->base, err) < 0 ?
+			       root_sub(e->host, e->parent, &parent, err) < 0 || stack_clear(&stack, err) < 0 ?
 		       -1 :
 		       0;
 }
@@ -60,7 +61,7 @@ int withdraw_export(const struct export *e, const char *release, const char *dri
 {
 	if (e->sys->record)
 		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is withdrawn");
-	if ((is_last && free_path(e, release, driver, err) < 0) || remove_place(e, err) < 0)
+	if ((is_last && free_path(e, release, driver, err) < 0) || clear_place(e, err) < 0)
 		return -1;
 	int r = is_last ? exported_restore(e->host, NULL, err) : exported_forget(e->host, err);
 	return r < 0 || collect_unused(e, err) < 0 ? -1 : 0;
