@@ -225,6 +225,30 @@ static int detach_one(const struct space *s, const struct root *parent, const ch
 	return 0;
 }
 
+// Where else it is mounted: the place has another name in this namespace, too, as where the root of a container is
+// prepared. (In other namespaces the kernel takes it off when the directory is removed.) NULL = nowhere.
+static const char *mounted_elsewhere(const struct mounts *now, const struct spot *spot)
+{
+	for (size_t i = 0; i < now->count; i++) {
+		auto_spot struct spot under = { 0 };
+		if (mounts_under(now, &now->items[i], &under) && spot_same(&under, spot))
+			return now->items[i].point;
+	}
+	return NULL;
+}
+
+static int detach_copy(const struct space *s, const char *point, struct err *err)
+{
+	const char *last = strrchr(point, '/') + 1;
+	auto_str char *above = str_ndup(point, (size_t)(last - point));
+	auto_fd int at = space_open_path(s, point, err), dir = at < 0 ? -1 : space_open_path(s, above, err);
+	if (dir < 0)
+		return -1;
+	if (s->sys->mount_private(s->sys, at) < 0 || s->sys->mount_detach(s->sys, dir, last) < 0)
+		return file_fail("detach", point, err);
+	return 0;
+}
+
 static int detach(const struct space *s, const struct root *parent, const char *name, struct err *err)
 {
 	auto_str char *dir = space_path(s, parent->fd);
@@ -233,12 +257,17 @@ static int detach(const struct space *s, const struct root *parent, const char *
 	auto_str char *path = str_fmt("%s/%s", str_eq(dir, "/") ? "" : dir, name);
 	for (;;) {
 		auto_mounts struct mounts now = { 0 };
+		auto_spot struct spot above = { 0 }, spot = { 0 };
 		if (space_mounts(s, &now, err) < 0)
 			return -1;
-		const char *point = outermost(&now, path);
-		if (!point)
+		mounts_spot(&now, dir, &above);
+		spot = (struct spot){ above.major, above.minor, str_fmt("%s/%s", above.path, name) };
+		const char *point = outermost(&now, path), *copy = point ? NULL : mounted_elsewhere(&now, &spot);
+		if (!point && !copy)
 			return 0;
-		if (detach_one(s, parent, point + strlen(path) - strlen(name), err) < 0)
+		int r = copy ? detach_copy(s, copy, err) :
+			       detach_one(s, parent, point + strlen(path) - strlen(name), err);
+		if (r < 0)
 			return -1;
 	}
 }

@@ -140,6 +140,23 @@ void mounts_spot(const struct mounts *m, const char *path, struct spot *ret)
 			      .path = str_fmt("%s%s", str_eq(best->root, "/") ? "" : best->root, rest) };
 }
 
+bool mounts_under(const struct mounts *m, const struct mount *at, struct spot *ret)
+{
+	const struct mount *parent = mounts_find(m, at->parent);
+	if (!parent)
+		return false;
+	const char *rest = at->point + (str_eq(parent->point, "/") ? 0 : strlen(parent->point));
+	*ret = (struct spot){ .major = parent->major,
+			      .minor = parent->minor,
+			      .path = str_fmt("%s%s", str_eq(parent->root, "/") ? "" : parent->root, rest) };
+	return true;
+}
+
+bool spot_same(const struct spot *a, const struct spot *b)
+{
+	return a->major == b->major && a->minor == b->minor && str_eq(a->path, b->path);
+}
+
 bool mounts_show(const struct mounts *m, const struct spot *spot)
 {
 	for (size_t i = 0; i < m->count; i++) {

@@ -34,4 +34,7 @@ struct spot {
 void spot_done(struct spot *s);
 #define auto_spot __attribute__((cleanup(spot_done)))
 void mounts_spot(const struct mounts *m, const char *path, struct spot *ret); // of a directory that is no mount point
-bool mounts_show(const struct mounts *m, const struct spot *spot);            // it, or something below, is mounted
+// The directory that it lies on. False = what that belongs to is not to be seen.
+bool mounts_under(const struct mounts *m, const struct mount *at, struct spot *ret);
+bool spot_same(const struct spot *a, const struct spot *b);
+bool mounts_show(const struct mounts *m, const struct spot *spot); // it, or something below, is mounted

@@ -55,24 +55,39 @@ static bool is_in(const struct mounts *now, const struct mount *m, unsigned id)
 	return false;
 }
 
-static bool has_peer_elsewhere(const struct mounts *now, const struct mount *m, const char *point, const char *made)
+static unsigned peers_of_parent(const struct mounts *now, const struct mount *m)
+{
+	const struct mount *parent = mounts_find(now, m->parent);
+	return parent ? parent->peers : 0;
+}
+
+// It came, or the other did, by way of what they lie on, and goes with the other.
+static bool is_copy(const struct mounts *now, const struct mount *a, const struct mount *b)
+{
+	auto_spot struct spot one = { 0 }, other = { 0 };
+	unsigned above = peers_of_parent(now, a);
+	return above && above == peers_of_parent(now, b) && mounts_under(now, a, &one) &&
+	       mounts_under(now, b, &other) && spot_same(&one, &other);
+}
+
+static bool has_peer_elsewhere(const struct mounts *now, const struct mount *m, const char *point)
 {
 	for (size_t i = 0; m->peers && i < now->count; i++) {
 		const struct mount *other = &now->items[i];
-		if (other->peers == m->peers && !path_is_below(other->point, point) && !str_starts(other->point, made))
+		if (other->peers == m->peers && !path_is_below(other->point, point) && !is_copy(now, m, other))
 			return true;
 	}
 	return false;
 }
 
-// It, or what is mounted in it, passes its events to other mounts of the machine, as "mount --rbind / PLACE" does: if
-// that was detached as it is, the machine's own mounts would go, too.
-static bool is_entangled(const struct stack *s, const struct mounts *now, const char *point, unsigned id)
+// It is not ours, and it, or what is mounted in it, passes its events to other mounts of the machine, as after "mount
+// --rbind / PLACE": if that was detached as it is, the machine's own mounts would go, too.
+static bool is_entangled(const struct stack *s, const struct mounts *now, const char *point)
 {
-	auto_str char *dir = str_ndup(point, strlen(point) - strlen(s->name)), *made = str_fmt("%s.%s.", dir, s->name);
-	for (size_t i = 0; i < now->count; i++) {
+	const struct mount *top = mounts_at(now, point);
+	for (size_t i = 0; !str_eq(top->source, s->source) && i < now->count; i++) {
 		const struct mount *m = &now->items[i];
-		if (path_is_below(m->point, point) && is_in(now, m, id) && has_peer_elsewhere(now, m, point, made))
+		if (path_is_below(m->point, point) && is_in(now, m, top->id) && has_peer_elsewhere(now, m, point))
 			return true;
 	}
 	return false;
@@ -83,8 +98,7 @@ static int pop(const struct stack *s, const struct mounts *now, const char *poin
 	auto_fd int dir = open_path(s->parent, ".", err), at = dir < 0 ? -1 : open_path(s->parent, s->name, err);
 	if (at < 0)
 		return -1;
-	if (is_entangled(s, now, point, mounts_at(now, point)->id) &&
-	    s->space->sys->mount_private(s->space->sys, at) < 0)
+	if (is_entangled(s, now, point) && s->space->sys->mount_private(s->space->sys, at) < 0)
 		return refused("make private", s, err);
 	return s->space->sys->mount_detach(s->space->sys, dir, s->name) < 0 ? refused("detach", s, err) : 0;
 }
@@ -195,11 +209,9 @@ int stack_settle(const struct stack *s, int below, struct err *err)
 	if (space_mount_id(s->space, below, &id, err) < 0 || look(s, &now, &point, err) < 0)
 		return -1;
 	const struct mount *former = mounts_find(&now, id), *top = mounts_at(&now, point);
-	if (!former || former == top) // somebody has detached all, or the upper one
+	if (!former || !top || former == top) // somebody has detached all, or the upper one
 		return 0;
 	if (top->parent != id)
 		return err_set(err, EBUSY, "something else was mounted on '%s'", point);
-	if (is_entangled(s, &now, point, id) && s->space->sys->mount_private(s->space->sys, below) < 0)
-		return refused("make private", s, err);
 	return empty(s, below, id, err) < 0 || share_parent(s, err) < 0 ? -1 : remove_beneath(s, below, err);
 }

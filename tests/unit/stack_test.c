@@ -271,6 +271,27 @@ static void test_somebody_elses(void **state)
 	assert_true(root_exists(&folder.root, "run/nvidia/driver/lib/firmware"));
 }
 
+// In the same namespace, as where a container's root is prepared: what is there by way of the place goes as that does.
+static void test_another_name_of_the_place(void **state)
+{
+	(void)state;
+	need_rights();
+	auto_str char *from = str_fmt("%s/run/nvidia", folder.path), *alias = str_fmt("%s/state/alias", folder.path);
+	auto_str char *driver = str_fmt("%s/driver", from);
+	folder_dir(&folder, "state/alias");
+	assert_int_equal(mount(from, alias, NULL, MS_BIND | MS_REC, NULL), 0);
+	assert_int_equal(put(1), -1);
+	size_t here = mounts_of("self");
+	settle(put(2));
+	assert_int_equal(mounts_of("self"), here);
+	assert_int_equal(mount("other", driver, "tmpfs", 0, NULL), 0);
+	settle(put(3));
+	assert_int_equal(mounts_of("self"), here);
+	auto_str char *got = version_at(folder.path, "state/alias/driver");
+	assert_string_equal(got, "3");
+	expect_alone();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -278,6 +299,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_the_former_comes_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_was_left_goes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_somebody_elses, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_another_name_of_the_place, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
