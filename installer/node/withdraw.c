@@ -8,15 +8,27 @@
 
 #include <errno.h>
 
+// Where the kernel looks when this export is gone.
+static struct firmware_search search_without(const struct export *e, const struct firmware_search *search,
+					     struct strv *ret_dirs)
+{
+	struct firmware_search ret = *search;
+	auto_str char *own = str_fmt("%s/", e->dir);
+	for (size_t i = 0; i < search->dirs.count; i++)
+		if (!str_starts(search->dirs.items[i], own))
+			strv_add(ret_dirs, str_dup(search->dirs.items[i]));
+	ret.dirs = *ret_dirs;
+	return ret;
+}
+
 // What it has of the driver's firmware, and nobody else has. NULL = nothing.
 static char *needed_file(const struct export *e, const struct firmware_search *search, const char *driver)
 {
-	auto_str char *version = str_fmt("nvidia/%s", driver),
-		      *dir = str_fmt("%s/" EXPORT_FIRMWARE "/%s", e->dir, version);
-	struct firmware_search others = *search;
-	auto_strv struct strv names = { 0 };
+	auto_str char *version = str_fmt("nvidia/%s", driver);
+	auto_str char *dir = str_fmt("%s/" EXPORT_FIRMWARE "/%s", e->dir, version);
+	auto_strv struct strv names = { 0 }, dirs = { 0 };
+	struct firmware_search others = search_without(e, search, &dirs);
 	struct err ignored;
-	others.path = NULL;
 	root_list(e->host, dir, &names, &ignored);
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *name = str_fmt("%s/%s", version, names.items[i]);
