@@ -80,7 +80,9 @@ static char *names_of(const json_t *spec)
 	size_t i;
 	json_t *device;
 	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	{
 		str_add(&ret, "%s%s", i ? " " : "", json_string_value(json_object_get(device, "name")));
+	}
 	return ret;
 }
 
@@ -94,7 +96,9 @@ static char *nodes_of(const json_t *spec, const char *name)
 		if (!str_eq(json_string_value(json_object_get(device, "name")), name))
 			continue;
 		json_array_foreach(json_object_get(json_object_get(device, "containerEdits"), "deviceNodes"), k, node)
+		{
 			str_add(&ret, "%s%s", k ? " " : "", json_string_value(json_object_get(node, "path")) + 5);
+		}
 	}
 	return ret;
 }
