@@ -118,7 +118,7 @@ static void names_of_gpus(void **state)
 		{ 8, "", "0 1 2 3 4 5 6 7 all", "nvidia0 nvidia1 nvidia2 nvidia3 nvidia4 nvidia5 nvidia6 nvidia7" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_folder struct folder t;
+		auto_folder struct folder t = { .path = "" };
 		struct err err = { 0 };
 		auto_json json_t *spec = NULL;
 		machine(&t);
@@ -138,7 +138,7 @@ static void names_of_gpus(void **state)
 static void an_index_is_no_minor(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -156,7 +156,7 @@ static void an_index_is_no_minor(void **state)
 static void partitions_have_their_capabilities(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -182,7 +182,7 @@ static void partitions_have_their_capabilities(void **state)
 static void every_hook_has_an_environment_and_a_deadline(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	size_t i;
@@ -206,7 +206,7 @@ static void every_hook_has_an_environment_and_a_deadline(void **state)
 static void odd_files_are_left_out(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -246,7 +246,7 @@ static void what_cannot_be_told(void **state)
 		{ "no version of the driver", "proc/driver/nvidia/version", E_NOT_READY },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_folder struct folder t;
+		auto_folder struct folder t = { .path = "" };
 		struct err err = { 0 };
 		auto_json json_t *spec = NULL;
 		machine(&t);
@@ -261,7 +261,7 @@ static void what_cannot_be_told(void **state)
 static void a_user_space_of_another_version(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -276,7 +276,7 @@ static void a_user_space_of_another_version(void **state)
 static void the_machine_has_the_hook(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -293,7 +293,7 @@ static void the_machine_has_the_hook(void **state)
 static void without_an_export(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
