@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=dash
+# shellcheck shell=dash disable=SC1091
 # R-D1, R-A2: the container is killed, the pod is deleted, the node is rebooted: what each costs, and what it does not do.
 # gpus: 1
 # stub: yes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=dash
+# shellcheck shell=dash disable=SC1091
 # R-R1: the driver's container without privileged: with the capabilities that deploy/daemonset-unprivileged.yaml names, the
 # runtime's masked and read-only paths, and rules that keep it from every device; it puts the driver on the node all the same.
 # gpus: 1
