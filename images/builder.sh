@@ -1,61 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The builder image: the runtime, and on it the compilers and what a compile of kernel modules calls. The packages are
-# unpacked whole, and their layer is kept in the cache: they change seldom, and the rest of the image with each commit.
+# The builder image: the runtime, and on it the compilers and what a compile of kernel modules calls (tools.sh).
 #   images/builder.sh
 # shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
-cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/images
-# gcc as far as Debian has it (a kernel wants the one that built it), clang with its linker for kernels built with it,
-# what kernel headers and their scripts call, and the GNU tools where busybox knows less.
-packages=('^gcc-1[1-4]$' gcc clang lld llvm make libc6-dev libelf-dev libssl-dev bc bison flex perl gawk coreutils
-  findutils grep sed tar gzip patch cpio xz-utils zstd kmod dwarves file diffutils python3-minimal rsync)
-
-plain_texts() { # ROOT: a link to the texts of another package becomes a directory, as in the runtime
-  local link text
-  find "$1"/usr/share/doc -maxdepth 1 -type l | while read -r link; do
-    text=$(realpath "$link")/copyright
-    rm "$link"
-    [ ! -e "$text" ] || install -D -p -m 644 "$text" "$link/copyright"
-  done
-}
-tools() { # ROOT DEB...: unpacked without manuals and translations; what a script of a package would have made
-  local root=$1
-  shift
-  skeleton "$root"
-  unpack "$root" "$@"
-  find "$root"/usr/share/doc -type f ! -name copyright -delete
-  rm -rf "$root"/usr/share/{man,info,locale,lintian,bash-completion,doc-base,gdb,initramfs-tools,bug,gcc/python,menu} \
-    "$root"/var/cache "$root"/etc/{init.d,cron.daily,logrotate.d,apt}
-  plain_texts "$root"
-  find "$root"/usr/share/doc -type d -empty -delete
-  ln -sf gawk "$root/usr/bin/awk"
-  ln -sf gcc "$root/usr/bin/cc"
-}
-mapfile -t debs < <(scripts/inputs.sh --closure "${packages[@]}")
-[ ${#debs[@]} -gt 0 ] || fail "apt offers none of: ${packages[*]}"
-key=$({ printf '%s\n' "${debs[@]##*/}"; cat images/{builder,layer}.sh images/common.bash; } | sha256sum | cut -c1-16)
-made=$cache/tools-$key
-mkdir -p "$cache"
-exec 9>"$cache/lock" && flock 9
-if [ ! -d "$made" ]; then
-  echo "images: the builder's ${#debs[@]} packages, once until they change" >&2
-  rm -rf "$cache"/tools-*
-  mkdir "$made.new"
-  tools "$made.new/root" "${debs[@]}"
-  epoch_of "$made.new/root" >"$made.new/epoch"
-  pack "$made.new/root" "$(<"$made.new/epoch")" "$made.new/root.tar"
-  rm -rf "$made.new/root"
-  images/layer.sh "$made.new/root.tar" "$made.new/layer.tar"
-  mv "$made.new" "$made"
-fi
-
+made=$(images/tools.sh)
 [ -e "$out/runtime/layer.tar" ] || images/runtime.sh
 root=$out/builder/root
 epoch=$(cat "$made/epoch" "$out/runtime/root.epoch" | sort -n | tail -1)
 skeleton "$root"
 for lower in "$out/runtime/root.tar" "$made/root.tar"; do tar -C "$root" --keep-directory-symlink -xpf "$lower"; done
-describe builder "$epoch" --base "$root" --brief
+describe builder "$epoch" --base "$root" --base "$(images/base.sh)" --brief
 pack "$root" "$epoch" "$root.tar"
 pack "$root" "$epoch" "$root.about.tar" usr/share/{doc,kmodsmith}
 images/layer.sh "$root.about.tar" "$out/builder/about.tar"

@@ -58,7 +58,9 @@ describe() { # NAME EPOCH OPTION-OF-sbom.py...: what NAME/root is made of, and u
 }
 pack() { # ROOT EPOCH OUTPUT [NAME...]: a tar file of it, or of these; the same bytes for the same files
   [ $# -gt 3 ] || set -- "$@" .
+  local above # the directories over a name, too: whoever unpacks it would make them with the time of that moment
+  mapfile -t above < <(printf '%s\n' "${@:4}" | awk -F/ '{ p = $1; for (i = 2; i <= NF; i++) { print p; p = p "/" $i } }' | sort -u)
   find "$1" -newermt "@$2" -exec touch -h -d "@$2" {} +
-  tar -C "$1" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner -cf "$3.new" "${@:4}"
+  tar -C "$1" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner -cf "$3.new" --no-recursion "${above[@]}" --recursion "${@:4}"
   mv "$3.new" "$3"
 }

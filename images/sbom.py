@@ -83,7 +83,7 @@ class Contents:
     """The regular files of a root, by whom they are from."""
 
     def __init__(self, bases, inputs, made):
-        self.inputs, self.found, self.owners, self.made = inputs, {}, {}, made
+        self.inputs, self.found, self.owners, self.made, self.linked = inputs, {}, {}, made, {}
         for base in bases:
             for package in debian.packages(base).values():
                 self.found.setdefault(package.name, (package, base))
@@ -96,17 +96,18 @@ class Contents:
         for name in names:
             if name not in here:
                 sys.exit(f"sbom: the package '{name}' is not installed, but our programs are linked with it")
-            self.found[name] = (here[name], "/")
+            self.linked[name] = (here[name], "/")
 
     def owner(self, root, path, sha256):
-        """("deb", NAME), ("input", NUMBER), ("payload", ) or ("ours", )"""
+        """("deb", NAME), ("linked", NAME), ("input", NUMBER), ("payload", ) or ("ours", )"""
         inner = path.removeprefix(PAYLOAD)
         if inner != path and is_file(root, inner) and digests(os.path.join(root, inner))[1] == sha256:
             return self.owner(root, inner, sha256)  # the runtime, below the payload once more
         if path.startswith("usr/share/doc/"):
             name = path.split("/")[3]
             numbers = [i for i, given in enumerate(self.inputs) if given.package and given.package.name == name]
-            return ("input", numbers[0]) if numbers else ("deb", name) if name in self.found else ("ours",)
+            kinds = [kind for kind, names in (("deb", self.found), ("linked", self.linked)) if name in names]
+            return ("input", numbers[0]) if numbers else (kinds[0], name) if kinds else ("ours",)
         for number, given in enumerate(self.inputs):
             if sha256 in given.contents:
                 return ("input", number)
@@ -122,15 +123,20 @@ class Contents:
         theirs = os.path.join(self.found[name][1], path)
         return os.path.exists(theirs) and digests(theirs)[1] == sha256
 
-    def copyright(self, name, given=None):
-        """The copyright file of a package; its directory may be a link to that of another package."""
-        if given and (given.copyright or name not in self.found):
-            return given.copyright
-        base = self.found[name][1]
-        path = os.path.join(base, "usr/share/doc", name, "copyright")
+    def package(self, owner):
+        """(what is known of the package of an owner, the text of its copyright file)"""
+        kind, which = owner
+        given = self.inputs[which] if kind == "input" else None
+        if given and (given.copyright or given.package.name not in self.found):
+            return given.package, given.copyright
+        found, base = self.linked[which] if kind == "linked" else self.found[given.package.name if given else which]
+        path = os.path.join(base, "usr/share/doc", found.name, "copyright")  # the directory may be a link to another's
         if not os.path.exists(path):
-            sys.exit(f"sbom: the package '{name}' has no copyright file in '{base}'")
-        return read(path)
+            sys.exit(f"sbom: the package '{found.name}' has no copyright file in '{base}'")
+        return given.package if given else found, read(path)
+
+    def is_package(self, owner):
+        return owner[0] in ("deb", "linked") or (owner[0] == "input" and self.inputs[owner[1]].package)
 
 
 def write(path, text):
@@ -150,13 +156,9 @@ def sort_out(root, contents):
 
 def keep_texts(root, owners, contents):
     """The copyright file of every package that something is from, and the licences that those refer to."""
-    for kind, *which in owners:
-        if kind == "deb":
-            write(os.path.join(root, "usr/share/doc", which[0], "copyright"), contents.copyright(which[0]))
-        elif kind == "input" and contents.inputs[which[0]].package:
-            given = contents.inputs[which[0]]
-            name = given.package.name
-            write(os.path.join(root, "usr/share/doc", name, "copyright"), contents.copyright(name, given))
+    for owner in sorted(filter(contents.is_package, owners), key=str, reverse=True):  # "deb" has the last word
+        package, text = contents.package(owner)
+        write(os.path.join(root, "usr/share/doc", package.name, "copyright"), text)
     if "base-files" in contents.found:
         source = os.path.join(contents.found["base-files"][1], "usr/share/common-licenses")
         target = os.path.join(root, "usr/share/common-licenses")
@@ -166,20 +168,19 @@ def keep_texts(root, owners, contents):
 
 def add_owner(document, owner, contents, args):
     """The package of an owner: its place in the document, and its line in the list of licences."""
-    kind, *which = owner
-    if kind == "ours":
+    if owner == ("ours",):
         return document.image, f"kmodsmith-{args.name} {args.version}: {OURS}"
-    if kind == "payload":
+    if owner == ("payload",):
         ident = document.add_package("payload", "nvidia-driver-payload", args.driver, "NOASSERTION")
         return ident, f"nvidia-driver-payload {args.driver}: see the packages that it was laid out from"
-    given = contents.inputs[which[0]] if kind == "input" else None
-    if given and not given.package:
-        ident = document.add_package(f"input-{which[0]}", given.name, given.version, "NOASSERTION", sha256=given.sha256)
+    if not contents.is_package(owner):
+        given = contents.inputs[owner[1]]
+        ident = document.add_package(f"input-{owner[1]}", given.name, given.version, "NOASSERTION", sha256=given.sha256)
         return ident, f"{given.name}: not told"
-    package = given.package if given else contents.found[which[0]][0]
-    names = debian.licences(contents.copyright(package.name, given))
+    package, text = contents.package(owner)
+    names = debian.licences(text)
     told = ", ".join(names) or "see its text"
-    return document.add_debian(kind, package, names), f"{package.name} {package.version}: {told}"
+    return document.add_debian(owner[0], package, names), f"{package.name} {package.version}: {told}"
 
 
 def arguments():
@@ -193,7 +194,7 @@ def arguments():
     parser.add_argument("--driver", default="NOASSERTION", help="the version of the inputs")
     parser.add_argument("--made", action="append", default=[])
     parser.add_argument("--linked", nargs="*", default=[])
-    parser.add_argument("--brief", action="store_true", help="every package of the bases, and only our own files")
+    parser.add_argument("--brief", action="store_true", help="every package of the first base, and only our own files")
     return parser.parse_args()
 
 
@@ -201,10 +202,10 @@ def main():
     args = arguments()
     contents = Contents(args.base, [Input(f) for f in args.input], dict(m.split("=") for m in args.made))
     contents.add_linked(args.linked)
-    inputs, linked = [("input", i) for i in range(len(args.input))], [("deb", name) for name in args.linked]
+    inputs, linked = [("input", i) for i in range(len(args.input))], [("linked", name) for name in args.linked]
     owners = {*sort_out(args.root, contents), *inputs, *linked, ("ours",)}
     if args.brief:
-        owners.update(("deb", name) for name in contents.found)
+        owners.update(("deb", name) for name in debian.packages(args.base[0]))
     keep_texts(args.root, owners, contents)
     document, lines, idents = spdx.Document(args.name, args.version, args.epoch), [], {}
     for owner in sorted(owners, key=str):

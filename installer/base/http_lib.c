@@ -8,8 +8,8 @@ struct http_lib curl;
 
 #ifdef KMODSMITH_STATIC
 // The build for foreign roots (`make static`) asks nobody and loads no code of the place where it runs. What libcrypto
-// has for names, providers and engines ends here (ld --wrap): glibc's own would want the files of the very glibc that it
-// was linked from.
+// has for names, providers and engines ends here (ld --wrap): glibc's own would want the files of the very glibc that
+// it was linked from.
 int __wrap_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret);
 void __wrap_freeaddrinfo(struct addrinfo *list);
 struct hostent *__wrap_gethostbyname(const char *name);

@@ -4,7 +4,8 @@
 // sys_real does them. sys_recorder (for --root: a recorded machine is a folder) does none of them: it appends one line
 // per call to DIR/.sys-calls and leaves the file that the real call would leave, so that what follows sees a consistent
 // machine. A device node becomes a text file "c MAJOR:MINOR MODE UID:GID"; a process that gets a signal ends.
-// All return 0 (process_open: a descriptor, process_start: a number), or -1 with errno set: callers know what an errno means for them.
+// All return 0 (process_open: a descriptor, process_start: a number), or -1 with errno set: callers know what an errno
+// means for them.
 #pragma once
 #include "base/root.h"
 

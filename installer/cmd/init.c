@@ -156,7 +156,8 @@ static int flow(const struct values *v, sigset_t *stop, struct err *err)
 	return 1;
 }
 
-// Ready is said when everything is up that GPUs need; the state, which makes the next start a quick one, with the first.
+// Ready is said when everything is up that GPUs need; the state, which makes the next start a quick one, with the
+// first.
 static void say(void *ctx, bool is_well)
 {
 	struct err why = { 0 };

@@ -49,24 +49,3 @@ make_image() { run --separate-stderr env IMAGES_OUT="$BATS_TEST_TMPDIR/out" "${@
   assert_equal "$stderr" "images: the base root has no 'usr/bin/bash'"
   assert_equal "$(<"$BATS_TEST_TMPDIR/out/runtime/oci.tar")" before
 }
-@test "files of another driver version, and files without a version, make no driver image" {
-  local file
-  read -r file _ <<<"$DRIVER_FILES"
-  run --separate-stderr env IMAGES_OUT="$images" images/driver.sh "$file"
-  assert_failure
-  assert_regex "$stderr" '--driver tells'
-  mkdir -p "$BATS_TEST_TMPDIR/out/runtime"
-  cp "$images"/runtime/{layer.tar,root.tar,root.epoch} "$BATS_TEST_TMPDIR/out/runtime"
-  run --separate-stderr env IMAGES_OUT="$BATS_TEST_TMPDIR/out" images/driver.sh --driver 1.22.333 "$file"
-  assert_failure
-  assert_regex "$stderr" "is of driver $DRIVER, wanted is 1.22.333"
-  [ ! -e "$BATS_TEST_TMPDIR/out/driver/oci.tar" ]
-}
-@test "the driver image made twice is the same image" {
-  mkdir -p "$BATS_TEST_TMPDIR/out/runtime" "$BATS_TEST_TMPDIR/out/base"
-  cp "$images"/runtime/{layer.tar,root.tar,root.epoch} "$BATS_TEST_TMPDIR/out/runtime"
-  # shellcheck disable=SC2086 # a list of files
-  run --separate-stderr env IMAGES_OUT="$BATS_TEST_TMPDIR/out" KMODSMITH_BASE="$images/base/root" images/driver.sh --driver "$DRIVER" $DRIVER_FILES
-  assert_success
-  run -0 cmp "$BATS_TEST_TMPDIR/out/driver/oci.tar" "$images/driver/oci.tar"
-}

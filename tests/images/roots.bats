@@ -83,9 +83,8 @@ TOOLS=(sh bash lsmod modprobe rm mv chroot ls cat sleep mkdir grep cut head tail
   done < <(find "$images/runtime/root/usr" -type f) >"$BATS_TEST_TMPDIR/missing"
   missing=$(<"$BATS_TEST_TMPDIR/missing")
   assert_equal "$missing" ""
-  in_root runtime kmodsmith fetch --driver 1.2.3 --kernel k --flavour open --from https://localhost:1/x --state-dir /tmp/state --connect-timeout 1
-  rm -rf "$images/runtime/root/tmp/state"
-  assert_error E_NETWORK "port 1"
+  in_root runtime kmodsmith net check --from https://localhost:1/x
+  assert_output --partial 'Failed to connect to localhost port 1' # it has a name service, too
 }
 @test "users, certificates and directories that pods write to" {
   local root=$images/runtime/root
@@ -103,7 +102,7 @@ TOOLS=(sh bash lsmod modprobe rm mv chroot ls cat sleep mkdir grep cut head tail
     in_root builder sh -c "cd /tmp && echo 'int main(void) { return 7; }' >a.c && $cc -O2 -o a a.c && ./a; s=\$?; rm -f a a.c; exit \$s"
     assert_equal "$status" 7
   done
-  in_root builder sh -c 'for t in make bc flex bison perl ld.lld objcopy pahole patch cpio zstd xz gawk find; do $t --version >/dev/null || exit 1; done'
+  in_root builder sh -c 'for t in make bc flex bison perl ld.lld objcopy pahole patch cpio zstd xz gawk find; do $t --version || exit 1; done'
   assert_success
 }
 @test "the environment, entry point and working directory are what the contract asks of an image" {

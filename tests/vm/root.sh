@@ -12,10 +12,11 @@ root_packages="base-files libc6 libgcc-s1 busybox-static dash bash libtinfo6 kmo
   golang-github-containers-image golang-github-containers-common"
 
 root_debs() { # -> paths, asked of apt as seldom as the kernels are
-  local list name
+  local list
   list=$cache/vm/root-debs.$(digest "$root_packages" | sha256sum | cut -c1-16)
   if [ ! -s "$list" ] || [ "$list" -ot "$cache/inputs.env" ]; then
-    for name in $root_packages; do "$top/scripts/inputs.sh" "$name" || return; done >"$list.$$"
+    # shellcheck disable=SC2086 # several names
+    "$top/scripts/inputs.sh" $root_packages >"$list.$$"
     mv "$list.$$" "$list"
   fi
   cat "$list"
@@ -75,9 +76,13 @@ make_image() { # DIR NAME OCI-TAR ROOT-TAR
     tar -x -C "$tree/$2" --no-same-owner -f "$4" && make_disk "$1/disk" 4G "$tree" && rm -rf "$tree" "$work"
 }
 
-image_disk() { # NAME -> file; images are made by scripts/images.sh
-  local dir=${VM_IMAGES:-$top/build/images}/$1 code made
-  [ -f "$dir/root.tar" ] || { echo "vm: there is no $dir/root.tar; run scripts/images.sh" >&2; return 1; }
+image_disk() { # NAME -> file, of an image that is not older than the program in it
+  local dir=$top/build/images/$1 code made lock
+  mkdir -p "$top/build" && exec {lock}>"$top/build/images.lock" && flock "$lock"
+  if [ ! -f "$dir/oci.tar" ] || [ "$dir/oci.tar" -ot "$top/build/release/kmodsmith" ]; then
+    make -s -C "$top" all static >&2 && "$top/scripts/images.sh" runtime "$1" >&2
+  fi
+  exec {lock}>&-
   code=$(declare -f make_image make_disk | sha256sum)
   made=$(cached "image-$1" unpack_image "$code" "$1" "$dir/oci.tar" "$dir/root.tar")
   echo "$made/disk"

@@ -39,13 +39,16 @@ toolkit_version() { # it takes the suffix of the library for the driver's versio
   done
 }
 toolkit_firmware() { ls "$1/lib/firmware/nvidia/$2"/gsp*.bin; }
-# The modules of one file after the other, as modprobe would load them; each has to be there.
+# What modprobe would load for GPUDirect RDMA, each file being there. nvidia-peermem itself names nothing that it needs when it
+# was compiled where no network driver was.
 peermem_modules() { # ROOT
-  chroot "$1" modprobe --show-depends nvidia-peermem | tee /tmp/depends
-  sed -n 's/^insmod \([^ ]*\).*/\1/p' /tmp/depends | while read -r file; do
-    [ -f "$1$file" ] || { echo "$file is not in $1"; return 1; }
+  for wanted in nvidia-peermem nvidia ib_core; do
+    chroot "$1" modprobe --show-depends "$wanted" | tee /tmp/depends
+    sed -n 's/^insmod \([^ ]*\).*/\1/p' /tmp/depends | grep . | while read -r file; do
+      [ -f "$1$file" ] || { echo "$file is not in $1"; return 1; }
+    done || return
+    grep -q "$wanted\.ko" /tmp/depends || return
   done
-  grep -q nvidia-peermem.ko /tmp/depends && grep -q 'nvidia\.ko' /tmp/depends
 }
 gds_sources() { # ROOT VERSION: where nvidia-fs and gdrcopy are compiled
   find "$1/usr/src/nvidia-$2/" -name nv-p2p.h | grep . && find "$1/usr/src/nvidia-$2/" -name nv-p2p.c | grep .

@@ -19,7 +19,7 @@ here=/vm/pods
 
 pods_begin() { # once a boot
   mkdir -p $pods/scratch/bin /var/lib/pods
-  cp /bin/busybox $pods/scratch/bin/ && $pods/scratch/bin/busybox --install -s $pods/scratch/bin &&
+  cp /bin/busybox $pods/scratch/bin/ && $pods/scratch/bin/busybox --install $pods/scratch/bin &&
     cp $here/startup-probe.sh $pods/ && modprobe overlay && syslogd -O /var/log/messages
 }
 
@@ -56,9 +56,13 @@ pod_start() {
   pod_layers "$pod" "$shape"
   pod_mounts "$shape"
   : >"$pods/$pod/termination-log"
+  # shellcheck disable=SC2016 # of jq
   jq --arg shape "$shape" --arg name "$pod" --arg env "$pod_env" --arg args "$pod_args" --arg devices "$(host_devices)" \
-    --slurpfile images /images/driver.json '$images[0] as $image | '"$(grep -v '^#' $here/oci.jq)" $here/shapes.json >"$pods/$pod/config.json" &&
-    runc run --detach --bundle "$pods/$pod" "$pod" >"$pods/$pod/log" 2>&1 </dev/null
+    --slurpfile images /images/driver.json '$images[0] as $image | '"$(grep -v '^#' $here/oci.jq)" $here/shapes.json \
+    >"$pods/$pod/config.json" || return
+  runc run --detach --bundle "$pods/$pod" "$pod" >"$pods/$pod/log" 2>&1 </dev/null && return
+  pod_log "$pod"
+  return 1
 }
 
 pod_state() { runc state "$1" 2>/dev/null | sed -n 's/^ *"status": "\(.*\)".*/\1/p'; }
@@ -67,11 +71,15 @@ pod_alive() { [ "$(pod_state "$1")" = running ]; }
 pod_exec() { name_of=$1 && shift && runc exec "$name_of" "$@"; }
 pod_log() { cat "$pods/$1/log"; }
 
-until_ended() { # NAME COMMAND...: until it succeeds; fails when the container ends first
-  of=$1 && shift
+# until_ended NAME COMMAND...: until it succeeds; fails when the container ends first, or after as many attempts as the
+# operator's startup probe has.
+until_ended() {
+  of=$1 attempts=120
+  shift
   until "$@" >/tmp/until 2>&1; do
-    pod_alive "$of" || { cat /tmp/until; pod_log "$of"; return 1; }
-    sleep 0.2
+    attempts=$((attempts - 1))
+    if [ $attempts -eq 0 ] || ! pod_alive "$of"; then cat /tmp/until; pod_log "$of"; return 1; fi
+    sleep 0.5
   done
 }
 pod_wait_log() { until_ended "$1" grep -qE "$2" "$pods/$1/log"; }
@@ -91,6 +99,7 @@ pod_clear() { # what is left of a container that ended
 }
 pod_delete() {
   validations=/run/nvidia/validations
+  pod_alive "$1" || { echo "$1 does not run" && return 1; }
   runc exec "$1" /bin/sh -c "rm -f $validations/.driver-ctr-ready $validations/.driver-daemons-status"
   runc kill "$1" TERM
   grace=150
