@@ -3,6 +3,7 @@
 
 #include "node/exported.h"
 #include "node/generation.h"
+#include "node/withdraw.h"
 #include "tests/unit/tempdir.h"
 
 #define RELEASE "6.1.0-9-amd64"
@@ -245,6 +246,37 @@ static void test_the_firmware_path(void **state)
 	}
 }
 
+// Nothing is taken away while the kernel finds firmware of the loaded driver nowhere else.
+static void test_withdrawn(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path, *other, *driver;
+		int code;
+	} rows[] = {
+		{ "/run/nvidia/driver/lib/firmware\n", NULL, "535.9", E_FIRMWARE },
+		{ "/run/nvidia/driver/lib/firmware\n", NULL, NULL, EOPNOTSUPP },
+		{ "/run/nvidia/driver/lib/firmware\n", "lib/firmware/nvidia/535.9/gsp.bin", "535.9", EOPNOTSUPP },
+		{ "/opt/firmware\n", NULL, "535.9", EOPNOTSUPP },
+		{ "\n", NULL, "535.9", EOPNOTSUPP },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder f;
+		struct err err = { 0 };
+		folder_make(&f);
+		tempdir_write(&f, "sys/module/firmware_class/parameters/path", rows[i].path);
+		tempdir_write(&f, "run/nvidia/driver/lib/firmware/nvidia/535.9/gsp.bin", "x");
+		if (rows[i].other)
+			tempdir_write(&f, rows[i].other, "x");
+		struct sys sys = sys_recorder(&f.root);
+		auto_export struct export e = { .host = &f.root, .kern = &f.root, .sys = &sys, .boot = "this" };
+		assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
+		expect(withdraw_export(&e, RELEASE, rows[i].driver, true, &err) == -1, rows[i].path);
+		if (err.code != rows[i].code)
+			fail_msg("row %zu: %s", i, err.text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +286,7 @@ int main(void)
 		cmocka_unit_test(test_where_it_may_be),
 		cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_the_record, setup, teardown),
+		cmocka_unit_test(test_withdrawn),
 		cmocka_unit_test_setup_teardown(test_the_firmware_path, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
