@@ -7,6 +7,7 @@
 # beside: payloads
 # programs: strace unshare
 # mem: 1536M
+# timeout: 900
 # firmware: no
 driver=535.261.03
 root=/run/nvidia/driver
