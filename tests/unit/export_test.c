@@ -217,6 +217,7 @@ static void test_the_firmware_path(void **state)
 		{ "\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
 		{ "/run/nvidia/driver/lib/firmware\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
 		{ "/run/nvidia/.driver.2/lib/firmware\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
+		{ "\n\n", NULL, "/run/nvidia/.driver.4/lib/firmware" }, // as a former export left it
 		{ "/opt/firmware\n", NULL, "/opt/firmware\n" },
 		{ "\n", "lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "\n" }, // the kernel finds it there anyway
 		{ NULL, NULL, NULL },

@@ -126,6 +126,7 @@ is "  nor on the disk" "$(find /var/lib/kmodsmith/payloads /var/lib/kmodsmith/so
 rm -r /lib/firmware/nvidia
 t "and exported again" from b --export $root
 is "  as before" "$(cat $root/etc/payload) $(generations) $(mounts)" "b 0 $b_base"
+is "  and the kernel is told again" "$(cat $fwpath)" $root/lib/firmware
 
 # Somebody else's mounts.
 break_it
