@@ -13,7 +13,8 @@ declare -A tiers=(
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
-  [vm]="docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
+  [vm]="docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc
+    patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
   [man]="scdoc man-db"
   [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
 )
@@ -35,8 +36,7 @@ for tier in "$@"; do
   read -r -d '' -a more <<<"${tiers[$tier]}" || true
   packages+=("${more[@]}")
 done
-hash dpkg-query apt-get 2>/dev/null ||
-  { echo "deps: this machine has no apt; install what these Debian packages hold: ${packages[*]}" >&2; exit 1; }
+hash dpkg-query apt-get 2>/dev/null || { echo "deps: no apt here; install what these Debian packages hold: ${packages[*]}" >&2; exit 1; }
 mapfile -t lacking < <(missing "${packages[@]}")
 if [ ${#lacking[@]} -eq 0 ]; then
   echo "deps: all ${#packages[@]} packages for $* are installed"

@@ -26,6 +26,9 @@ static int read_parameter(const struct root *kern, struct firmware_search *s, st
 		return r;
 	if (len && s->path[len - 1] == '\n')
 		s->path[len - 1] = '\0';
+	// Nothing cannot be written there, so this is what is left of a setting that was taken back; no file is found by it.
+	if (str_eq(s->path, "\n"))
+		*s->path = '\0';
 	auto_fd int fd = root_open(kern, parameter, O_PATH, err);
 	s->is_path_writable = fd >= 0 && fstatvfs(fd, &fs) == 0 && !(fs.f_flag & ST_RDONLY);
 	return 0;

@@ -80,7 +80,9 @@ static char *names_of(const json_t *spec)
 	size_t i;
 	json_t *device;
 	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	{
 		str_add(&ret, "%s%s", i ? " " : "", json_string_value(json_object_get(device, "name")));
+	}
 	return ret;
 }
 
@@ -94,7 +96,9 @@ static char *nodes_of(const json_t *spec, const char *name)
 		if (!str_eq(json_string_value(json_object_get(device, "name")), name))
 			continue;
 		json_array_foreach(json_object_get(json_object_get(device, "containerEdits"), "deviceNodes"), k, node)
+		{
 			str_add(&ret, "%s%s", k ? " " : "", json_string_value(json_object_get(node, "path")) + 5);
+		}
 	}
 	return ret;
 }
@@ -114,7 +118,7 @@ static void names_of_gpus(void **state)
 		{ 8, "", "0 1 2 3 4 5 6 7 all", "nvidia0 nvidia1 nvidia2 nvidia3 nvidia4 nvidia5 nvidia6 nvidia7" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_folder struct folder t;
+		auto_folder struct folder t = { .path = "" };
 		struct err err = { 0 };
 		auto_json json_t *spec = NULL;
 		machine(&t);
@@ -134,7 +138,7 @@ static void names_of_gpus(void **state)
 static void an_index_is_no_minor(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -152,7 +156,7 @@ static void an_index_is_no_minor(void **state)
 static void partitions_have_their_capabilities(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -178,7 +182,7 @@ static void partitions_have_their_capabilities(void **state)
 static void every_hook_has_an_environment_and_a_deadline(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	size_t i;
@@ -202,7 +206,7 @@ static void every_hook_has_an_environment_and_a_deadline(void **state)
 static void odd_files_are_left_out(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -242,7 +246,7 @@ static void what_cannot_be_told(void **state)
 		{ "no version of the driver", "proc/driver/nvidia/version", E_NOT_READY },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_folder struct folder t;
+		auto_folder struct folder t = { .path = "" };
 		struct err err = { 0 };
 		auto_json json_t *spec = NULL;
 		machine(&t);
@@ -257,7 +261,7 @@ static void what_cannot_be_told(void **state)
 static void a_user_space_of_another_version(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -272,7 +276,7 @@ static void a_user_space_of_another_version(void **state)
 static void the_machine_has_the_hook(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);
@@ -289,7 +293,7 @@ static void the_machine_has_the_hook(void **state)
 static void without_an_export(void **state)
 {
 	(void)state;
-	auto_folder struct folder t;
+	auto_folder struct folder t = { .path = "" };
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	machine(&t);

@@ -4,6 +4,7 @@
 #include "node/collect.h"
 #include "node/exported.h"
 #include "node/generation.h"
+#include "node/withdraw.h"
 #include "tests/unit/tempdir.h"
 
 #include <sched.h>
@@ -220,6 +221,7 @@ static void test_the_firmware_path(void **state)
 		{ "\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
 		{ "/run/nvidia/driver/lib/firmware\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
 		{ "/run/nvidia/.driver.2/lib/firmware\n", NULL, "/run/nvidia/.driver.4/lib/firmware" },
+		{ "\n\n", NULL, "/run/nvidia/.driver.4/lib/firmware" }, // as a former export left it
 		{ "/opt/firmware\n", NULL, "/opt/firmware\n" },
 		{ "\n", "lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "\n" }, // the kernel finds it there anyway
 		{ NULL, NULL, NULL },
@@ -246,6 +248,37 @@ static void test_the_firmware_path(void **state)
 		if (rows[i].after)
 			folder_expect(&folder, path, rows[i].after);
 		assert_int_equal(root_exists(&machine, SETTING), rows[i].before != NULL);
+	}
+}
+
+// Nothing is taken away while the kernel finds firmware of the loaded driver nowhere else.
+static void test_withdrawn(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path, *other, *driver;
+		int code;
+	} rows[] = {
+		{ "/run/nvidia/driver/lib/firmware\n", NULL, "535.9", E_FIRMWARE },
+		{ "/run/nvidia/driver/lib/firmware\n", NULL, NULL, EOPNOTSUPP },
+		{ "/run/nvidia/driver/lib/firmware\n", "lib/firmware/nvidia/535.9/gsp.bin", "535.9", EOPNOTSUPP },
+		{ "/opt/firmware\n", NULL, "535.9", EOPNOTSUPP },
+		{ "\n", NULL, "535.9", EOPNOTSUPP },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder f;
+		struct err err = { 0 };
+		folder_make(&f);
+		tempdir_write(&f, "sys/module/firmware_class/parameters/path", rows[i].path);
+		tempdir_write(&f, "run/nvidia/driver/lib/firmware/nvidia/535.9/gsp.bin", "x");
+		if (rows[i].other)
+			tempdir_write(&f, rows[i].other, "x");
+		struct sys sys = sys_recorder(&f.root);
+		auto_export struct export e = { .host = &f.root, .kern = &f.root, .sys = &sys, .boot = "this" };
+		assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
+		expect(withdraw_export(&e, RELEASE, rows[i].driver, true, &err) == -1, rows[i].path);
+		if (err.code != rows[i].code)
+			fail_msg("row %zu: %s", i, err.text);
 	}
 }
 
@@ -393,6 +426,7 @@ int main(void)
 		cmocka_unit_test(test_where_it_may_be),
 		cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_the_record, setup, teardown),
+		cmocka_unit_test(test_withdrawn),
 		cmocka_unit_test_setup_teardown(test_the_firmware_path, setup, teardown),
 		cmocka_unit_test_teardown(test_starts, end_machine),
 	};

@@ -30,6 +30,7 @@ static const struct row {
 	{ "the path parameter comes first", "6.1.0-1", "", "/opt/fw\n", "lib/firmware/updates/ opt/fw/",
 	  "/opt/fw/" NAME },
 	{ "a path of somebody else without it", "6.1.0-1", "", "/opt/fw\n", "lib/firmware/", "lib/firmware/" NAME },
+	{ "a newline alone is nothing", "6.1.0-1", "", "\n\n", "lib/firmware/", "lib/firmware/" NAME },
 	{ "a newline in the path is a part of it", "6.1.0-1", "", "/opt/fw\n\n", "opt/fw/", NULL },
 	{ "and is cut off from 6.5 on", "6.5.0-1", "", "/opt/fw\n\n", "opt/fw/", "/opt/fw/" NAME },
 	{ "xz, where the kernel has it", "6.1.0-1", XZ_NEW, "\n", "lib/firmware/" NAME ".xz",

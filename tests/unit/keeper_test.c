@@ -72,11 +72,12 @@ static int teardown(void **state)
 
 static const struct kept *kept(const char *name)
 {
-	for (size_t i = 0; i < k.plan.count; i++)
-		if (str_eq(k.plan.items[i].name, name))
-			return &k.kept[i];
-	fail_msg("%s is not kept", name);
-	return NULL;
+	size_t i = 0;
+	while (i < k.plan.count && !str_eq(k.plan.items[i].name, name))
+		i++;
+	if (i == k.plan.count)
+		fail_msg("%s is not kept", name);
+	return &k.kept[i];
 }
 
 static void assert_state(const char *name, enum supervised_state state)

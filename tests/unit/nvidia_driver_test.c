@@ -100,9 +100,9 @@ static void set_environment(const char *line)
 		unsetenv(names[i]);
 	strv_split(&pairs, line, ";");
 	for (size_t i = 0; i < pairs.count; i++) {
-		char *equals = strchr(pairs.items[i], '=');
-		*equals = '\0';
-		setenv(pairs.items[i], equals + 1, 1);
+		char *name = pairs.items[i], *value = name + strcspn(name, "=");
+		*value++ = '\0';
+		setenv(name, value, 1);
 	}
 }
 

@@ -118,18 +118,3 @@ is "  starts again what it stopped" "$(running)" 1
 echo 0 >$hidden
 t "unload" kmodsmith unload
 is "  stops it" "$(running)" 0
-
-rm $record # as after a boot, where the host starts one by itself
-t "install" kmodsmith install --driver $driver --no-compile
-chroot /run/nvidia/driver /usr/bin/nvidia-persistenced --persistence-mode
-others=$(persistenced)
-t "init beside a daemon of others" start_init --package /beside/good
-t "  takes it as it is" until_of nvidia-persistenced foreign true
-is "  and starts no second one" "$(persistenced) $(of nvidia-persistenced pid)" "$others $others"
-t_fails 1 "  which keeps the driver in use" kmodsmith unload
-like "  as any holder does" "$out" "^pid $others nvidia-persiste"
-kill "$others"
-t "  until it ends, and ours is started" until_of nvidia-persistenced foreign false
-t "  and goes with the driver" kmodsmith unload
-kill "$init"
-wait "$init"

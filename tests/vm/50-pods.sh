@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=dash
+# shellcheck shell=dash disable=SC1091
 # The driver image started as the GPU Operator's pods start it, after the operator's init container; what then looks into
 # the exported root finds what it looks for (driver-container contract 1.3 to 1.8).
 # gpus: 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=dash
+# shellcheck shell=dash disable=SC1091
 # Standalone, on a node without the operator: the driver's container leaves a CDI file, and the real podman gives a container
 # the GPUs by it, with no toolkit.
 # gpus: 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=dash
+# shellcheck shell=dash disable=SC1091
 # R-R1: the driver's container without privileged: with the capabilities that deploy/daemonset-unprivileged.yaml names, the
 # runtime's masked and read-only paths, and rules that keep it from every device; it puts the driver on the node all the same.
 # gpus: 1
@@ -25,7 +25,7 @@ echo "# $took s until ready"
 is "  modules are loaded" "$(grep -cE '^nvidia(_uvm|_modeset)? ' /proc/modules)" 3
 t "  the machine has its nodes" test -c /dev/nvidia0 -a -L /dev/char/195:0
 t "  and the export" chroot $root nvidia-smi --help
-t_fails 1 "  it may not open a device of the machine" pod_exec driver sh -c "mknod /tmp/kmsg c 1 11 && exec 3</tmp/kmsg"
+t_fails 2 "  it may not open a device of the machine" pod_exec driver sh -c "mknod /tmp/kmsg c 1 11 && exec 3</tmp/kmsg"
 t "the container is killed" pod_kill driver
 t "  and starts again" pod_start driver unprivileged
 t "  is ready" until_ended driver runc exec driver kmodsmith probe startup

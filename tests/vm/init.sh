@@ -52,6 +52,7 @@ mount -t devtmpfs devtmpfs /dev
 exec >/dev/console 2>&1
 for dir in /run /tmp /var; do mount -t tmpfs tmpfs $dir; done
 mkdir -p /dev/char /var/lib /var/log
+ln -s ../run /var/run
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 

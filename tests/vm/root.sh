@@ -80,7 +80,7 @@ image_disk() { # NAME -> file, of an image that is not older than the program in
   local dir=$top/build/images/$1 code made lock
   mkdir -p "$top/build" && exec {lock}>"$top/build/images.lock" && flock "$lock"
   if [ ! -f "$dir/oci.tar" ] || [ "$dir/oci.tar" -ot "$top/build/release/kmodsmith" ]; then
-    make -s -C "$top" all static >&2 && "$top/scripts/images.sh" runtime "$1" >&2
+    make -s -C "$top" all static >&2 && "$top/scripts/images.sh" runtime >&2 && "$top/scripts/images.sh" "$1" >&2
   fi
   exec {lock}>&-
   code=$(declare -f make_image make_disk | sha256sum)
