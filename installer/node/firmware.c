@@ -26,7 +26,7 @@ static int read_parameter(const struct root *kern, struct firmware_search *s, st
 		return r;
 	if (len && s->path[len - 1] == '\n')
 		s->path[len - 1] = '\0';
-	// Nothing cannot be written there, so this is what is left of a setting that was taken back; no file is found by it.
+	// Nothing cannot be written there: this is what is left of a setting that was taken back.
 	if (str_eq(s->path, "\n"))
 		*s->path = '\0';
 	auto_fd int fd = root_open(kern, parameter, O_PATH, err);

@@ -30,10 +30,10 @@ static void test_steps(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct dtk_flags flags = { 0 };
-		strcpy(flags.id[DTK_PREPARED], rows[i].prepared);
-		strcpy(flags.id[DTK_STARTED], rows[i].started);
-		strcpy(flags.id[DTK_BROKEN], rows[i].broken);
-		strcpy(flags.id[DTK_BUILT], rows[i].built);
+		snprintf(flags.id[DTK_PREPARED], sizeof(flags.id[DTK_PREPARED]), "%s", rows[i].prepared);
+		snprintf(flags.id[DTK_STARTED], sizeof(flags.id[DTK_STARTED]), "%s", rows[i].started);
+		snprintf(flags.id[DTK_BROKEN], sizeof(flags.id[DTK_BROKEN]), "%s", rows[i].broken);
+		snprintf(flags.id[DTK_BUILT], sizeof(flags.id[DTK_BUILT]), "%s", rows[i].built);
 		expect(dtk_next(&flags, A) == rows[i].step, rows[i].name);
 		expect(dtk_is_due(&flags, A) == rows[i].is_due, rows[i].name);
 	}
