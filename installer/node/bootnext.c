@@ -83,7 +83,7 @@ static bool is_of_release(char c)
 	return isalnum((unsigned char)c) || (c && strchr("._+~", c));
 }
 
-// "6.1.0-5" does not stand in "vmlinuz-6.1.0-56", and does in "vmlinuz-6.1.0-5", "ID-6.1.0-5.efi" and "/ID/6.1.0-5/linux".
+// "6.1.0-5" does not stand in "vmlinuz-6.1.0-56", and does in "vmlinuz-6.1.0-5", "ID-6.1.0-5.efi", "/ID/6.1.0-5/linux".
 static bool stands_in(const char *path, const char *release)
 {
 	size_t len = strlen(release);

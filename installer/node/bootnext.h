@@ -2,10 +2,10 @@
 // Which kernel the boot loader starts next, read from the files that it reads itself; nothing is asked or started.
 //
 // Asked in this order, the first that can tell is believed:
-//   ostree         the deployment that is staged, else the first boot entry's (ostree-sysroot-deploy.c: a staged one gets
-//                  its entry only when the machine goes down)
-//   systemd-boot   EFI variables LoaderEntryOneShot and LoaderEntryDefault, loader.conf `default`, else the order of the
-//                  entries (Boot Loader Specification, "Sorting"; systemd.io/BOOT_LOADER_INTERFACE)
+//   ostree         the deployment that is staged, else the first boot entry's (ostree-sysroot-deploy.c: a staged one
+//                  gets its entry only when the machine goes down)
+//   systemd-boot   EFI variables LoaderEntryOneShot and LoaderEntryDefault, loader.conf `default`, else the order of
+//                  the entries (Boot Loader Specification, "Sorting"; systemd.io/BOOT_LOADER_INTERFACE)
 //   GRUB           next_entry, `set default` and saved_entry, on the entries of grub.cfg, or where grub.cfg says blscfg
 //                  (Red Hat's), on loader/entries. grubby only edits these
 //   links          vmlinuz, as Debian keeps it in / and SUSE in /boot

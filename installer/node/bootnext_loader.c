@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries of the Boot Loader Specification (uapi-group.org/specifications/specs/boot_loader_specification), and the boot
-// loader that is made for them.
+// Entries of the Boot Loader Specification (uapi-group.org/specifications/specs/boot_loader_specification), and the
+// boot loader that is made for them.
 #include "node/bootnext_own.h"
 
 #include <ctype.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that this machine may start after the running one, in the order in which they matter: the one that the boot
-// loader starts next, then the newest first (R-F1). Of the host's own root, of deployments of ostree that do not run, and
-// of directories where an updater has the root of the next boot (A/B partitions).
+// The kernels that this machine may start after the running one, in the order in which they matter: the one that the
+// boot loader starts next, then the newest first (R-F1). Of the host's own root, of deployments of ostree that do not
+// run, and of directories where an updater has the root of the next boot (A/B partitions).
 //
 // Files only; what is being installed is told by what it lacks, so that nobody builds for half a kernel.
 #pragma once

@@ -2,8 +2,9 @@
 // Deployments of an ostree host: root directories of which one runs, and one is started next. What rpm-ostree and bootc
 // install is one more of them, with a kernel of its own, before any reboot.
 //
-// ostree/deploy/OS/deploy/CHECKSUM.SERIAL are the roots; proc/cmdline names the running one by a link below ostree/boot.N;
-// run/ostree/staged-deployment (a GVariant) holds the name of one that gets its boot entry when the machine goes down.
+// ostree/deploy/OS/deploy/CHECKSUM.SERIAL are the roots; proc/cmdline names the running one by a link below
+// ostree/boot.N; run/ostree/staged-deployment (a GVariant) holds the name of one that gets its boot entry when the
+// machine goes down.
 #pragma once
 #include "base/root.h"
 
