@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cmd/watch.h"
+#include "cmd/serve_kernels.h"
+
+extern const struct cmd cmd_watch;
 
 static const struct opt opts[] = {
 	{ "driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, offsetof(struct watch_values, job.driver),
@@ -10,6 +12,10 @@ static const struct opt opts[] = {
 	  "look once, do what is to do, and end" },
 	{ "limit", 0, "N", NULL, OPT_UINT, offsetof(struct watch_values, limit),
 	  "compile for N kernels at most: the next one first, then the newest; default 4" },
+	{ "interval", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct watch_values, interval_s),
+	  "look so often whatever happens; default 900" },
+	{ "quiet-time", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct watch_values, quiet_s),
+	  "look when nothing has happened for so long after something has; default 10" },
 	{ "next-root", 0, "DIR,...", "KMODSMITH_NEXT_ROOT", OPT_LIST, offsetof(struct watch_values, next_roots),
 	  "where an updater has the root of the next boot, as a path of the host (A/B partitions)" },
 	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct watch_values, is_gated),
@@ -23,11 +29,26 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
+static int watch_on(const struct watch_values *v, struct err *err)
+{
+	auto_serve_kernels struct serve_kernels kernels = SERVE_KERNELS_NONE;
+	struct serve_part part;
+	sigset_t signals;
+	serve_block(&signals);
+	if (serve_kernels_open(v, cmd_watch.opts, v, &kernels, &part, err) < 0)
+		return -1;
+	int signal = serve(&part, 1, &signals, err);
+	if (signal < 0)
+		return -1;
+	log_info("signal %d: leaving", signal);
+	return 0;
+}
+
 static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct watch_values *v = values;
-	return watch_once(v, err);
+	return v->is_once ? watch_once(v, err) : watch_on(v, err);
 }
 
 const struct cmd cmd_watch = {

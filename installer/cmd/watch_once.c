@@ -44,8 +44,6 @@ static void once_done(struct once *o)
 static int open_all(const struct watch_values *v, struct once *o, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (v->job.headers.count && v->kernels.count != 1)
-		return err_set(err, E_USAGE, "--headers are of one kernel: name it with --kernel");
 	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &o->machine, err) < 0 ||
 	    facts_read(&o->machine.host, &o->machine.kern, &o->facts, err) < 0)
 		return -1;
@@ -102,7 +100,7 @@ static int fill_wish(const struct watch_values *v, struct once *o, struct err *e
 				     .modules = &o->modules,
 				     .source = j->source ? j->source : o->source,
 				     .source_sha256 = j->source_sha256,
-				     .headers = &j->headers,
+				     .headers = v->kernels.count == 1 ? &j->headers : NULL, // they are of one kernel
 				     .only = &v->kernels,
 				     .roots = &v->next_roots,
 				     .patches = j->patches ? &o->patches : NULL,

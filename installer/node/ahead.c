@@ -66,6 +66,7 @@ static void open_obtain(struct ahead *a)
 					 .release = a->kernel->release,
 					 .build_id = *a->build_id ? a->build_id : NULL,
 					 .arch = p->facts->host.arch,
+					 .source = *p->source_digest ? p->source_digest : NULL,
 					 .modules = p->wish->modules };
 }
 
@@ -104,8 +105,8 @@ int ahead_prove(const struct ahead *a, const struct package *package, struct err
 static bool was_proven(const struct ahead *a)
 {
 	const struct forecast_kernel *old = forecast_find(&a->p->before, a->kernel->release);
-	auto_str char *digest = a->obtain.kept.count ? oci_digest_text(a->obtain.kept.manifest.digest) : NULL;
-	if (!old || old->verdict != FORECAST_READY || !str_eq(old->stamp, a->entry->stamp) ||
+	auto_str char *digest = oci_digest_text(a->obtain.kept.manifest.digest);
+	if (!a->obtain.kept.count || !old || old->verdict != FORECAST_READY || !str_eq(old->stamp, a->entry->stamp) ||
 	    !str_eq(old->package, digest))
 		return false;
 	forecast_say(a->entry, FORECAST_READY, 0, old->evidence);
@@ -145,6 +146,11 @@ static int obtain_once(struct ahead *a, bool is_local, struct err *why)
 	return -1;
 }
 
+static bool has_sources(const struct prebuild *p)
+{
+	return p->fetch->from && p->fetch->from->count;
+}
+
 // What the store has may be bad; then the sources are asked as if it had nothing.
 int ahead_obtain(struct ahead *a, struct err *why)
 {
@@ -152,7 +158,7 @@ int ahead_obtain(struct ahead *a, struct err *why)
 	if (obtain_once(a, true, &local) > 0)
 		return 1;
 	*why = local;
-	if (!a->p->fetch->from || !a->p->fetch->from->count)
+	if (!has_sources(a->p))
 		return 0;
 	return obtain_once(a, false, why) > 0;
 }
@@ -205,6 +211,8 @@ void ahead_judge(struct ahead *a)
 	struct err why;
 	if (judge(a, &result, &why) < 0)
 		forecast_say(a->entry, FORECAST_IMPOSSIBLE, why.code, why.text);
+	else if (result.code == E_TOOLCHAIN && has_sources(a->p)) // which may have a builder image
+		forecast_say(a->entry, FORECAST_NEEDS_BUILD, result.code, result.reason);
 	else
 		forecast_say(a->entry,
 			     result.verdict == VERDICT_IMPOSSIBLE ? FORECAST_IMPOSSIBLE : FORECAST_NEEDS_BUILD,

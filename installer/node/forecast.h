@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of this node when it starts one of its other kernels, said before any reboot: run/kmodsmith/kernels.json
-// for whoever asks (status, doctor, an agent that tells the cluster), run/kmodsmith/metrics/kernels.prom for a collector
-// of text files, and, where the site wishes it, run/kmodsmith/reboot-blocked while the next kernel cannot be served.
+// What becomes of this node when it starts one of its other kernels, said before any reboot:
+// run/kmodsmith/kernels.json for whoever asks (status, doctor, an agent that tells the cluster),
+// run/kmodsmith/metrics/kernels.prom for a collector of text files, and, where the site wishes it,
+// run/kmodsmith/reboot-blocked while the next kernel cannot be served.
 //
 // The record is of this boot; what another boot wrote says nothing (R-F3). Each file appears whole, and only when it
 // says something new.

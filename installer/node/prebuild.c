@@ -151,12 +151,12 @@ static void look_after_removed(const struct prebuild *p)
 		watch_note(p->watch, "packages of removed kernels stay until `kmodsmith store gc`: %s", why.text);
 }
 
-// A verdict of before that only other inputs can change.
+// A verdict of before that only other inputs can change. A builder image may come to the sources any time.
 static bool is_settled(const struct prebuild *p, struct forecast_kernel *e)
 {
 	const struct forecast_kernel *old = forecast_find(&p->before, e->release);
 	if (p->wish->is_retry || !old || !str_eq(old->stamp, e->stamp) || old->verdict != FORECAST_IMPOSSIBLE ||
-	    !old->code || err_info(old->code)->retryable)
+	    !old->code || old->code == E_TOOLCHAIN || err_info(old->code)->retryable)
 		return false;
 	forecast_say(e, old->verdict, old->code, old->evidence);
 	return true;
@@ -231,7 +231,10 @@ static int compile_all(struct prebuild *p, struct err *err)
 int prebuild_run(struct prebuild *p, struct err *err)
 {
 	const char *boot_id = p->facts->host.boot_id;
+	const struct prebuild_wish *w = p->wish;
 	make_inputs(p);
+	if (w->source && source_digest(w->source, w->source_sha256, p->source_digest, err) < 0)
+		return -1;
 	if (forecast_read(p->host, boot_id, &p->before, err) < 0 || list(p, err) < 0)
 		return -1;
 	look_after_removed(p);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packages for the kernels that this machine may start next, while the running one serves (R-F1): the same order as an
-// install's (the store, the sources that were named, a compile), each package proven against its kernel before it counts.
-// Nothing of the running driver is touched or looked at.
+// install's (the store, the sources that were named, a compile), each package proven against its kernel before it
+// counts. Nothing of the running driver is touched or looked at.
 //
 //   ready again        a package that was proven for the same files is not proven again
 //   will not change    a compile that failed for a reason of the inputs is not repeated until one of them changes
@@ -45,7 +45,7 @@ struct prebuild {
 	struct scratch source_work;
 	struct source source; // opened when a kernel needs it
 	struct err unopened;  // why it could not be
-	char inputs[DIGEST_HEX + 1];
+	char inputs[DIGEST_HEX + 1], source_digest[DIGEST_HEX + 1];
 };
 #define PREBUILD_NONE ((struct prebuild){ .source_work = SCRATCH_NONE, .source = { .root = ROOT_NONE } })
 

@@ -16,9 +16,11 @@ void ahead_open(struct prebuild *p, size_t at, struct ahead *ret);
 void ahead_done(struct ahead *a);
 #define auto_ahead __attribute__((cleanup(ahead_done)))
 
-// Does the package, which is unpacked, fit the kernel? Negative: E_ABI, ..., or what is wrong with the kernel's own files.
+// Does the package, which is unpacked, fit the kernel? Negative: E_ABI, ..., or what is wrong with the kernel's own
+// files.
 int ahead_prove(const struct ahead *a, const struct package *package, struct err *err);
-// The package of the store or the sources, proven and in the store. 1 = there is one; 0 = nobody has one that fits: why.
+// The package of the store or the sources, proven and in the store. 1 = there is one; 0 = nobody has one that fits:
+// why.
 int ahead_obtain(struct ahead *a, struct err *why);
 // What a compile would come to, without it: the entry's verdict.
 void ahead_judge(struct ahead *a);

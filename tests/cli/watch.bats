@@ -149,6 +149,62 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_json '[.. | .tag? // empty] | length' 0
 }
 
+@test "a compile for the next kernel: as far as its own headers, into the store, once" {
+  local builder=$BATS_TEST_TMPDIR/builder source=$BATS_TEST_TMPDIR/driver
+  tiny_builder "$builder.tar" 99 $next
+  "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir "$BATS_TEST_TMPDIR/elsewhere" --arch x86_64
+  tiny_source "$source"
+  touch "$source/kernel-open/nvidia/nvidia.Kbuild"
+  install_kernel $next
+  install_headers $next
+  built_with 99 "$BATS_TEST_TMPDIR/headers.tar" $next
+  tar -xf "$BATS_TEST_TMPDIR/headers.tar" -C "$ROOT" --keep-directory-symlink
+  watch --source "$source" --modules nvidia --flavour open --from "oci:$builder" --insecure-skip-verify
+  assert_status 0
+  assert_line --regexp "^$next starts next: ready: 535.261.03-open-$next-x86_64: nvidia: built for $next"
+  assert_regex "$stderr" 'compile +[0-9.]+ s'
+  watch --source "$source" --modules nvidia --flavour open
+  assert_status 0
+  refute_regex "$stderr" compile
+  # What fails for a reason that stays is not repeated, until an input changes.
+  install_kernel 6.1.0-58-cloud-amd64
+  install_headers 6.1.0-58-cloud-amd64
+  built_with 99 "$BATS_TEST_TMPDIR/headers.tar" 6.1.0-58-cloud-amd64
+  tar -xf "$BATS_TEST_TMPDIR/headers.tar" -C "$ROOT" --keep-directory-symlink
+  watch --source "$source" --modules nvidia --flavour open --from "oci:$builder" --insecure-skip-verify
+  assert_status 1
+  assert_line --regexp "^6.1.0-58-cloud-amd64 starts next: impossible: E_ABI: "
+  assert_regex "$stderr" 'compile +[0-9.]+ s'
+  watch --source "$source" --modules nvidia --flavour open --from "oci:$builder" --insecure-skip-verify
+  assert_line --regexp "^6.1.0-58-cloud-amd64 starts next: impossible: E_ABI: "
+  refute_regex "$stderr" 'compile +[0-9.]+ s'
+  touch "$ROOT/usr/src/kernels/6.1.0-58-cloud-amd64/Module.symvers"
+  watch --source "$source" --modules nvidia --flavour open --from "oci:$builder" --insecure-skip-verify
+  assert_regex "$stderr" 'compile +[0-9.]+ s'
+}
+
+@test "the known case: a driver that this kernel's interface has left behind is told before any reboot" {
+  local K612 K612_HEADERS TESLA470 deb
+  # shellcheck source=/dev/null # made by scripts/inputs.sh
+  source <("$top/scripts/inputs.sh" | grep -E '^(K612|K612_HEADERS|TESLA470)=')
+  host pascal
+  mkdir -p "$ROOT/boot" "$ROOT/lib/modules/$running" "$ROOT/usr"
+  touch "$ROOT/lib/modules/$running/config"
+  install_kernel "$K612"
+  for deb in $K612_HEADERS; do dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$ROOT" --keep-directory-symlink; done
+  kmodsmith watch --once --gate --driver 470.256.02 --flavour proprietary --source "$TESLA470"
+  assert_status 1
+  assert_line --partial "$K612 starts next: impossible: E_SOURCE_KERNEL: driver 470.256.02 (proprietary) does not compile"
+  assert_line --regexp '^  next step: use the driver version'
+  refute_regex "$stderr" 'compile +[0-9.]+ s'
+  assert_regex "$(cat "$ROOT/run/kmodsmith/reboot-blocked")" E_SOURCE_KERNEL
+  metric 'verdict="impossible",code="E_SOURCE_KERNEL"} 0'
+  kmodsmith doctor
+  assert_line --regexp "^warn +next boot +E_SOURCE_KERNEL: "
+  kmodsmith status
+  assert_line --partial "kernel $K612 starts next: impossible: E_SOURCE_KERNEL"
+}
+
 @test "twenty kernels at once: the next one first, then the newest" {
   local i
   for i in {10..29}; do install_kernel "6.1.0-$i-cloud-amd64"; done
