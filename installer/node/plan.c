@@ -80,7 +80,8 @@ static int add_obtain(const struct making *m, const struct strv *modules, struct
 	    str_dup("what would fail later is told before anything is fetched, compiled or touched"));
 	if (is_fitting(m)) {
 		add(m->plan, STEP_PACKAGE, str_dup(a->package->place),
-		    str_fmt("made for kernel %s", a->package->key.release));
+		    str_fmt("%smade for kernel %s%s%s", a->compatible ? "compatible: " : "", a->package->key.release,
+			    a->compatible ? ", " : "", a->compatible ? a->compatible : ""));
 	} else if (m->wish->is_compile_forbidden || !a->source_version) {
 		return err_set(err, goal_no_package(m), "no package of driver %s (%s) for kernel %s%s%s, and %s",
 			       m->plan->driver, flavour_name(m->plan->flavour), m->facts->host.release,
