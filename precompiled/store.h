@@ -6,6 +6,7 @@
 // brought cannot be taken away before the index names it. A kill at any instant leaves a store that verifies.
 #pragma once
 #include "precompiled/layout.h"
+#include "precompiled/package.h"
 
 struct store {
 	struct layout layout;
@@ -46,6 +47,10 @@ int store_set_reuse(const struct store *s, const char *release, const char *buil
 const char *store_roots_reuse(const struct store_roots *r, const char *release, const char *build_id);
 int store_pin(const struct store *s, const char *hex, struct err *err);
 int store_unpin(const struct store *s, const char *hex, struct err *err);
+
+// 1 = a package that was made for want's kernel, or else one that was taken for it; 0 = none.
+int store_find(const struct store *s, const struct package_want *want, struct package *ret, struct err *err);
+int store_find_reused(const struct store *s, const struct package_want *want, struct package *ret, struct err *err);
 
 // A blob that a reader found damaged: it goes to STATE/quarantine, and what needs it leaves the index: ret_lost (may be
 // NULL) gets the tags, or digests.

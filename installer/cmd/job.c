@@ -180,8 +180,8 @@ static bool is_host_used(const struct job *j)
 static int look_at_resident(struct job *j, struct err *err)
 {
 	const struct store *store = obtain_has_store(&j->obtain) ? &j->obtain.store : NULL;
-	return resident_read(&j->machine.host, &j->facts.host, &j->facts.loaded, store ? &store->layout : NULL,
-			     &j->params.blacklist, &j->facts.resident, err);
+	return resident_read(&j->machine.host, &j->facts.host, &j->facts.loaded, store, &j->params.blacklist,
+			     &j->facts.resident, err);
 }
 
 // What is loaded already needs nobody (P1).

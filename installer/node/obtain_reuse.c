@@ -312,20 +312,10 @@ static char *why_not_again(const struct obtain *o, const struct package *p)
 
 int obtain_reused(struct obtain *o, struct err *err)
 {
-	auto_store_roots struct store_roots roots = { 0 };
 	auto_package struct package p = PACKAGE_NONE;
-	struct package_want want = o->want;
-	if (o->reuse == REUSE_OFF)
-		return 0;
-	if (store_roots(&o->store, &roots, err) < 0)
-		return -1;
-	want.digest = store_roots_reuse(&roots, o->want.release, o->want.build_id);
-	want.release = want.build_id = NULL;
-	if (!want.digest || strv_has(&o->refused, want.digest))
-		return 0;
-	int r = find_package(&o->store.layout, &want, &p, NULL, err);
+	int r = o->reuse == REUSE_OFF ? 0 : store_find_reused(&o->store, &o->want, &p, err);
 	auto_str char *why = r > 0 ? why_not_again(o, &p) : NULL;
-	if (r <= 0 || why)
+	if (r <= 0 || why || strv_has(&o->refused, p.manifest.digest))
 		return r < 0 ? -1 : 0;
 	o->compatible = str_fmt("taken for %s before", o->want.release);
 	package_move(&p, &o->kept);

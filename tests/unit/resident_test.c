@@ -151,7 +151,7 @@ static void note(const struct folder *t, const struct row *row)
 	strv_add(&modules, str_dup("nvidia"));
 	tell_srcversion(t, row->noted);
 	const char *boot = row->is_note_of_other_boot ? "b0" : "b1";
-	assert_int_equal(resident_note(&t->root, &t->root, boot, &modules, &err), 0);
+	assert_int_equal(resident_note(&t->root, &t->root, boot, &modules, NULL, &err), 0);
 }
 
 static void check(const struct row *row, const struct resident *r)
@@ -188,8 +188,7 @@ static void check_row(const struct row *row)
 	if (row->stored)
 		keep(&t, row->stored, &store);
 	assert_true(loaded_read(&t.root, &t.root, "6.1", &loaded, &err) >= 0);
-	expect(resident_read(&t.root, &facts, &loaded, row->stored ? &store.layout : NULL, &blacklist, &resident,
-			     &err) == 0,
+	expect(resident_read(&t.root, &facts, &loaded, row->stored ? &store : NULL, &blacklist, &resident, &err) == 0,
 	       row->name);
 	check(row, &resident);
 }
@@ -223,12 +222,13 @@ static void notes_add_up(void **state)
 	tempdir_write(&t, "sys/module/nvidia_uvm/srcversion", "B\n");
 	strv_add(&first, str_dup("nvidia"));
 	strv_add(&second, str_dup("nvidia-uvm"));
-	assert_int_equal(resident_note(&t.root, &t.root, "b1", &first, &err), 0);
-	assert_int_equal(resident_note(&t.root, &t.root, "b1", &second, &err), 0);
+	assert_int_equal(resident_note(&t.root, &t.root, "b1", &first, NULL, &err), 0);
+	assert_int_equal(resident_note(&t.root, &t.root, "b1", &second, NULL, &err), 0);
 	folder_expect(&t, "run/kmodsmith/loaded.json",
 		      "{\n  \"boot_id\": \"b1\",\n  \"modules\": {\n    \"nvidia\": \"A\",\n    \"nvidia_uvm\": "
 		      "\"B\"\n  }\n}\n");
-	assert_int_equal(resident_note(&t.root, &t.root, "b2", &second, &err), 0); // what another boot loaded is gone
+	assert_int_equal(resident_note(&t.root, &t.root, "b2", &second, NULL, &err),
+			 0); // what another boot loaded is gone
 	folder_expect(&t, "run/kmodsmith/loaded.json",
 		      "{\n  \"boot_id\": \"b2\",\n  \"modules\": {\n    \"nvidia_uvm\": \"B\"\n  }\n}\n");
 }
