@@ -16,12 +16,13 @@ enum { IN_STORE = -1, LISTED = 10 };
 struct candidate {
 	struct package package; // not unpacked
 	int source;             // position in fetch.from, or IN_STORE
-	bool is_series;
+	bool is_series, is_best_flavour;
 };
 
 struct hunt {
 	struct obtain *o;
 	struct package_want want; // without the kernel
+	const char *flavour;      // best; NULL = any
 	struct kernel_abi abi;
 	char *distro;
 	struct reuse_kernel kernel;
@@ -95,7 +96,7 @@ static void look_in_source(struct hunt *h, int source)
 	}
 }
 
-// The most alike first: newest driver, same series, newest kernel, at hand.
+// The most alike first: newest driver, best flavour, same series, newest kernel, at hand.
 static int compare(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
@@ -103,6 +104,8 @@ static int compare(const void *a, const void *b)
 	int kernel = str_version_cmp(y->package.key.release, x->package.key.release);
 	if (driver)
 		return driver;
+	if (x->is_best_flavour != y->is_best_flavour)
+		return y->is_best_flavour - x->is_best_flavour;
 	if (x->is_series != y->is_series)
 		return y->is_series - x->is_series;
 	return kernel ? kernel : x->source - y->source;
@@ -252,6 +255,7 @@ static void sift(struct hunt *h)
 		char *why = strv_has(&h->o->refused, c->package.manifest.digest) ?
 				    str_fmt("made for %s, and it failed on this kernel before", key->release) :
 				    reuse_why_not(h->o->reuse, key, &h->kernel);
+		c->is_best_flavour = str_eq(key->flavour, h->flavour);
 		c->is_series = reuse_is_series(key, &h->kernel);
 		if (why) {
 			object(h, 0, why);
@@ -292,8 +296,8 @@ int obtain_reuse(struct obtain *o, struct err *err)
 {
 	auto_hunt struct hunt h = { .o = o, .want = o->want };
 	h.want.release = h.want.build_id = NULL;
-	if (!h.want.flavour)
-		h.want.flavour = obtain_flavour(o, h.want.driver);
+	// Another flavour that is there is better than none, as in a look.
+	h.flavour = h.want.flavour ? h.want.flavour : obtain_flavour(o, h.want.driver);
 	// As in a look: without a driver version the store does not know what is meant.
 	if (o->reuse == REUSE_OFF || (!h.want.driver && !h.want.source && !o->is_named))
 		return 0;

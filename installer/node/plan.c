@@ -12,6 +12,7 @@ void plan_done(struct plan *p)
 	free(p->steps);
 	free(p->driver);
 	free(p->flavour_why);
+	free(p->compatible);
 	strv_done(&p->modules);
 	strv_done(&p->optional);
 	*p = (struct plan){ 0 };
@@ -226,7 +227,11 @@ static int use_host(const struct making *m, struct err *err)
 static int choose_and_add(const struct making *m, struct err *err)
 {
 	goal_modules(m);
-	return goal_driver(m, err) < 0 || goal_flavour(m, err) < 0 ? -1 : add_modules(m, err);
+	if (goal_driver(m, err) < 0 || goal_flavour(m, err) < 0)
+		return -1;
+	if (m->at_hand->compatible && is_fitting(m))
+		m->plan->compatible = str_dup(m->at_hand->package->key.release);
+	return add_modules(m, err);
 }
 
 static int make(const struct making *m, struct err *err)

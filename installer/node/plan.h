@@ -73,6 +73,7 @@ struct plan {
 	char *driver;         // target version
 	enum flavour flavour; // target flavour
 	char *flavour_why;
+	char *compatible;     // the release that its package was made for, where it is another one; NULL = it is not
 	struct strv modules;  // to be loaded in the end, full names
 	struct strv optional; // those of them that may fail
 	struct step *steps;
