@@ -111,6 +111,18 @@ static int look_in_store(struct obtain *o, struct err *err)
 	return r == 0 ? obtain_reused(o, err) : r;
 }
 
+// While sources cannot be asked, what they gave before will do: as from them, in whatever wrapping its source was.
+static int look_in_store_again(struct obtain *o, struct err *err)
+{
+	const char *source = o->want.source;
+	if (o->is_named || !o->want.driver || !source)
+		return 0;
+	o->want.source = NULL;
+	int r = look_in_store(o, err);
+	o->want.source = source;
+	return r;
+}
+
 int obtain_look(struct obtain *o, bool is_local, struct err *err)
 {
 	if (obtain_open(o, err) < 0)
@@ -134,7 +146,7 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err)
 	}
 	o->why_not = str_dup(why.text);
 	o->code = why.code == E_NO_PACKAGE ? 0 : why.code;
-	return 0;
+	return o->code ? look_in_store_again(o, err) : 0;
 }
 
 static int take_found(struct obtain *o, struct package *ret, struct err *err)

@@ -175,7 +175,9 @@ void run_unexport(struct run *r)
 void run_collect(struct run *r)
 {
 	struct err why;
-	int done = r->a->export ? collect_unused(r->a->export, &why) : 1;
+	int done = 1;
+	if (r->a->export)
+		done = export_settle(r->a->export, &why) < 0 ? -1 : collect_unused(r->a->export, &why);
 	if (done < 0)
 		watch_note(r->a->watch, "what was exported before is not cleared away: %s", why.text);
 	else if (!done)

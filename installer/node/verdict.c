@@ -105,7 +105,8 @@ static int judge_build(const struct verdict_wish *w, const struct tree *tree, st
 static int read_target(const struct verdict_wish *w, struct tree *tree, struct kernel_abi *abi, char **ret_evidence,
 		       struct err *headers_err, struct err *err)
 {
-	if (target_headers(w->host, w->state, w->headers, NULL, w->release, NULL, tree, ret_evidence, headers_err) == 0)
+	if (target_headers(w->host, w->state, w->headers, w->offer, w->release, w->banner, tree, ret_evidence,
+			   headers_err) == 0)
 		return target_abi(tree, abi, err) < 0 ? -1 : 1;
 	if (w->headers && w->headers->count) { // what was given by name must be right
 		*err = *headers_err;

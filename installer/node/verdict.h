@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Can a kernel be served, before it runs (R-F2)? Asked of a package, of a driver source, or of both.
 #pragma once
+#include "kmod/headers.h"
 #include "kmod/source.h"
 #include "node/flavour.h"
 #include "node/reuse.h"
@@ -16,8 +17,10 @@ enum verdict {
 struct verdict_wish {
 	const char *release;
 	const struct strv *headers; // package files; empty = the host's tree, else what the host knows without headers
-	const struct package *package; // NULL = none
-	const struct source *source;   // NULL = none
+	const char *banner;         // that the headers' kernel must have; NULL = not known
+	const struct headers_offer *offer; // who is asked for headers that are not here; NULL = nobody
+	const struct package *package;     // NULL = none
+	const struct source *source;       // NULL = none
 	enum flavour flavour;
 	enum reuse reuse;
 	const struct gpus *gpus;
