@@ -192,6 +192,16 @@ static void loaded(const struct view *v, struct decision *d)
 	enter(v, d, aim_eq(&goal, &d->next.target) ? PHASE_DONE : PHASE_IDLE, REASON_NONE, "");
 	take_back_order(v, d);
 }
+static void let_go(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_IDLE, REASON_NONE, "");
+	take_back_order(v, d);
+}
+
+static bool is_load_halted(const struct view *v)
+{
+	return v->rollout && v->rollout->is_halted && is_moving(v) && answered(v, RESULT_FAILED);
+}
 static bool is_load_again(const struct view *v)
 {
 	return (failed_as(v, FAILING_TRANSIENT) || failed_as(v, FAILING_BUSY)) && !is_spent(v) &&
@@ -228,12 +238,6 @@ static bool is_cause_gone(const struct view *v)
 		return is_new || is_at(v, &goal);
 	}
 }
-static void let_go(const struct view *v, struct decision *d)
-{
-	enter(v, d, PHASE_IDLE, REASON_NONE, "");
-	take_back_order(v, d);
-}
-
 const struct rule begin_rules[] = {
 	{ RESTING | IN(HELD), "somebody asks for a retry: one more attempt", is_retry_wanted, allow_one },
 	{ RESTING, "NVIDIA's controller owns the node: held", is_foreign, hold_foreign },
@@ -251,6 +255,7 @@ const struct rule begin_rules[] = {
 	{ IN(QUEUED), "no driver is loaded: the target is loaded without a cordon", is_fresh, load },
 	{ IN(QUEUED), "a slot is granted: cordoned", is_granted, cordon },
 	{ IN(LOADING), "it is loaded", is_loaded, loaded },
+	{ IN(LOADING), "the load failed, and the roll-out is halted: judged anew", is_load_halted, let_go },
 	{ IN(LOADING), "the load failed for a while: again", is_load_again, load_again },
 	{ IN(LOADING), "the load failed: held", is_load_bad, hold_load },
 	{ IN(HELD), "the cause is gone: judged anew", is_cause_gone, let_go },

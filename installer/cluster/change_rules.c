@@ -4,6 +4,18 @@
 
 enum { TRIES = 2 };
 
+// Too late to stop, and from here on not ours to uncordon: a cordon that comes back is somebody's.
+static bool is_taken(const struct view *v)
+{
+	const struct receipt *receipt = &v->m->record.receipt;
+	return receipt->is_there && !receipt->prior && !v->m->facts.is_unschedulable;
+}
+static void leave_cordon(const struct view *v, struct decision *d)
+{
+	(void)v;
+	d->next.receipt.prior = true;
+}
+
 static bool is_replaced(const struct view *v)
 {
 	return answered(v, RESULT_DONE) && is_at(v, &v->m->record.target);
@@ -23,6 +35,23 @@ static void roll_back(const struct view *v, struct decision *d)
 {
 	restore(v, d, REASON_HALTED, false);
 }
+// The order stands no more, since somebody deleted it.
+static bool is_order_lost(const struct view *v)
+{
+	const struct aim *target = &v->m->record.target;
+	return !is_ordered(v, VERB_REPLACE, target) && !is_ordered(v, VERB_LOAD, target);
+}
+// No further unload where the cordon, or the record of it, was taken away meanwhile.
+static bool is_exposed(const struct view *v)
+{
+	return !v->m->record.receipt.is_there || !v->m->facts.is_unschedulable;
+}
+static bool may_order(const struct view *v)
+{
+	bool is_halted = v->rollout && v->rollout->is_halted && is_moving(v);
+	return !is_spent(v) && !is_halted && !is_exposed(v);
+}
+// Nobody unloads under a holder, and nothing was touched yet (5.4.3): back, in the time that the receipt still gives.
 static bool is_busy_again(const struct view *v)
 {
 	return failed_as(v, FAILING_BUSY) && v->m->record.receipt.is_there;
@@ -32,16 +61,21 @@ static void drain_again(const struct view *v, struct decision *d)
 	enter(v, d, PHASE_EVICTING, REASON_HOLDERS, ack_code(v));
 	take_back_order(v, d);
 	pause_operands(v, d);
-	d->next.attempts--; // nothing was touched (5.4.3)
+	if (failed_as(v, FAILING_BUSY))
+		d->next.attempts--;
 }
+// By way of the drain, which looks for holders again.
 static bool may_again(const struct view *v)
 {
-	bool is_halted = v->rollout && v->rollout->is_halted && is_moving(v);
-	return (failed_as(v, FAILING_TRANSIENT) || failed_as(v, FAILING_BUSY)) && !is_spent(v) && !is_halted;
+	return (failed_as(v, FAILING_TRANSIENT) || is_order_lost(v)) && may_order(v);
 }
-static void replace_again(const struct view *v, struct decision *d)
+static bool is_order_spent(const struct view *v)
 {
-	give_order(v, d, v->m->record.go.verb, d->next.target);
+	return is_order_lost(v) && !may_order(v);
+}
+static void restore_spent(const struct view *v, struct decision *d)
+{
+	restore(v, d, REASON_ATTEMPTS_SPENT, false);
 }
 static bool is_refused(const struct view *v)
 {
@@ -50,24 +84,6 @@ static bool is_refused(const struct view *v)
 static void restore_refused(const struct view *v, struct decision *d)
 {
 	restore(v, d, answered(v, RESULT_DONE) ? REASON_DRIFT : REASON_REPLACE_FAILED, true);
-}
-// The order stands no more, since somebody deleted it: given again, under a new number, in the same deadline.
-static bool is_order_lost(const struct view *v)
-{
-	const struct aim *target = &v->m->record.target;
-	return !is_ordered(v, VERB_REPLACE, target) && !is_ordered(v, VERB_LOAD, target);
-}
-static void order_again(const struct view *v, struct decision *d)
-{
-	give_order(v, d, VERB_REPLACE, d->next.target);
-}
-static bool is_order_spent(const struct view *v)
-{
-	return is_order_lost(v) && is_spent(v);
-}
-static void restore_spent(const struct view *v, struct decision *d)
-{
-	restore(v, d, REASON_ATTEMPTS_SPENT, false);
 }
 static void fail_silent(const struct view *v, struct decision *d)
 {
@@ -200,14 +216,16 @@ static void fail_back_late(const struct view *v, struct decision *d)
 }
 
 const struct rule change_rules[] = {
+	{ IN(REPLACING) | IN(VALIDATING) | IN(RESTORING), "somebody uncordoned it: whatever cordon comes is theirs",
+	  is_taken, leave_cordon },
 	{ IN(REPLACING), "the target is in the kernel: validated, operands are given back", is_replaced, validate },
 	{ IN(REPLACING) | IN(VALIDATING), "the roll-out is halted, and the policy rolls back", is_rolled_back,
 	  roll_back },
 	{ IN(REPLACING), "the driver was in use, nothing was touched: drained further", is_busy_again, drain_again },
-	{ IN(REPLACING), "it failed for a while: once more", may_again, replace_again },
+	{ IN(REPLACING), "it failed for a while, or the order is gone: once more, by way of the drain", may_again,
+	  drain_again },
 	{ IN(REPLACING), "the target cannot be loaded: the way back", is_refused, restore_refused },
-	{ IN(REPLACING), "the order is gone, and none more is allowed: the way back", is_order_spent, restore_spent },
-	{ IN(REPLACING), "the order is gone: given again", is_order_lost, order_again },
+	{ IN(REPLACING), "the order is gone, and no other is allowed: the way back", is_order_spent, restore_spent },
 	{ IN(REPLACING), "the agent does not answer: stays cordoned", is_silent, fail_silent },
 	{ IN(REPLACING), "it took too long: the way back", is_expired, restore_late },
 	{ IN(VALIDATING), "proven healthy: uncordoned", is_valid, finish },

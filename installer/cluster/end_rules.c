@@ -38,14 +38,15 @@ static void hand_over(const struct view *v, struct decision *d)
 	give_back(d);
 	d->next.receipt = (struct receipt){ 0 };
 }
-static bool has_no_cordon(const struct view *v)
+static bool is_receipt_lost(const struct view *v)
 {
-	return !v->m->record.receipt.is_there && !v->m->facts.is_unschedulable;
+	return !v->m->record.receipt.is_there;
 }
 static void hold(const struct view *v, struct decision *d)
 {
 	struct reason why = v->m->record.reason;
-	enter(v, d, PHASE_HELD, why.code, why.object);
+	bool is_lost = v->m->facts.is_unschedulable;
+	enter(v, d, PHASE_HELD, is_lost ? REASON_RECEIPT_MISSING : why.code, is_lost ? "" : why.object);
 	give_back(d);
 }
 
@@ -100,7 +101,7 @@ const struct rule end_rules[] = {
 	{ IN(RELEASING), "a receipt is still there: released again", is_unreleased, release_again },
 	{ IN(RELEASING), "released, as was read back: the attempt is over", is_always, arrive },
 	{ IN(FAILED), "somebody uncordoned it: it is theirs", is_taken_over, hand_over },
-	{ IN(FAILED), "it is not cordoned: held", has_no_cordon, hold },
+	{ IN(FAILED), "the record of our cordon is gone: held", is_receipt_lost, hold },
 	{ IN(FAILED), "somebody asks for a retry: one more attempt", is_retry_wanted, try_again },
 	{ IN(FAILED), "there is a new target: it is tried", is_new_target, try_new },
 	{ IN(FAILED), "its driver is healthy again: queued for a proof", is_healed, recover },

@@ -93,7 +93,7 @@ static void fail_stray(const struct view *v, struct decision *d)
 
 static bool has_leftovers(const struct view *v)
 {
-	return v->m->record.paused || v->m->record.autoscaler;
+	return (v->m->record.paused || v->m->record.autoscaler) && !v->m->record.receipt.is_there;
 }
 static void give_leftovers(const struct view *v, struct decision *d)
 {
@@ -114,6 +114,7 @@ const struct rule repair_rules[] = {
 	{ TIMED, "the deadline is missing or absurd: it is set", is_deadline_bad, set_deadline },
 	{ RESTING | IN(HELD), "a record of our cordon where there is none: it stays cordoned until a driver is proven",
 	  is_receipt_stray, fail_stray },
-	{ RESTING | IN(HELD), "operands and hints that we hold are given back", has_leftovers, give_leftovers },
+	{ RESTING | IN(HELD) | IN(STAGING) | IN(QUEUED) | IN(LOADING), "operands and hints that we hold are given back",
+	  has_leftovers, give_leftovers },
 	{ 0 },
 };
