@@ -154,9 +154,9 @@ const struct cmd cmd_build = {
 		 "`kmodsmith pack builder`.\n\n"
 		 "  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
 		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
-		 "With --matrix, drivers and kernels come from a file, and what the output has already of the same "
-		 "inputs is not\n"
-		 "built again; exit status 1 when a pair failed, 0 when all were built, there, skipped or known not to "
+		 "With --matrix, drivers and kernels come from a file, and what the output or --from has already of "
+		 "the same inputs is\n"
+		 "not built again; exit status 1 when a pair failed, 0 when all were built, there, skipped or known not to "
 		 "work.\n",
 	.opts = { source_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct build_values),

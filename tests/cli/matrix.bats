@@ -85,7 +85,7 @@ EOF
   assert_status 0
   assert_line --regexp "^$driver +open +6.1.0-1-rt-amd64 +refused E_SOURCE_KERNEL .* PREEMPT_RT"
   assert_line --regexp "^$driver +open +6.1.0-1-amd64 +there .* sha256:[0-9a-f]{64}$"
-  assert_line "0 built, 1 there, 0 skipped, 1 refused, 0 failed"
+  assert_line "0 built, 1 there, 0 fetched, 0 skipped, 1 refused, 0 failed"
 }
 
 @test "a package of other inputs is not taken for the pair's own" {
@@ -111,6 +111,48 @@ EOF
   rm "$(blob out layer)"
   matrix "$one" --json
   assert_json '.pairs[0].result' failed
+}
+
+@test "what a source of --from has, believed, is brought and not built again; its signatures come along" {
+  headers 6.1.0-1-amd64
+  local one='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-amd64"}]}'
+  made 6.1.0-1-amd64
+  mv out site
+  mkdir trust
+  matrix "$one" --from oci:site --trust-dir trust --json
+  assert_json '.pairs[0].result' failed # nobody vouches for it, and what is to be compiled here is no driver
+  assert_regex "$stderr" 'site: .*(signed|trust)'
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem 2>/dev/null
+  openssl pkey -in key.pem -pubout -out site.pem
+  "$KMODSMITH" trust add site.pem --trust-dir trust >/dev/null
+  "$KMODSMITH" sign oci:site --key key.pem >/dev/null
+  rm -rf out
+  matrix "$one" --from oci:none,oci:site --trust-dir trust --json
+  assert_status 0
+  assert_json '[.built, .there, .fetched, .failed] | join(" ")' "0 0 1 0"
+  assert_json '.pairs[0].digest' "$(jq -r '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] | startswith("535")).digest' site/index.json)"
+  run --separate-stderr "$KMODSMITH" sign oci:out --key key.pem --json
+  assert_json '[.packages[].changed] | join(" ")' false
+  matrix "$one" --from oci:site --trust-dir trust --json
+  assert_json '.pairs[0].result' there # the output is asked first
+}
+
+@test "what a source has of other inputs, or damaged, is not taken" {
+  headers 6.1.0-1-amd64
+  local one='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-amd64"}]}'
+  made 6.1.0-1-amd64 --label "compiler=gcc-12 of somebody else"
+  mv out other
+  matrix "$one" --from oci:other --insecure-skip-verify --json
+  assert_json '.pairs[0].result' failed
+  assert_regex "$stderr" 'other: its package is of another compiler, or of other patches'
+  made 6.1.0-1-amd64
+  cp -r out good
+  mv out bad
+  printf x >>"$(blob bad layer)"
+  matrix "$one" --from oci:bad --insecure-skip-verify --json
+  assert_json '.pairs[0].result' failed
+  matrix "$one" --from oci:other,oci:bad,oci:good --insecure-skip-verify --json
+  assert_json '.pairs[0].result' fetched # each has its turn
 }
 
 @test "a source with another digest than the file says fails for every kernel" {
