@@ -53,22 +53,50 @@ static int check_options(const struct build_values *v, struct err *err)
 	return twice ? err_set(err, E_USAGE, "%s and --matrix: the file says it", twice) : 0;
 }
 
-static int read_file(const char *path, struct matrix *ret, struct err *err)
+enum { ARG_MAX_BYTES = 256 << 20 }; // some ten thousand nodes
+
+static int read_arg(const char *option, const char *path, char **ret, size_t *ret_len, struct err *err)
+{
+	bool is_stdin = str_eq(path, "-");
+	auto_fd int fd = is_stdin ? -1 : file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
+	if ((fd < 0 && !is_stdin) ||
+	    file_read_most(is_stdin ? STDIN_FILENO : fd, path, ARG_MAX_BYTES, ret, ret_len, err) < 0)
+		return err_wrap(err, "%s", option);
+	return 0;
+}
+
+static int read_file(const struct build_values *v, struct matrix *ret, struct err *err)
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
-	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
-	if (fd < 0 || file_read(fd, path, &text, &len, err) < 0)
-		return err_wrap(err, "--matrix");
-	return matrix_parse(text, len, path, ret, err);
+	return read_arg("--matrix", v->matrix, &text, &len, err) < 0 ?
+		       -1 :
+		       matrix_parse(text, len, v->matrix, v->nodes, ret, err);
+}
+
+static int read_nodes(const struct build_values *v, const char *arch, struct matrix *m, struct err *err)
+{
+	auto_str char *text = NULL;
+	struct matrix_nodes found = { 0 };
+	size_t len = 0;
+	if (!v->nodes)
+		return 0;
+	if (read_arg("--nodes", v->nodes, &text, &len, err) < 0 ||
+	    matrix_add_nodes(text, len, v->nodes, arch, m, &found, err) < 0)
+		return -1;
+	log_info("nodes       %zu kernels more, of %zu nodes; %zu of another architecture are left out", found.kernels,
+		 found.nodes, found.others);
+	if (found.bad)
+		log_warn("%s; %zu such nodes are left out", found.first_bad.text, found.bad);
+	return m->kernel_count ? 0 : err_set(err, E_CONFIG, "'%s': there is no kernel to build for", v->nodes);
 }
 
 static int open_all(const struct build_values *v, struct loop *l, struct err *err)
 {
-	if (check_options(v, err) < 0 || read_file(v->matrix, &l->matrix, err) < 0 ||
+	if (check_options(v, err) < 0 || read_file(v, &l->matrix, err) < 0 ||
 	    machine_open(&v->job.origin.remote.common, &l->machine, err) < 0 ||
 	    host_read(&l->machine.host, &l->machine.kern, &l->host, err) < 0 ||
-	    job_state(&v->job, &l->machine, &l->state, err) < 0 ||
+	    read_nodes(v, l->host.arch, &l->matrix, err) < 0 || job_state(&v->job, &l->machine, &l->state, err) < 0 ||
 	    output_init(&l->output, v->output, &l->state, err) < 0 ||
 	    (l->matrix.patches && root_init(&l->patches, l->matrix.patches, err) < 0) ||
 	    origin_open(&v->job.origin, &l->machine.host, &l->origin, err) < 0)
@@ -114,6 +142,8 @@ static int make(struct loop *l, const struct compile_wish *wish, struct pair *pa
 	if (compile_key(wish, &key, err) < 0)
 		return -1;
 	int r = pair_look(&l->obtain.fetch, l->layout, &key, &found, &p, err);
+	if (r == 0 && l->values->job.is_compile_forbidden)
+		return err_set(err, E_NO_PACKAGE, "neither the output nor a source has it, and --no-compile is given");
 	if (r < 0 || (r == 0 && compile_package(wish, &l->watch, &p, &report, err) < 0))
 		return -1;
 	pair->result = r > 0 ? found : PAIR_BUILT;
@@ -184,6 +214,13 @@ static void open_and_run(struct loop *l, const struct matrix_driver *d)
 	source_done(&l->source);
 }
 
+// --partial: there is something that can be signed and pushed, and the rest is told.
+static bool is_enough(const struct build_values *v, const struct pairs *pairs)
+{
+	size_t made = pairs->counts[PAIR_BUILT] + pairs->counts[PAIR_THERE] + pairs->counts[PAIR_FETCHED];
+	return !pairs->counts[PAIR_FAILED] || (v->is_partial && made);
+}
+
 int build_matrix(const struct build_values *v, struct err *err)
 {
 	struct loop l = { .values = v,
@@ -204,7 +241,7 @@ int build_matrix(const struct build_values *v, struct err *err)
 	if (r == 0) {
 		pairs_show(&l.pairs, l.output.name ? l.output.name : l.layout->root.name,
 			   v->job.origin.remote.common.is_json);
-		r = l.pairs.counts[PAIR_FAILED] ? 1 : 0;
+		r = is_enough(v, &l.pairs) ? 0 : 1;
 	}
 	loop_done(&l);
 	return r;

@@ -162,3 +162,66 @@ EOF
   assert_status 1
   assert_json '[.pairs[].error.code] | join(" ")' "E_DIGEST E_DIGEST"
 }
+
+nodes() { # RELEASE...: what a cluster says of one node each, with more than is looked at
+  jq -n '{apiVersion: "v1", kind: "List", items: [$ARGS.positional | to_entries[] | {kind: "Node",
+    metadata: {name: "gpu-\(.key)", annotations: {"x": "y"}}, status: {images: [{sizeBytes: 1}],
+    nodeInfo: {kernelVersion: .value, architecture: "amd64", osImage: "Debian"}}}]}' --args "$@"
+}
+@test "kernels come from what nodes report, each once, beside those of the file; from a file or standard input" {
+  headers 6.1.0-1-amd64
+  made 6.1.0-1-amd64
+  local drivers='{"drivers":[{"source":"open.tar.xz"}]'
+  nodes 6.1.0-1-amd64 6.6.1 6.1.0-1-amd64 >nodes.json
+  matrix "$drivers}" --nodes nodes.json --json
+  assert_status 1
+  assert_json '[.pairs[] | .kernel + " " + .result] | join(", ")' "6.1.0-1-amd64 there, 6.6.1 failed"
+  matrix "$drivers}" --nodes nodes.json --json --partial
+  assert_status 0
+  assert_json '.failed' 1
+  matrix "$drivers,\"kernels\":[{\"release\":\"6.1.0-1-amd64\"}]}" --nodes - --json < <(nodes 6.1.0-1-amd64)
+  assert_status 0
+  assert_json '[.pairs[].kernel] | join(" ")' 6.1.0-1-amd64
+  matrix "$drivers}" --nodes - --json --partial < <(nodes 6.6.1)
+  assert_status 1 # nothing is there that could be used
+}
+
+@test "what is no answer of a cluster is refused; a node that says nonsense is left out" {
+  headers 6.1.0-1-amd64
+  made 6.1.0-1-amd64
+  local drivers='{"drivers":[{"source":"open.tar.xz"}]}' text
+  matrix "$drivers" --nodes none.json
+  assert_error E_NOT_FOUND "--nodes: "
+  while read -r text; do
+    matrix "$drivers" --nodes - <<<"$text"
+    assert_error E_CONFIG "'-'"
+  done <<'EOF'
+no json
+{"kind":"Node"}
+{"items":[]}
+{"items":[{"status":{"nodeInfo":{"kernelVersion":"$(reboot)"}}}]}
+EOF
+  truncate -s 1G huge
+  matrix "$drivers" --nodes huge
+  assert_error E_TOO_LARGE "'huge'"
+  matrix "$drivers" --nodes - --json < <(nodes 6.1.0-1-amd64 '../../etc')
+  assert_status 0
+  assert_regex "$stderr" "items\[1\] \(node 'gpu-1'\) reports what is no kernel release; 1 such nodes"
+  assert_json '[.pairs[] | .kernel + " " + .result] | join(", ")' "6.1.0-1-amd64 there"
+}
+
+@test "--no-compile only says whether all is there" {
+  headers 6.1.0-1-amd64
+  local one='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-amd64"}]}' option
+  matrix "$one" --no-compile --json
+  assert_status 1
+  assert_json '.pairs[0].error.code' E_NO_PACKAGE
+  made 6.1.0-1-amd64
+  matrix "$one" --no-compile --json
+  assert_status 0
+  assert_json '.pairs[0].result' there
+  for option in --no-compile --partial --nodes=x; do
+    kmodsmith build --source ci/open.tar.xz "$option"
+    assert_error E_USAGE "${option%=*} is for --matrix"
+  done
+}
