@@ -131,6 +131,23 @@ static int work_pieces(const struct export *e, const struct export_wish *wish, s
 	return pieces_list(&content, &w->pieces, err);
 }
 
+static struct stack stack_of(const struct export *e, const struct work *w)
+{
+	return (struct stack){ .space = &w->space, .parent = &w->parent, .name = e->base, .source = GENERATION_SOURCE };
+}
+
+// A start was killed before the one beneath was taken away.
+static int is_settled(const struct export *e, const struct work *w, char **ret_why, struct err *err)
+{
+	const struct stack stack = stack_of(e, w);
+	auto_mounts struct mounts now = { 0 };
+	if (space_mounts(&w->space, &now, err) < 0)
+		return -1;
+	if (!stack_is_settled(&stack, &now))
+		*ret_why = str_dup("an earlier one lies beneath it");
+	return !*ret_why;
+}
+
 // Of a start that finds everything in place this is all that happens.
 int export_look(struct export *e, const struct export_wish *wish, char **ret_why, struct err *err)
 {
@@ -154,7 +171,8 @@ int export_look(struct export *e, const struct export_wish *wish, char **ret_why
 	}
 	if (work_pieces(e, wish, &w, err) < 0)
 		return -1;
-	return generation_check(&w.space, &w.parent, e->base, &w.pieces, ret_why, err);
+	int r = generation_check(&w.space, &w.parent, e->base, &w.pieces, ret_why, err);
+	return r > 0 ? is_settled(e, &w, ret_why, err) : r;
 }
 
 int export_confirm(struct export *e, const struct export_wish *wish, struct err *err)
@@ -307,11 +325,6 @@ int export_firmware(struct export *e, const struct export_wish *wish, struct err
 	}
 	auto_str char *path = str_fmt("/%s/%s/%s", e->parent, e->is_switched ? e->base : e->made, FIRMWARE);
 	return set_path(e, &search, path, err);
-}
-
-static struct stack stack_of(const struct export *e, const struct work *w)
-{
-	return (struct stack){ .space = &w->space, .parent = &w->parent, .name = e->base, .source = GENERATION_SOURCE };
 }
 
 static int put(struct export *e, const struct work *w, struct err *err)

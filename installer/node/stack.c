@@ -41,9 +41,13 @@ bool stack_is_ours(const struct stack *s, const struct mounts *now, char **ret_w
 		*ret_why = str_dup("there is none yet");
 	else if (!str_eq(m->source, s->source))
 		*ret_why = str_dup("somebody else has mounted something there");
-	else if (mounts_depth(now, point) > 1)
-		*ret_why = str_dup("an earlier one lies beneath it");
 	return !*ret_why;
+}
+
+bool stack_is_settled(const struct stack *s, const struct mounts *now)
+{
+	auto_str char *point = point_of(s);
+	return !point || mounts_depth(now, point) <= 1;
 }
 
 static bool is_in(const struct mounts *now, const struct mount *m, unsigned id)

@@ -25,8 +25,9 @@ struct stack {
 	const char *source;
 };
 
-// The only thing that is mounted there is ours; if not, *ret_why (caller frees).
+// What is seen there is ours; if not, *ret_why (caller frees).
 bool stack_is_ours(const struct stack *s, const struct mounts *now, char **ret_why);
+bool stack_is_settled(const struct stack *s, const struct mounts *now); // nothing lies beneath it
 // made: what is mounted there, with all below. *ret_below: the former root, for stack_settle(); -1 = there was none.
 // What others have mounted there goes before.
 int stack_put(const struct stack *s, const char *made, int *ret_below, struct err *err);

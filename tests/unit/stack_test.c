@@ -175,6 +175,7 @@ static void expect_alone(void)
 	auto_str char *why = NULL;
 	assert_int_equal(space_mounts(&space, &now, &err), 0);
 	expect(stack_is_ours(&stack, &now, &why), why);
+	assert_true(stack_is_settled(&stack, &now));
 	assert_true(root_exists(&folder.root, "run/nvidia/driver"));
 }
 
