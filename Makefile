@@ -48,12 +48,12 @@ $B/kmodsmith: $B/installer/main.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 STATIC := -static-pie -Wl,--wrap=getaddrinfo,--wrap=freeaddrinfo,--wrap=gethostbyname,--wrap=dlopen
-# The same program for foreign roots: needs no file of the place where it runs, and asks nobody (base/http_lib.c).
+# The same program for foreign roots: needs no file of the place where it runs, and asks nobody (base/http_lib.c, yaml.c).
 static: $B/kmodsmith-static
-$B/kmodsmith-static: $B/installer/main.o $B/static/http_lib.o $(LIB)
+$B/kmodsmith-static: $B/installer/main.o $B/static/http_lib.o $B/static/yaml.o $(LIB)
 	@echo "  LD      $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell pkg-config --static --libs $(filter-out libcurl,$(PKGS)))
-$B/static/http_lib.o: installer/base/http_lib.c Makefile
+$B/static/%.o: installer/base/%.c Makefile
 	@echo "  CC      $< (static)"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DKMODSMITH_STATIC -MMD -MP -c -o $@ $<
@@ -123,4 +123,4 @@ install: $B/kmodsmith $(MAN)
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)
+-include $(OBJ:.o=.d) $(wildcard $B/static/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)
