@@ -40,7 +40,7 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmod
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all static images images-test unit unit-build install clean deps demo demo-registry check cli services bench lint format man
+.PHONY: all static images images-test unit unit-build install clean deps demo demo-registry check cli cluster services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -74,6 +74,11 @@ $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka -larchive $(LIBS)
 
+$B/cluster/client: tests/cluster/client.c $(LIB) Makefile
+	@echo "  CC      $<"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+
 unit-build: $(UNIT)
 unit: unit-build
 	$(Q)scripts/unit.sh $(UNIT)
@@ -100,6 +105,8 @@ images-test: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images-test.sh $<
 services: $B/kmodsmith
 	$(Q)scripts/services.sh $<
+cluster: $B/kmodsmith $B/cluster/client
+	$(Q)scripts/cluster.sh $<
 
 # Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd
 $B/mkman: $B/installer/mkman.o $(LIB)
@@ -123,4 +130,4 @@ install: $B/kmodsmith $(MAN)
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(wildcard $B/static/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)
+-include $(OBJ:.o=.d) $(wildcard $B/static/*.d $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

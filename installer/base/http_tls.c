@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificate authorities besides the system's, or in their place. libcurl's own options replace what the system trusts,
-// so they are added to the store of each connection. The issuer of a server's certificate is noted on the way, for messages: when it is
-// refused, that name is what somebody behind an intercepting proxy needs to know.
+// Certificate authorities besides the system's, or in their place. libcurl's own options replace what the system
+// trusts, so they are added to the store of each connection. The issuer of a server's certificate is noted on the way,
+// for messages: when it is refused, that name is what somebody behind an intercepting proxy needs to know.
 #include "base/http_own.h"
 
 #include "base/file.h"

@@ -7,8 +7,8 @@
 
 struct sift_table {
 	const char *list; // key of the outermost object whose array holds the records; NULL = each document is a record
-	// What is kept: keys from the outside to the inside, blanks between them; "*" at the end of a key stands for the
-	// rest of it. Elements of an array count as the array. What the last key names is kept whole. NULL ends a table.
+	// What is kept: keys from the outside to the inside, blanks between them; "*" at the end of a key stands for
+	// the rest of it. Elements of an array count as the array. What the last key names is kept whole. NULL ends.
 	const char *const *record;
 	const char *const *rest; // of the outermost object, without the list; NULL = nothing
 };

@@ -2,8 +2,8 @@
 // YAML is libyaml, and only read: what people and other programs write for kubectl. It is loaded when the first such
 // file is read; a start that reads none does not pay for it.
 //
-// A plain scalar is null, true, false or else a string; numbers stay strings. Aliases, tags that mean something and more
-// than one document are refused, as is a key that comes twice.
+// A plain scalar is null, true, false or else a string; numbers stay strings. Aliases and more than one document are
+// refused, as is a key that comes twice.
 #pragma once
 #include "base/json.h"
 

@@ -57,6 +57,7 @@ int api_patch(struct kube *k, const char *path, const json_t *operations, json_t
 	return change(k, "PATCH", "application/json-patch+json", path, operations, ret, err);
 }
 
+// Of another uid the server says so only after it has tried for 10 s (EvictionsRetry in its eviction.go).
 int api_evict(struct kube *k, const char *namespace, const char *pod, const char *uid, struct api_eviction *ret,
 	      struct err *err)
 {
@@ -67,6 +68,8 @@ int api_evict(struct kube *k, const char *namespace, const char *pod, const char
 	auto_kube_call struct kube_call call = {
 		.method = "POST", .path = path, .body = body, .is_repeatable = true, .is_busy_final = true
 	};
+	call.deadline_ms = 60000;
+	call.try_ms = 25000;
 	*ret = (struct api_eviction){ 0 };
 	if (kube_run(k, &call, err) == 0)
 		return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kmodsmith asks of the Kubernetes API, one function each. Where somebody else may be faster that is a value, not an
-// error: whoever lost reads again and decides again.
+// What kmodsmith asks of the Kubernetes API, one function each. Where somebody else may be faster that is a value, not
+// an error: whoever lost reads again and decides again.
 #pragma once
 #include "cluster/kube.h"
 

@@ -18,8 +18,8 @@ struct kube_config {
 };
 #define KUBE_CONFIG_NONE ((struct kube_config){ .token_root = ROOT_NONE })
 
-// Of the pod that we run in; kern: where its files are seen, env: what it was started with. 1 = read, 0 = this is no pod
-// with a service account. E_CONFIG: half of one.
+// Of the pod that we run in; kern: where its files are seen, env: what it was started with. 1 = read, 0 = this is no
+// pod with a service account. E_CONFIG: half of one.
 int kube_config_pod(const struct root *kern, char *const *env, struct kube_config *ret, struct err *err);
 // path: as typed; context: NULL = the current one. E_CONFIG: what cannot be taken, by name.
 int kube_config_file(const char *path, const char *context, struct kube_config *ret, struct err *err);

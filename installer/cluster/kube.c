@@ -8,7 +8,6 @@
 enum {
 	DEADLINE_MS = 30000,
 	TRY_MS = 10000, // an answer takes milliseconds; a try that hangs must leave time for the next
-	STALL_MS = 8000,
 	REPLY_MAX = 1 << 20,
 	TOKEN_MS =
 		60000, // bound tokens are renewed by the kubelet at 80 % of an hour; client-go reads at this pace, too
@@ -26,11 +25,9 @@ long kube_now_ms(void)
 
 int kube_open(struct kube_config *take, struct kube **ret, struct err *err)
 {
-	struct http_options o = { .authorities = take->authorities,
-				  .certificate = take->certificate,
-				  .key = take->key,
-				  .stall_ms = STALL_MS,
-				  .is_http1 = true };
+	struct http_options o = {
+		.authorities = take->authorities, .certificate = take->certificate, .key = take->key, .is_http1 = true
+	};
 	struct http *http = NULL;
 	if (http_new(&o, &http, err) < 0)
 		return err_wrap(err, "%s", take->server);
@@ -81,7 +78,20 @@ void kube_call_done(struct kube_call *call)
 
 static const char PATCH_TYPE[] = "application/json-patch+json";
 
-static int code_of(const struct http_call *http, const struct kube_call *call)
+// A uid in a merge patch that is not the object's is refused as the change of a field that nobody may change.
+static bool is_other_uid(const json_t *reply)
+{
+	size_t i;
+	const json_t *cause;
+	json_array_foreach(json_object_get(json_object_get(reply, "details"), "causes"), i, cause)
+	{
+		if (str_eq(json_string_value(json_object_get(cause, "field")), "metadata.uid"))
+			return true;
+	}
+	return false;
+}
+
+static int code_of(const struct http_call *http, const struct kube_call *call, const json_t *reply)
 {
 	switch (http->status) {
 	case 401:
@@ -92,7 +102,7 @@ static int code_of(const struct http_call *http, const struct kube_call *call)
 	case 409:
 		return E_CONFLICT;
 	case 422:
-		return str_eq(call->type, PATCH_TYPE) ? E_CONFLICT : E_KUBE;
+		return str_eq(call->type, PATCH_TYPE) || is_other_uid(reply) ? E_CONFLICT : E_KUBE;
 	default:
 		return E_KUBE;
 	}
@@ -125,10 +135,10 @@ int kube_judge(const struct http_call *http, struct kube_call *call, struct err 
 	call->reason = str_dup(json_string_value(json_object_get(reply, "reason")));
 	if (!message) {
 		http_status_error(http, err);
-		return err_code(err, code_of(http, call));
+		return err_code(err, code_of(http, call, reply));
 	}
-	return err_set(err, code_of(http, call), "%s %s: status %ld: %s", http->method ? http->method : "GET", url,
-		       http->status, message);
+	return err_set(err, code_of(http, call, reply), "%s %s: status %ld: %s", http->method ? http->method : "GET",
+		       url, http->status, message);
 }
 
 struct attempt {
@@ -147,6 +157,7 @@ static int ask(struct kube *k, struct kube_call *call, const char *body, unsigne
 	auto_str char *url = str_fmt("%s%s", k->config.server, call->path);
 	auto_strv struct strv headers = { 0 };
 	auto_sift struct sift *sift = call->table ? sift_new(call->table, call->take, call->ctx) : NULL;
+	unsigned try_ms = call->try_ms ? call->try_ms : TRY_MS;
 	strv_add(&headers, str_dup("Accept: application/json"));
 	if (body)
 		strv_add(&headers, str_fmt("Content-Type: %s", call->type ? call->type : "application/json"));
@@ -158,7 +169,8 @@ static int ask(struct kube *k, struct kube_call *call, const char *body, unsigne
 				     .body = body ? body : "",
 				     .body_size = body ? strlen(body) : 0,
 				     .max = REPLY_MAX,
-				     .total_ms = sift || left_ms < TRY_MS ? left_ms : TRY_MS,
+				     .total_ms = sift || left_ms < try_ms ? left_ms : try_ms,
+				     .stall_ms = try_ms,
 				     .sink = sift ? feed : NULL,
 				     .ctx = &a };
 	int r = http_run(k->http, &a.http, err);

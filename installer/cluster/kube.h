@@ -3,8 +3,11 @@
 // server has not done for certain (429, and an error with Retry-After), and reads. Waits grow, with jitter, and
 // Retry-After is obeyed. A token file is read again when it is a minute old or was refused.
 //
-// Answers are judged here: E_AUTH (401, 403), E_NOT_FOUND (404), E_CONFLICT (409, and 422 of a JSON patch, whose test
-// did not hold), E_KUBE (all others, with the server's own words), E_NETWORK, E_TLS, E_TIMEOUT (none came).
+// Answers are judged here: E_AUTH (401, 403), E_NOT_FOUND (404), E_CONFLICT (409, and 422 for another uid, or of a JSON
+// patch whose test did not hold), E_KUBE (all others, with the server's own words); E_NETWORK, E_TLS, E_TIMEOUT when
+// none came.
+//
+// What is handed records or events must not ask the same client anything.
 #pragma once
 #include "base/http.h"
 #include "base/sift.h"
@@ -26,6 +29,7 @@ struct kube_call {
 	const char *type;               // of the body; NULL = application/json
 	const json_t *body;             // NULL = none
 	unsigned deadline_ms;           // 0 = 30000
+	unsigned try_ms;                // of one try that is no list; 0 = 10000
 	bool is_repeatable;             // doing it twice does no harm; reads always are
 	bool is_busy_final;             // 429 is an answer: nothing is repeated for it
 	const struct sift_table *table; // read in parts: see take; NULL = the whole reply, at most 1 MiB
@@ -41,9 +45,9 @@ int kube_run(struct kube *k, struct kube_call *call, struct err *err);
 void kube_call_done(struct kube_call *call);
 #define auto_kube_call __attribute__((cleanup(kube_call_done)))
 
-// All objects of a collection, page after page, reduced on the way: path "/api/v1/nodes", query NULL or "labelSelector=x",
-// record: paths of what is kept of each. take: a list that expired in the middle (410) begins anew, so that records
-// may come again. *ret_version: where a watch goes on. Caller frees.
+// All objects of a collection, page after page, reduced on the way: path "/api/v1/nodes", query NULL or
+// "labelSelector=x", record: paths of what is kept of each. A list that expired in the middle (410) begins anew, so that
+// take may see a record again. *ret_version: where a watch goes on. Caller frees.
 struct kube_list {
 	const char *path, *query;
 	const char *const *record;
