@@ -36,6 +36,8 @@ const struct opt source_opts[] = {
 	OPT("timeout", 0, "SECONDS", NULL, OPT_UINT, timeout_s, "deadline of the compile; default 3600"),
 	OPT("allow-rt", 0, NULL, NULL, OPT_FLAG, is_rt_allowed,
 	    "compile for a PREEMPT_RT kernel although NVIDIA refuses it"),
+	OPT("no-cache", 0, NULL, "KMODSMITH_NO_CACHE", OPT_FLAG, is_cache_off,
+	    "compile everything anew: take and keep neither objects nor conftest's answers"),
 	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
 	    "kept packages, headers, scratch; default /var/lib/kmodsmith of the host"),
 	{ 0 },
