@@ -17,7 +17,9 @@
 #   # boots: 2              the machine is started so often, with the same disk; $boot counts them
 #   # root: debian          a Debian on a disk (root.sh) with runc, podman and all of the kernel's modules; with boots
 #                            what it holds survives each of them
-#   # image: driver         build/images/driver unpacked in /images/driver, its configuration in /images/driver.json
+#   # image: driver         the driver image, of a few packages, unpacked in /images/driver; its configuration is
+#                            /images/driver.json
+#   # toolkit: yes          a root with a compiler and this kernel's headers in /toolkit/root, /toolkit/image.json
 #   # mem: 1G   # cpus: 1   # append: lockdown=integrity ...   # timeout: 300 (seconds: to end a guest that hangs)
 # Enforced signatures would refuse the simulated devices, too: let the script ask for them at run time, with
 #   echo 1 >/sys/module/module/parameters/sig_enforce
@@ -137,7 +139,7 @@ guest_prepare() {
   printf '. %s\n' "${@:4}" /vm/script >"$root/vm/start"
   printf '%s="%s"\n' key "$key" gpus "$(header "$script" gpus 0)" switches "$(header "$script" switches 0)" \
     stub "$(header "$script" stub no)" fakegpu "$(header "$script" fakegpu "")" net "$(header "$script" net no)" \
-    root "$(header "$script" root "")" image "$(header "$script" image "")" \
+    root "$(header "$script" root "")" image "$(header "$script" image "")" toolkit "$(header "$script" toolkit "")" \
     >"$root/vm/machine"
   add_disks "$script" "$key" "$dir"
   ln -s "$image/boot/vmlinuz-$release" "$dir/vmlinuz"
@@ -150,6 +152,10 @@ add_disks() { # SCRIPT KEY DIR
   if [ -n "$(header "$1" image "")" ]; then
     disk=$(image_disk "$(header "$1" image "")")
     ln -s "$disk" "$3/image.disk"
+  fi
+  if [ "$(header "$1" toolkit "")" = yes ]; then
+    disk=$(toolkit_disk "$2")
+    ln -s "$disk" "$3/toolkit.disk"
   fi
   [ "$(header "$1" root "")" = debian ] || return 0
   disk=$(root_disk "$2")
@@ -167,7 +173,7 @@ guest_boot() {
     truncate -s "$(header "$script" disk "")" "$dir/disk"
     more+=(-drive "file=$dir/disk,format=raw,if=none,id=disk" -device "nvme,drive=disk,serial=disk")
   fi
-  for disk in image root; do
+  for disk in image toolkit root; do
     # A link is to a disk that others use, too: what is written to it goes to a file that is gone afterwards.
     file=$dir/$disk.disk
     [ -e "$file" ] || continue
