@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Kernels to come, on recorded machines: packages before the reboot, and the word about those that there cannot be (R-F1).
-# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+# shellcheck disable=SC2154,SC2016 # bats and helper.bash set stderr, top and ROOT; scripts in strings
 load helper
 load package
 
@@ -203,6 +203,20 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_line --regexp "^warn +next boot +E_SOURCE_KERNEL: "
   kmodsmith status
   assert_line --partial "kernel $K612 starts next: impossible: E_SOURCE_KERNEL"
+}
+
+@test "a full disk is told, and passes" {
+  [ "$EUID" -eq 0 ] || skip "a file system of its own takes root"
+  install_kernel $next
+  tiny_package "$package" $next
+  mkdir -p "$ROOT/var/lib/kmodsmith"
+  run --separate-stderr unshare -m bash -c 'mount -t tmpfs -o size=8k none "$1/var/lib/kmodsmith" || exit 99
+    "$0" watch --once --root "$1" --driver 535.261.03 --from "oci:$2" --insecure-skip-verify' "$KMODSMITH" "$ROOT" "$package"
+  assert_status 1
+  assert_line --regexp "impossible: E_(STORE_FULL|NO_SPACE): "
+  assert_equal "$(record '.kernels[0].verdict')" impossible
+  watch --from "oci:$package" --insecure-skip-verify
+  assert_status 0
 }
 
 @test "twenty kernels at once: the next one first, then the newest" {
