@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A package of another kernel for this one: those that the labels and the policy let through, the most alike first, until
-// the modules of one are proven to fit.
+// A package of another kernel for this one: those that the labels and the policy let through, the most alike first,
+// until the modules of one are proven to fit.
 #include "node/obtain_own.h"
 
 #include "kmod/compiler.h"
