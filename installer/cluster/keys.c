@@ -144,8 +144,9 @@ static bool read_receipt(const char *value, struct record *r)
 	copy.receipt.again = (uint8_t)again;
 	copy.receipt.until = (int64_t)until;
 	write_receipt(&copy, same, sizeof(same));
-	r->receipt = copy.receipt;
-	return str_eq(same, value);
+	bool is_good = str_eq(same, value);
+	r->receipt = is_good ? copy.receipt : (struct receipt){ 0 };
+	return is_good;
 }
 
 // Bits as the names of the table, without their prefix and with a comma between.
@@ -330,3 +331,11 @@ const struct key keys[] = {
 	KEY("retry-seen", retry, false),
 	{ 0 },
 };
+
+bool key_is_bad(const struct record *record, const char *name)
+{
+	for (unsigned i = 0; keys[i].name; i++)
+		if (str_eq(keys[i].name, name))
+			return record->malformed & 1U << i;
+	return false;
+}
