@@ -11,6 +11,13 @@ static const struct opt opts[] = {
 	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a bundle; default: the node's store" },
 	{ "matrix", 0, "FILE.json", NULL, OPT_STR, offsetof(struct build_values, matrix),
 	  "build each driver of the file for each kernel of it, see kmodsmith-matrix(7)" },
+	{ "nodes", 0, "FILE|-", NULL, OPT_STR, offsetof(struct build_values, nodes),
+	  "with --matrix: also for the kernels of these nodes, from `kubectl get nodes -o json`; - reads standard "
+	  "input" },
+	{ "partial", 0, NULL, NULL, OPT_FLAG, offsetof(struct build_values, is_partial),
+	  "with --matrix: exit status 0 although a pair failed, when another did not: its package can be used" },
+	{ "no-compile", 0, NULL, NULL, OPT_FLAG, offsetof(struct build_values, job.is_compile_forbidden),
+	  "with --matrix: what neither the output nor --from has fails; says whether all is there" },
 	{ 0 },
 };
 
@@ -127,8 +134,14 @@ static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct build_values *v = values;
+	const char *lonely = v->nodes                    ? "--nodes" :
+			     v->is_partial               ? "--partial" :
+			     v->job.is_compile_forbidden ? "--no-compile" :
+							   NULL;
 	if (v->matrix)
 		return build_matrix(v, err);
+	if (lonely)
+		return err_set(err, E_USAGE, "%s is for --matrix FILE.json", lonely);
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
@@ -158,9 +171,10 @@ const struct cmd cmd_build = {
 		 "`kmodsmith pack builder`.\n\n"
 		 "  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
 		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
-		 "With --matrix, drivers and kernels come from a file, and what the output has already of the same "
-		 "inputs is not\n"
-		 "built again; exit status 1 when a pair failed, 0 when all were built, there, skipped or known not to "
+		 "With --matrix, drivers and kernels come from a file, and what the output or --from has already of "
+		 "the same inputs is\n"
+		 "not built again; exit status 1 when a pair failed, 0 when all were built, there, skipped or known "
+		 "not to "
 		 "work.\n",
 	.opts = { source_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct build_values),

@@ -12,6 +12,7 @@ extern const struct cmd
 	cmd_unload,
 	cmd_holders,
 	cmd_nodes,
+	cmd_watch,
 	cmd_peermem_load,
 	cmd_peermem_probe,
 	cmd_build,
@@ -41,6 +42,8 @@ extern const struct cmd
 	cmd_cdi_generate,
 	cmd_cdi_hook_links,
 	cmd_cdi_hook_ldcache,
+	cmd_rollout_plan,
+	cmd_rollout_check_policy,
 	cmd_doctor,
 	cmd_explain;
 
@@ -53,6 +56,7 @@ const struct cmd *const commands[] = {
 	&cmd_unload,
 	&cmd_holders,
 	&cmd_nodes,
+	&cmd_watch,
 	&cmd_peermem_load,
 	&cmd_peermem_probe,
 	&cmd_build,
@@ -82,6 +86,8 @@ const struct cmd *const commands[] = {
 	&cmd_cdi_generate,
 	&cmd_cdi_hook_links,
 	&cmd_cdi_hook_ldcache,
+	&cmd_rollout_plan,
+	&cmd_rollout_check_policy,
 	&cmd_doctor,
 	&cmd_explain,
 	NULL,
@@ -98,5 +104,6 @@ const struct group groups[] = {
 	{ "net", "the way to remote sources" },
 	{ "cdi", "GPUs for containers, without a toolkit" },
 	{ "cdi-hook", "what a container runtime calls for it" },
+	{ "rollout", "a cluster from one driver to the next, a few nodes at a time" },
 	{ 0 },
 };
