@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/idle.h"
 #include "cmd/watch.h"
 #include "node/journal.h"
 #include "node/lock.h"
@@ -159,7 +158,6 @@ static int look_after(const struct watch_values *v, struct once *o, struct err *
 
 int watch_once(const struct watch_values *v, struct err *err)
 {
-	struct err why;
 	struct once o = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			  .state = ROOT_NONE,
 			  .patches = ROOT_NONE,
@@ -167,8 +165,6 @@ int watch_once(const struct watch_values *v, struct err *err)
 			  .carry = CARRY_NONE,
 			  .watch = show_watch(),
 			  .prebuild = PREBUILD_NONE };
-	if (idle_enter(&why) < 0)
-		log_warn("%s", why.text);
 	int r = open_all(v, &o, err);
 	if (r == 0)
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");

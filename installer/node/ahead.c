@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/prebuild_own.h"
 
+#include "base/idle.h"
 #include "kmod/prove.h"
 #include "kmod/vmlinuz.h"
 #include "node/compile.h"
@@ -279,7 +280,8 @@ void ahead_compile(struct ahead *a)
 		return;
 	auto_str char *text = str_fmt("driver %s is compiled for it now", a->p->source.version);
 	forecast_say(a->entry, FORECAST_BUILDING, 0, text);
-	if (forecast_write(a->p->host, a->p->facts->host.boot_id, &a->p->forecast, &why) < 0)
+	// What can be said at once is said at once, on a machine that is never idle, too; from here on nobody waits.
+	if (forecast_write(a->p->host, a->p->facts->host.boot_id, &a->p->forecast, &why) < 0 || idle_enter(&why) < 0)
 		watch_note(a->p->watch, "%s", why.text);
 	open_obtain(a);
 	if (compile(a, &why) < 0) {
