@@ -42,6 +42,8 @@ extern const struct cmd
 	cmd_cdi_generate,
 	cmd_cdi_hook_links,
 	cmd_cdi_hook_ldcache,
+	cmd_rollout_plan,
+	cmd_rollout_check_policy,
 	cmd_doctor,
 	cmd_explain;
 
@@ -84,6 +86,8 @@ const struct cmd *const commands[] = {
 	&cmd_cdi_generate,
 	&cmd_cdi_hook_links,
 	&cmd_cdi_hook_ldcache,
+	&cmd_rollout_plan,
+	&cmd_rollout_check_policy,
 	&cmd_doctor,
 	&cmd_explain,
 	NULL,
@@ -100,5 +104,6 @@ const struct group groups[] = {
 	{ "net", "the way to remote sources" },
 	{ "cdi", "GPUs for containers, without a toolkit" },
 	{ "cdi-hook", "what a container runtime calls for it" },
+	{ "rollout", "a cluster from one driver to the next, a few nodes at a time" },
 	{ 0 },
 };

@@ -4,11 +4,12 @@
 #include "kmod/headers.h"
 #include "kmod/source.h"
 #include "node/flavour.h"
+#include "node/reuse.h"
 #include "precompiled/package.h"
 
 enum verdict {
 	VERDICT_OK = 0,           // the package was made for this kernel
-	VERDICT_COMPATIBLE = 10,  // it was made for another one and every CRC is equal
+	VERDICT_COMPATIBLE = 10,  // it was made for another one, every CRC is equal, and the policy takes it
 	VERDICT_NEEDS_BUILD = 20, // and everything for the build is at hand
 	VERDICT_IMPOSSIBLE = 30,  // and why
 };                                // the exit status of `check`, published
@@ -21,6 +22,7 @@ struct verdict_wish {
 	const struct package *package;     // NULL = none
 	const struct source *source;       // NULL = none
 	enum flavour flavour;
+	enum reuse reuse;
 	const struct gpus *gpus;
 	const struct root *host, *kern, *state;
 	const struct root *patches;

@@ -34,7 +34,7 @@ kmodsmith() { # COMMAND ARGUMENT...: a command of two words is one argument here
 commands() {
   local name verbs
   "$KMODSMITH" --help | sed -nE 's/^  ([a-z-]+) +[^ ].*/\1/p' | while read -r name; do
-    verbs=$("$KMODSMITH" "$name" --help | sed -nE "s/^  ($name [a-z]+) +[^ ].*/\1/p")
+    verbs=$("$KMODSMITH" "$name" --help | sed -nE "s/^  ($name [a-z-]+) +[^ ].*/\1/p")
     printf '%s\n' "${verbs:-$name}"
   done
 }

@@ -80,18 +80,17 @@ make_image() { # DIR NAME OCI-TAR ROOT-TAR
     tar -x -C "$tree/$2" --no-same-owner -f "$4" && make_disk "$1/disk" 4G "$tree" && rm -rf "$tree" "$work"
 }
 
-# What the tests look at, and the open sources: a third of what `make images` puts into a driver image. A guest copies all of
-# it at the first start of a driver, and its processor is emulated.
+# What the tests look at, and the smaller one of the two sources: a third of what `make images` puts into a driver image. A
+# guest copies all of it at the first start of a driver, and its processor is emulated.
 make_driver_image() {
-  local open version files
-  open=$(of OPEN)
-  version=$(dpkg-deb -f "$open" Version)
-  files=$("$top/scripts/inputs.sh" {libcuda1,libnvidia-ml1,nvidia-smi,firmware-nvidia-gsp}="$version" \
+  local version files
+  version=$(dpkg-deb -f "$(of OPEN)" Version)
+  files=$("$top/scripts/inputs.sh" {libcuda1,libnvidia-ml1,nvidia-smi,firmware-nvidia-gsp,nvidia-kernel-source}="$version" \
     nvidia-modprobe nvidia-persistenced libtirpc3 libtirpc-common libgcc-s1)
   make -s -C "$top" all static
   "$top/scripts/images.sh" runtime
   # shellcheck disable=SC2086 # several paths
-  "$top/scripts/images.sh" driver --driver "${version%%-*}" "$open" $files
+  "$top/scripts/images.sh" driver --driver "${version%%-*}" $files
 }
 
 image_disk() { # NAME -> file, of an image that is not older than the program in it

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grants. Who may have a slot at all is a table of refusals, which `rollout why` shows row by row; who gets one is a
+// matter of order and room. Whoever comes first and does not fit makes the others wait: small ones never starve a
+// large group.
+#include "cluster/admit.h"
+
+#include "cluster/rules.h"
+
+static enum reason_code no_pool(const struct round *r, size_t at)
+{
+	struct view v = round_view(r, at);
+	return stands_down(&v);
+}
+static enum reason_code paused(const struct round *r, size_t at)
+{
+	const struct pool *pool = round_pool(r, at);
+	bool is_zero = !pool->parallel.value || !pool->unavailable.value || !r->c->policy->parallel.value ||
+		       !r->c->policy->unavailable.value;
+	return r->c->policy->is_paused || is_zero ? REASON_PAUSED : REASON_NONE;
+}
+static enum reason_code node_paused(const struct round *r, size_t at)
+{
+	return r->c->members[at].facts.is_paused ? REASON_NODE_PAUSED : REASON_NONE;
+}
+static enum reason_code halted(const struct round *r, size_t at)
+{
+	struct view v = round_view(r, at);
+	return v.rollout->is_halted && is_moving(&v) ? REASON_HALTED : REASON_NONE;
+}
+static enum reason_code not_ready(const struct round *r, size_t at)
+{
+	return r->c->members[at].facts.is_ready ? REASON_NONE : REASON_NOT_READY;
+}
+static enum reason_code foreign_cordon(const struct round *r, size_t at)
+{
+	const struct member *m = &r->c->members[at];
+	bool is_foreign = m->facts.is_unschedulable && !m->record.receipt.is_there;
+	return is_foreign && round_pool(r, at)->foreign_cordon == CORDON_IGNORE ? REASON_FOREIGN_CORDON : REASON_NONE;
+}
+static enum reason_code wave_closed(const struct round *r, size_t at)
+{
+	struct view v = round_view(r, at);
+	return r->s->seats[at].wave > v.rollout->wave && !transition_recovers(&v) ? REASON_WAVE_CLOSED : REASON_NONE;
+}
+static enum reason_code window_closed(const struct round *r, size_t at)
+{
+	const struct pool *pool = round_pool(r, at);
+	int64_t next;
+	return window_open(pool, r->c->now, pool->spans[SPAN_MARGIN], &next) ? REASON_NONE : REASON_WINDOW_CLOSED;
+}
+
+const struct refusal_row refusals[] = {
+	{ "a pool has it, and nothing takes it out", no_pool },
+	{ "the policy is not paused, no limit is 0", paused },
+	{ "the node is not paused", node_paused },
+	{ "the roll-out is not halted", halted },
+	{ "the node is ready", not_ready },
+	{ "nobody else cordoned it", foreign_cordon },
+	{ "its wave is open", wave_closed },
+	{ "a maintenance window is open", window_closed },
+	{ 0 },
+};
+
+enum reason_code refusal(const struct round *r, size_t at)
+{
+	for (const struct refusal_row *row = refusals; row->text; row++) {
+		enum reason_code why = row->test(r, at);
+		if (why != REASON_NONE)
+			return why;
+	}
+	return REASON_NONE;
+}
+
+static int compare(int64_t a, int64_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+// wave, asked for again, idle first, zone by zone, earlier failures last, the coordinator's own node last, name
+static int by_turn(const void *a, const void *b, void *round)
+{
+	const struct round *r = round;
+	size_t i = *(const size_t *)a, k = *(const size_t *)b;
+	const struct member *x = &r->c->members[i], *y = &r->c->members[k];
+	const struct {
+		int64_t x, y;
+	} keys_[] = {
+		{ r->s->seats[i].pool, r->s->seats[k].pool },
+		{ x->record.phase != PHASE_WAITING, y->record.phase != PHASE_WAITING },
+		{ r->s->seats[i].wave, r->s->seats[k].wave },
+		{ x->record.retry == 0, y->record.retry == 0 },
+		{ x->facts.is_ours, y->facts.is_ours },
+		{ x->record.attempts, y->record.attempts },
+		{ x->report.holders != 0, y->report.holders != 0 },
+	};
+	for (size_t n = 0; n < ARRAY_SIZE(keys_); n++)
+		if (keys_[n].x != keys_[n].y)
+			return compare(keys_[n].x, keys_[n].y);
+	if (r->c->policy->zone && x->facts.zone != y->facts.zone)
+		return x->facts.zone < y->facts.zone ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static bool is_candidate(const struct round *r, size_t at)
+{
+	const struct member *m = &r->c->members[at];
+	const struct seat *seat = &r->s->seats[at];
+	if (seat->pool < 0)
+		return false;
+	if (m->record.phase == PHASE_WAITING) // from the wait to the work
+		return seat->has == SLOT_WAIT && (m->facts.jobs == 0 || m->record.reason.code == REASON_WAIT_OVER);
+	return m->record.phase == PHASE_QUEUED && seat->has == SLOT_NONE;
+}
+
+// A group goes as one: those of it that still have to move.
+static bool is_of_unit(const struct round *r, size_t first, size_t at)
+{
+	const struct member *a = &r->c->members[first], *b = &r->c->members[at];
+	return first == at || (a->facts.group && a->facts.group == b->facts.group &&
+			       r->s->seats[first].pool == r->s->seats[at].pool && !b->facts.is_skipped);
+}
+
+struct cost {
+	unsigned work, waiting, unavailable;
+	bool is_group, is_incomplete;
+};
+static struct cost cost_of(const struct round *r, size_t first)
+{
+	struct cost cost = { 0 };
+	for (size_t i = 0; i < r->c->count; i++) {
+		const struct member *m = &r->c->members[i];
+		if (!is_of_unit(r, first, i))
+			continue;
+		struct view v = round_view(r, i);
+		struct aim goal = transition_goal(&v);
+		bool is_there = is_at(&v, &goal) || r->s->seats[i].has != SLOT_NONE;
+		cost.is_group = cost.is_group || i != first;
+		if (i != first && is_there)
+			continue;
+		if (i != first && (m->record.phase != PHASE_QUEUED || refusal(r, i) != REASON_NONE))
+			cost.is_incomplete = true;
+		bool waits = round_pool(r, i)->wait_for && m->record.phase == PHASE_QUEUED;
+		cost.work += !waits;
+		cost.waiting += waits;
+		cost.unavailable += !m->facts.is_unschedulable && m->facts.is_ready && r->s->seats[i].has == SLOT_NONE;
+	}
+	return cost;
+}
+
+static unsigned room(unsigned limit, unsigned used)
+{
+	return limit > used ? limit - used : 0;
+}
+
+static void totals(const struct round *r, struct sum *ret)
+{
+	*ret = (struct sum){ 0 };
+	for (size_t p = 0; p < r->c->policy->pool_count; p++) {
+		ret->total += r->s->sums[p].total;
+		ret->used += r->s->sums[p].used;
+		ret->waiting += r->s->sums[p].waiting;
+		ret->unavailable += r->s->sums[p].unavailable;
+	}
+}
+
+static enum reason_code fits_pool(const struct pool *pool, const struct sum *sum, const struct cost *cost)
+{
+	bool is_big = cost->work > sum->parallel_limit || cost->unavailable > sum->unavailable_limit;
+	if (is_big && cost->is_group)
+		return pool->overflow == OVERFLOW_HOLD ? REASON_GROUP_TOO_BIG :
+		       sum->used || sum->waiting       ? REASON_LIMIT_PARALLEL :
+							 REASON_NONE; // alone
+	if (cost->work > room(sum->parallel_limit, sum->used))
+		return REASON_LIMIT_PARALLEL;
+	if (cost->waiting > room(pool->waiting, sum->waiting))
+		return REASON_LIMIT_WAITING;
+	if (cost->unavailable > room(sum->unavailable_limit, sum->unavailable))
+		return sum->others >= sum->unavailable_limit ? REASON_BUDGET_OTHERS : REASON_LIMIT_UNAVAILABLE;
+	return REASON_NONE;
+}
+
+static enum reason_code fits(const struct round *r, size_t at, const struct cost *cost)
+{
+	struct sum all;
+	totals(r, &all);
+	const struct policy *p = r->c->policy;
+	if (cost->is_incomplete)
+		return REASON_GROUP_INCOMPLETE;
+	if (cost->work > room(limit_of(&p->parallel, all.total), all.used) ||
+	    all.used + all.waiting + cost->work + cost->waiting > LEDGER_MOST)
+		return REASON_LIMIT_PARALLEL;
+	if (cost->unavailable > room(limit_of(&p->unavailable, all.total), all.unavailable))
+		return REASON_LIMIT_UNAVAILABLE;
+	return fits_pool(round_pool(r, at), &r->s->sums[r->s->seats[at].pool], cost);
+}
+
+static bool is_other_zone(const struct round *r, size_t at)
+{
+	for (size_t i = 0; i < r->c->count; i++)
+		if (r->s->seats[i].pool == r->s->seats[at].pool && r->s->seats[i].has != SLOT_NONE &&
+		    r->c->members[i].facts.zone != r->c->members[at].facts.zone)
+			return round_pool(r, at)->is_by_zone;
+	return false;
+}
+
+static void grant(const struct round *r, size_t first, const struct cost *cost)
+{
+	struct sum *sum = &r->s->sums[r->s->seats[first].pool];
+	for (size_t i = 0; i < r->c->count; i++) {
+		struct seat *seat = &r->s->seats[i];
+		const struct member *m = &r->c->members[i];
+		if (!is_of_unit(r, first, i) ||
+		    (i != first && (seat->has != SLOT_NONE || m->record.phase != PHASE_QUEUED)))
+			continue;
+		bool waits = round_pool(r, i)->wait_for && m->record.phase == PHASE_QUEUED;
+		sum->waiting -= seat->has == SLOT_WAIT;
+		seat->has = waits ? SLOT_WAIT : SLOT_WORK;
+		seat->refused = REASON_NONE;
+	}
+	sum->used += cost->work;
+	sum->waiting += cost->waiting;
+	sum->unavailable += cost->unavailable;
+}
+
+// Those who are left out say who keeps the budget (T32).
+static void tell_blocked(const struct round *r, int pool, enum reason_code why)
+{
+	struct reason *blocked = &r->s->sums[pool].blocked;
+	size_t len = 0;
+	*blocked = (struct reason){ .code = why };
+	for (size_t i = 0; i < r->c->count && why == REASON_BUDGET_OTHERS; i++) {
+		const struct facts *f = &r->c->members[i].facts;
+		const char *name = r->c->members[i].name;
+		if (r->s->seats[i].pool != pool || r->s->seats[i].has != SLOT_NONE ||
+		    (f->is_ready && !f->is_unschedulable) || len + strlen(name) + 2 > OBJECT_TEXT)
+			continue;
+		if (len)
+			blocked->object[len++] = ' ';
+		memcpy(blocked->object + len, name, strlen(name));
+		len += strlen(name);
+	}
+}
+
+static void admit_one(const struct round *r, size_t at, int *full_pool, enum reason_code *full)
+{
+	struct seat *seat = &r->s->seats[at];
+	if (r->c->members[at].record.phase == PHASE_QUEUED && seat->has != SLOT_NONE)
+		return; // with its group
+	seat->refused = r->c->members[at].record.phase == PHASE_QUEUED ? refusal(r, at) : REASON_NONE;
+	if (seat->refused != REASON_NONE)
+		return;
+	if (*full_pool == seat->pool) {
+		seat->refused = *full;
+		return;
+	}
+	struct cost cost = cost_of(r, at);
+	seat->refused = is_other_zone(r, at) ? REASON_OTHER_ZONE : fits(r, at, &cost);
+	if (seat->refused == REASON_NONE) {
+		grant(r, at, &cost);
+		return;
+	}
+	bool is_own_fault = seat->refused == REASON_GROUP_INCOMPLETE || seat->refused == REASON_GROUP_TOO_BIG ||
+			    seat->refused == REASON_OTHER_ZONE;
+	if (is_own_fault)
+		return;
+	*full_pool = seat->pool;
+	*full = seat->refused;
+	tell_blocked(r, seat->pool, seat->refused);
+}
+
+void admit(const struct round *r)
+{
+	size_t *turn = mem_grow(NULL, r->c->count + 1, sizeof(*turn)), count = 0;
+	int full_pool = -1;
+	enum reason_code full = REASON_NONE;
+	for (size_t i = 0; i < r->c->count; i++) {
+		if (is_candidate(r, i))
+			turn[count++] = i;
+	}
+	qsort_r(turn, count, sizeof(*turn), by_turn, (void *)(uintptr_t)r);
+	for (size_t i = 0; i < count; i++)
+		admit_one(r, turn[i], &full_pool, &full);
+	free(turn);
+}
+
+// Staging disturbs nobody, so neither waves nor windows stop it: only halts, pauses and its own number.
+void admit_staging(const struct round *r)
+{
+	size_t *turn = mem_grow(NULL, r->c->count + 1, sizeof(*turn)), count = 0;
+	for (size_t i = 0; i < r->c->count; i++) {
+		enum phase phase = r->c->members[i].record.phase;
+		struct view v = round_view(r, i);
+		r->s->staging += phase == PHASE_STAGING;
+		if (r->s->seats[i].pool >= 0 && (1U << phase) & RESTING && transition_rests(&v) == REASON_NONE)
+			turn[count++] = i;
+	}
+	qsort_r(turn, count, sizeof(*turn), by_turn, (void *)(uintptr_t)r);
+	for (size_t i = 0; i < count; i++) {
+		bool is_full = r->s->staging >= r->c->policy->staging;
+		enum reason_code why = paused(r, turn[i]);
+		r->s->seats[turn[i]].refused = why != REASON_NONE ? why : is_full ? REASON_STAGING_FULL : REASON_NONE;
+		r->s->staging += r->s->seats[turn[i]].refused == REASON_NONE;
+	}
+	free(turn);
+}

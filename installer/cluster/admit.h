@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// The refusals of a slot as a table, for those who grant and for those who explain.
+#pragma once
+#include "cluster/round.h"
+
+struct refusal_row {
+	const char *text; // what has to hold; NULL ends the table
+	enum reason_code (*test)(const struct round *r, size_t at);
+};
+extern const struct refusal_row refusals[];

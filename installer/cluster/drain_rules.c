@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the cordon to the last moment at which nothing has been unloaded: everything here can be called off.
+#include "cluster/rules.h"
+
+enum { RECORDONS = 2 };
+
+static bool is_called_off(const struct view *v)
+{
+	return stands_down(v) != REASON_NONE;
+}
+static void call_off(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, stands_down(v), "");
+}
+// Nobody moves to a target that is believed to be bad (I8), even where those under way may finish.
+static bool is_halted(const struct view *v)
+{
+	return v->rollout->is_halted && is_moving(v);
+}
+static void call_off_halted(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, REASON_HALTED, "");
+}
+static bool is_revoked(const struct view *v)
+{
+	return v->is_revoked;
+}
+static void call_off_deadlock(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, REASON_PDB_DEADLOCK, v->m->facts.blocker);
+}
+
+static bool is_uncordoned(const struct view *v)
+{
+	return !v->m->facts.is_unschedulable;
+}
+static bool is_uncordoned_again(const struct view *v)
+{
+	return is_uncordoned(v) && v->m->record.receipt.again >= RECORDONS;
+}
+static void give_in(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_HELD, REASON_UNCORDONED, "");
+	take_back_order(v, d);
+	give_back(d);
+	d->next.receipt = (struct receipt){ 0 };
+}
+static void recordon(const struct view *v, struct decision *d)
+{
+	(void)v;
+	d->next.receipt.again++;
+	d->cordon = CORDON_ON;
+}
+
+static bool is_there_already(const struct view *v)
+{
+	return v->slot != SLOT_NONE && transition_recovers(v);
+}
+static void validate(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_VALIDATING, REASON_NONE, "");
+	give_order(v, d, VERB_VALIDATE, d->next.target);
+	d->next.paused = 0;
+}
+static void call_off_spent(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, REASON_ATTEMPTS_SPENT, "");
+}
+static bool is_unstaged(const struct view *v)
+{
+	return !member_staged(v->m, &v->m->record.target) &&
+	       v->m->report.loaded.payload != v->m->record.target.payload && v->m->report.has_loaded;
+}
+static void call_off_unstaged(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, REASON_NOT_STAGED, "");
+}
+
+static bool is_empty(const struct view *v)
+{
+	return v->slot != SLOT_NONE && member_empty(v->m);
+}
+static void load(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_REPLACING, REASON_NONE, "");
+	give_order(v, d, VERB_LOAD, d->next.target);
+}
+
+static bool is_to_wait(const struct view *v)
+{
+	return v->slot == SLOT_WAIT;
+}
+static void wait_for_jobs(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_WAITING, REASON_JOBS, "");
+}
+static bool is_to_evict(const struct view *v)
+{
+	return v->slot == SLOT_WORK;
+}
+static void evict(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_EVICTING, REASON_NONE, "");
+	pause_operands(v, d);
+}
+static bool is_cordon_late(const struct view *v)
+{
+	return is_expired(v);
+}
+static void call_off_late(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, REASON_NO_WORK_SLOT, "");
+}
+
+static bool is_wait_over(const struct view *v)
+{
+	return is_expired(v) && v->m->record.reason.code != REASON_WAIT_OVER && v->pool->on_wait_timeout == WAIT_EVICT;
+}
+static void wait_for_slot(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_WAITING, REASON_WAIT_OVER, "");
+}
+
+static bool is_clear(const struct view *v)
+{
+	return v->slot == SLOT_WORK && !is_busy(v) && v->m->facts.pods == 0;
+}
+static void replace(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_REPLACING, REASON_NONE, "");
+	give_order(v, d, VERB_REPLACE, d->next.target);
+}
+static enum reason_code blocked_by(const struct view *v)
+{
+	const struct member *m = v->m;
+	if (m->facts.blocked_since)
+		return REASON_PDB_BLOCKED;
+	if (m->facts.pods != 0)
+		return m->facts.pods < 0 ? REASON_PODS_UNKNOWN : REASON_PODS_LEFT;
+	return REASON_HOLDERS;
+}
+// A budget that lets nobody go gives the slot to others (T82).
+static bool is_blocked_long(const struct view *v)
+{
+	const struct facts *f = &v->m->facts;
+	return f->blocked_since && v->now >= f->blocked_since + (int64_t)span_of(v->pool, SPAN_BLOCKED) &&
+	       v->pool->on_timeout == TIMEOUT_RELEASE;
+}
+static void call_off_blocked(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, blocked_by(v), v->m->facts.blocker);
+}
+static bool is_drain_held(const struct view *v)
+{
+	return is_expired(v) && v->pool->on_timeout == TIMEOUT_HOLD;
+}
+static void hold_cordoned(const struct view *v, struct decision *d)
+{
+	fail(v, d, REASON_DRAIN_TIMEOUT, v->m->facts.blocker);
+}
+static void call_off_drain(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, REASON_DRAIN_TIMEOUT, v->m->facts.blocker);
+}
+// Only a budget is worth a write, once.
+static bool is_newly_blocked(const struct view *v)
+{
+	return v->m->facts.blocked_since && v->m->record.reason.code != REASON_PDB_BLOCKED;
+}
+static void tell_blocked(const struct view *v, struct decision *d)
+{
+	struct record next = d->next;
+	enter(v, d, PHASE_EVICTING, REASON_PDB_BLOCKED, v->m->facts.blocker);
+	next.reason = d->next.reason;
+	d->next = next;
+}
+
+const struct rule drain_rules[] = {
+	{ DRAINING, "the node is to be left alone: the drain is called off", is_called_off, call_off },
+	{ DRAINING, "the roll-out is halted: the drain is called off", is_halted, call_off_halted },
+	{ DRAINING, "its slot was taken back: the drain is called off", is_revoked, call_off_deadlock },
+	{ DRAINING, "uncordoned by somebody for the third time: we give in", is_uncordoned_again, give_in },
+	{ DRAINING, "uncordoned by somebody: cordoned anew", is_uncordoned, recordon },
+	{ DRAINING, "the target is in the kernel already: validated", is_there_already, validate },
+	{ DRAINING, "the target was tried as often as allowed: the drain is called off", is_spent, call_off_spent },
+	{ DRAINING, "the target is no longer on the disk: the drain is called off", is_unstaged, call_off_unstaged },
+	{ DRAINING, "no driver is loaded: nothing to drain, the target is loaded", is_empty, load },
+	{ IN(CORDONED), "it has a slot for work: pods are evicted, operands paused", is_to_evict, evict },
+	{ IN(CORDONED), "the policy waits for jobs", is_to_wait, wait_for_jobs },
+	{ IN(CORDONED), "no slot came in time: the drain is called off", is_cordon_late, call_off_late },
+	{ IN(WAITING), "no job is left and it has a slot for work: pods are evicted, operands paused", is_to_evict,
+	  evict },
+	{ IN(WAITING), "the wait is over: a slot for work is asked for", is_wait_over, wait_for_slot },
+	{ IN(WAITING), "no slot came in time: the drain is called off", is_expired, call_off_late },
+	{ IN(EVICTING), "no holder and no pod is left: the driver is replaced", is_clear, replace },
+	{ IN(EVICTING), "a budget blocks for too long: the slot is given back", is_blocked_long, call_off_blocked },
+	{ IN(EVICTING), "the drain took too long, and the policy holds: stays cordoned", is_drain_held, hold_cordoned },
+	{ IN(EVICTING), "the drain took too long: called off, the driver was not touched", is_expired, call_off_drain },
+	{ IN(EVICTING), "a budget blocks: said once", is_newly_blocked, tell_blocked },
+	{ 0 },
+};

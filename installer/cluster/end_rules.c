@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Released, and failed: the only ways out of a failure lead through the queue and a new proof (T35, I4).
+#include "cluster/rules.h"
+
+enum { RECOVERIES = 3 };
+
+// Somebody wrote a receipt behind us: the patch is repeated, for ever (T26).
+static bool is_unreleased(const struct view *v)
+{
+	return v->m->record.receipt.is_there;
+}
+static void release_again(const struct view *v, struct decision *d)
+{
+	struct reason why = v->m->record.reason;
+	release(v, d, v->m->record.outcome, why.code, why.object);
+}
+static bool is_always(const struct view *v)
+{
+	return v->m != NULL;
+}
+static void arrive(const struct view *v, struct decision *d)
+{
+	struct reason why = v->m->record.reason;
+	enum phase outcome = v->m->record.outcome;
+	enter(v, d, outcome, why.code, why.object);
+	d->next.outcome = PHASE_IDLE;
+	memset(d->next.pool, 0, sizeof(d->next.pool));
+}
+
+static bool is_receipt_lost(const struct view *v)
+{
+	return !v->m->record.receipt.is_there;
+}
+static void hold(const struct view *v, struct decision *d)
+{
+	struct reason why = v->m->record.reason;
+	bool is_lost = v->m->facts.is_unschedulable;
+	enter(v, d, PHASE_HELD, is_lost ? REASON_RECEIPT_MISSING : why.code, is_lost ? "" : why.object);
+	give_back(d);
+}
+
+static bool is_retry_wanted(const struct view *v)
+{
+	return is_retry(v) && stands_down(v) == REASON_NONE;
+}
+static void try_again(const struct view *v, struct decision *d)
+{
+	unsigned most = v->pool->attempts;
+	set_target(v, d, transition_goal(v));
+	d->next.retry = v->m->facts.retry;
+	d->next.attempts = (uint16_t)(d->next.attempts < most ? d->next.attempts : most - 1);
+	d->next.failed = AIM_NONE;
+	enter(v, d, PHASE_STAGING, REASON_NONE, "");
+	give_order(v, d, VERB_STAGE, d->next.target);
+}
+static bool is_new_target(const struct view *v)
+{
+	struct aim goal = transition_goal(v);
+	bool is_halted = v->rollout && v->rollout->is_halted && aim_eq(&goal, &v->rollout->target);
+	return stands_down(v) == REASON_NONE && aim_is(&goal) && !aim_eq(&goal, &v->m->record.target) &&
+	       !aim_eq(&goal, &v->m->record.failed) && !is_halted;
+}
+static void try_new(const struct view *v, struct decision *d)
+{
+	set_target(v, d, transition_goal(v));
+	enter(v, d, PHASE_STAGING, REASON_NONE, "");
+	give_order(v, d, VERB_STAGE, d->next.target);
+}
+// Repaired by somebody or by a reboot: what is in the kernel now is healthy by the agent's word. It still has to be
+// proven, with a slot, like everything that ends in an uncordon.
+static bool is_healed(const struct view *v)
+{
+	const struct report *r = &v->m->report;
+	const struct record *own = &v->m->record;
+	bool is_tired = aim_eq(&own->target, &r->loaded) && own->attempts >= RECOVERIES;
+	return own->receipt.is_there && !is_tired && r->has_loaded && !r->is_foreign && aim_is(&r->loaded) &&
+	       aim_eq(&r->health.aim, &r->loaded) && r->health.result == RESULT_DONE &&
+	       !aim_eq(&r->loaded, &own->failed) && stands_down(v) == REASON_NONE;
+}
+static void recover(const struct view *v, struct decision *d)
+{
+	struct aim failed = d->next.failed;
+	set_target(v, d, v->m->report.loaded);
+	d->next.failed = failed;
+	d->next.attempts++;
+	enter(v, d, PHASE_QUEUED, REASON_NONE, "");
+}
+
+const struct rule end_rules[] = {
+	{ IN(RELEASING), "a receipt is still there: released again", is_unreleased, release_again },
+	{ IN(RELEASING), "released, as was read back: the attempt is over", is_always, arrive },
+	{ IN(FAILED), "the record of our cordon is gone: held", is_receipt_lost, hold },
+	{ IN(FAILED), "somebody asks for a retry: one more attempt", is_retry_wanted, try_again },
+	{ IN(FAILED), "there is a new target: it is tried", is_new_target, try_new },
+	{ IN(FAILED), "its driver is healthy again: queued for a proof", is_healed, recover },
+	{ 0 },
+};

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/patch.h"
+
+#include "cluster/keys.h"
+
+void patch_done(struct patch *p)
+{
+	for (size_t i = 0; i < p->count; i++)
+		free(p->changes[i].value);
+	free(p->changes);
+	*p = (struct patch){ 0 };
+}
+
+static void add(struct patch *p, const char *key, const char *value, bool is_label)
+{
+	p->changes = mem_grow(p->changes, p->count + 1, sizeof(*p->changes));
+	p->changes[p->count++] = (struct change){ key, value && *value ? str_dup(value) : NULL, is_label };
+}
+
+static void add_keys(struct patch *p, const struct record *from, const struct record *to)
+{
+	for (unsigned i = 0; keys[i].name; i++) {
+		char was[KEY_TEXT] = "", is[KEY_TEXT] = "";
+		keys[i].text(from, was, sizeof(was));
+		keys[i].text(to, is, sizeof(is));
+		// What meant nothing reads like what is absent, but it is there.
+		bool was_junk = from->malformed & 1U << i && !(to->malformed & 1U << i);
+		if (was_junk || !str_eq(was, is))
+			add(p, keys[i].name, is, keys[i].is_label);
+	}
+}
+
+static void add_borrowed(struct patch *p, const struct borrowed *table, unsigned from, unsigned to, bool is_label)
+{
+	for (unsigned i = 0; table[i].key; i++) {
+		if ((from ^ to) & 1U << i)
+			add(p, table[i].key, to & 1U << i ? table[i].ours : table[i].theirs, is_label);
+	}
+}
+
+// NVIDIA's label: written in the patch of the transition, never read and never repeated (T61, 5.12).
+static void add_mirror(struct patch *p, const struct record *from, const struct record *to)
+{
+	const char *word = phase_info(to->phase)->mirror;
+	if (word && to->has_phase && (from->phase != to->phase || !from->has_phase))
+		add(p, "nvidia.com/gpu-driver-upgrade-state", word, true);
+}
+
+void patch_make(const struct member *m, const struct decision *d, bool has_mirror, struct patch *ret)
+{
+	*ret = (struct patch){ .seq = m->record.seq,
+			       .cordon = d->cordon,
+			       .tests_cordon = d->next.receipt.is_there != m->record.receipt.is_there ||
+					       d->cordon != CORDON_KEEP,
+			       .was_cordoned = m->facts.is_unschedulable };
+	if (!d->rule)
+		return;
+	add_keys(ret, &m->record, &d->next);
+	add_borrowed(ret, operands, m->record.paused, d->next.paused, true);
+	add_borrowed(ret, hints, m->record.autoscaler, d->next.autoscaler, false);
+	if (has_mirror)
+		add_mirror(ret, &m->record, &d->next);
+}

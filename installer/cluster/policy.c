@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/policy.h"
+
+#include "base/digest.h"
+#include "cluster/policy_own.h"
+
+const unsigned span_defaults[SPAN_COUNT] = {
+	[SPAN_STAGE] = HOUR,           [SPAN_CORDON] = 2 * MINUTE,        [SPAN_WAIT] = 2 * HOUR,
+	[SPAN_EVICT] = 30 * MINUTE,    [SPAN_REPLACE] = 10 * MINUTE,      [SPAN_VALIDATE] = 10 * MINUTE,
+	[SPAN_RESTORE] = 10 * MINUTE,  [SPAN_RELEASE] = 5 * MINUTE,       [SPAN_ACK] = MINUTE,
+	[SPAN_BACKOFF] = MINUTE,       [SPAN_BACKOFF_MOST] = 30 * MINUTE, [SPAN_BLOCKED] = 20 * MINUTE,
+	[SPAN_DEADLOCK] = 10 * MINUTE, [SPAN_MARGIN] = 30 * MINUTE,
+};
+const char *const span_names[SPAN_COUNT] = { "stage",       "cordon",         "wait",        "evict",       "replace",
+					     "validate",    "restore",        "release",     "ack",         "backoff",
+					     "backoffMost", "blockedRelease", "pdbDeadlock", "windowMargin" };
+
+unsigned span_of(const struct pool *pool, enum span span)
+{
+	return pool ? pool->spans[span] : span_defaults[span];
+}
+
+unsigned limit_of(const struct limit *limit, unsigned total)
+{
+	if (!limit->is_percent || !limit->value)
+		return limit->value;
+	unsigned part = (unsigned)((uint64_t)total * limit->value / 100);
+	return part ? part : 1;
+}
+
+static const struct field target_fields[] = {
+	{ "driver", FIELD_WORD, offsetof(struct target, driver), 0, 0, NULL },
+	{ "flavour", FIELD_WORD, offsetof(struct target, flavour), 0, 0, NULL },
+	{ "package", FIELD_TEXT, offsetof(struct target, package), 0, 0, NULL },
+	{ "parameters", FIELD_OTHER, 0, 0, 0, NULL },
+	{ 0 },
+};
+
+static int read_parameters(const json_t *object, const char *path, char **ret, struct err *err)
+{
+	const json_t *parameters = json_object_get(object, "parameters");
+	const char *name;
+	json_t *value;
+	auto_strv struct strv lines = { 0 };
+	auto_str char *its = field_path(path, "parameters");
+	if (parameters && !json_is_object(parameters))
+		return err_set(err, E_CONFIG, "%s: must be an object", its);
+	json_object_foreach((json_t *)(uintptr_t)parameters, name, value)
+	{
+		if (!json_is_string(value) || strpbrk(json_string_value(value), "\n") || strpbrk(name, "=\n"))
+			return err_set(err, E_CONFIG, "%s.%s: must be a text on one line", its, name);
+		strv_add(&lines, str_fmt("%s=%s", name, json_string_value(value)));
+	}
+	strv_sort(&lines);
+	*ret = strv_join(&lines, "\n");
+	return 0;
+}
+
+static int read_target(const json_t *pool, const char *path, struct target *t, struct err *err)
+{
+	const json_t *object = json_object_get(pool, "target");
+	auto_str char *its = field_path(path, "target");
+	if (!object)
+		return err_set(err, E_CONFIG, "%s: is missing", its);
+	if (fields_read(object, target_fields, its, t, err) < 0 ||
+	    read_parameters(object, its, &t->parameters, err) < 0)
+		return -1;
+	if (!*t->driver)
+		return err_set(err, E_CONFIG, "%s.driver: is missing", its);
+	if (t->package && (!str_starts(t->package, "sha256:") || !digest_is_hex(t->package + 7)))
+		return err_set(err, E_CONFIG, "%s.package: must be sha256: and 64 hex digits", its);
+	auto_str char *payload = str_fmt("%s\n%s\n%s", t->driver, t->flavour, t->package ? t->package : "");
+	t->aim = aim_make(payload, t->parameters);
+	return 0;
+}
+
+static const char *const evicts[] = { "gpu", "holders", "all", "none", NULL };
+static const char *const timeouts[] = { "release", "hold", NULL };
+static const char *const wait_timeouts[] = { "evict", "release", NULL };
+static const char *const halts[] = { "finish", "rollback", "rollback-all", NULL };
+static const char *const cordons[] = { "ignore", "use-first", NULL };
+static const char *const overflows[] = { "alone", "hold", NULL };
+
+#define AT(field_) offsetof(struct pool, field_)
+static const struct field pool_fields[] = {
+	{ "name", FIELD_WORD, AT(name), 0, 0, NULL },
+	{ "selector", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "target", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "deadlines", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "drain", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "breaker", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "waves", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "windows", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "maxParallel", FIELD_LIMIT, AT(parallel), 0, 0, NULL },
+	{ "maxUnavailable", FIELD_LIMIT, AT(unavailable), 0, 0, NULL },
+	{ "maxWaiting", FIELD_UINT, AT(waiting), 0, 1000, NULL },
+	{ "maxAttempts", FIELD_UINT, AT(attempts), 1, 100, NULL },
+	{ "foreignCordon", FIELD_CHOICE, AT(foreign_cordon), 0, 0, cordons },
+	{ "groupOverflow", FIELD_CHOICE, AT(overflow), 0, 0, overflows },
+	{ "onHalt", FIELD_CHOICE, AT(on_halt), 0, 0, halts },
+	{ "zoneByZone", FIELD_BOOL, AT(is_by_zone), 0, 0, NULL },
+	{ 0 },
+};
+static const struct field drain_fields[] = {
+	{ "evict", FIELD_CHOICE, AT(evict), 0, 0, evicts },
+	{ "onTimeout", FIELD_CHOICE, AT(on_timeout), 0, 0, timeouts },
+	{ "waitFor", FIELD_TEXT, AT(wait_for), 0, 0, NULL },
+	{ "onWaitTimeout", FIELD_CHOICE, AT(on_wait_timeout), 0, 0, wait_timeouts },
+	{ "force", FIELD_BOOL, AT(is_forced), 0, 0, NULL },
+	{ "deleteEmptyDir", FIELD_BOOL, AT(deletes_empty_dir), 0, 0, NULL },
+	{ 0 },
+};
+static const struct field breaker_fields[] = {
+	{ "percent", FIELD_UINT, AT(breaker_percent), 1, 100, NULL },
+	{ "inARow", FIELD_UINT, AT(breaker_row), 1, 1000, NULL },
+	{ 0 },
+};
+
+static int read_spans(const json_t *object, const char *path, struct pool *pool, struct err *err)
+{
+	struct field table[SPAN_COUNT + 1] = { 0 };
+	for (unsigned i = 0; i < SPAN_COUNT; i++)
+		table[i] =
+			(struct field){ span_names[i], FIELD_SPAN, AT(spans) + i * sizeof(unsigned), 1, MONTH, NULL };
+	return fields_read(object, table, path, pool, err);
+}
+
+// The parts of a pool that are objects, each with its own reader or its table.
+static int read_parts(const json_t *object, const char *path, struct pool *pool, struct err *err)
+{
+	static const struct {
+		const char *name;
+		const struct field *table;
+	} parts[] = { { "drain", drain_fields }, { "breaker", breaker_fields }, { "deadlines", NULL } };
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		const json_t *part = json_object_get(object, parts[i].name);
+		auto_str char *its = field_path(path, parts[i].name);
+		int r = !part          ? 0 :
+			parts[i].table ? fields_read(part, parts[i].table, its, pool, err) :
+					 read_spans(part, its, pool, err);
+		if (r < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int read_pool(const json_t *object, const char *path, struct strv *terms, struct pool *pool, struct err *err)
+{
+	if (fields_read(object, pool_fields, path, pool, err) < 0)
+		return -1;
+	if (!*pool->name)
+		return err_set(err, E_CONFIG, "%s.name: is missing", path);
+	if (policy_terms(object, path, terms, &pool->terms, err) < 0 ||
+	    read_target(object, path, &pool->target, err) < 0 || read_parts(object, path, pool, err) < 0 ||
+	    policy_waves(object, path, terms, pool, err) < 0)
+		return -1;
+	return policy_windows(object, path, pool, err);
+}
+
+static const struct pool pool_defaults = {
+	.parallel = { 1, false },
+	.unavailable = { 10, true },
+	.waiting = 1,
+	.attempts = 2,
+	.breaker_percent = 10,
+	.breaker_row = 3,
+};
+
+static const struct field policy_fields[] = {
+	{ "schema", FIELD_UINT, offsetof(struct policy, schema), 1, UINT16_MAX, NULL },
+	{ "paused", FIELD_BOOL, offsetof(struct policy, is_paused), 0, 0, NULL },
+	{ "mirror", FIELD_BOOL, offsetof(struct policy, has_mirror), 0, 0, NULL },
+	{ "maxParallel", FIELD_LIMIT, offsetof(struct policy, parallel), 0, 0, NULL },
+	{ "maxUnavailable", FIELD_LIMIT, offsetof(struct policy, unavailable), 0, 0, NULL },
+	{ "maxStaging", FIELD_UINT, offsetof(struct policy, staging), 0, 10000, NULL },
+	{ "groupBy", FIELD_TEXT, offsetof(struct policy, group_by), 0, 0, NULL },
+	{ "zoneLabel", FIELD_TEXT, offsetof(struct policy, zone), 0, 0, NULL },
+	{ "pools", FIELD_OTHER, 0, 0, 0, NULL },
+	{ 0 },
+};
+
+static int read_pools(const json_t *object, struct policy *p, struct err *err)
+{
+	size_t count;
+	if (field_list(object, "pools", "", POOLS_MOST, &count, err) < 0)
+		return -1;
+	if (!count)
+		return err_set(err, E_CONFIG, "pools: must be a list of at least one pool");
+	p->pools = mem_alloc(count * sizeof(*p->pools));
+	while (p->pool_count < count) {
+		size_t at = p->pool_count++;
+		auto_str char *its = str_fmt("pools[%zu]", at);
+		struct pool *pool = &p->pools[at];
+		*pool = pool_defaults;
+		memcpy(pool->spans, span_defaults, sizeof(pool->spans));
+		if (read_pool(json_array_get(json_object_get(object, "pools"), at), its, &p->terms, pool, err) < 0)
+			return -1;
+		for (size_t i = 0; i < at; i++)
+			if (str_eq(p->pools[i].name, pool->name))
+				return err_set(err, E_CONFIG, "%s.name: there are two pools '%s'", its, pool->name);
+		if (at && !p->pools[at - 1].terms)
+			return err_set(err, E_CONFIG,
+				       "%s: never has a node, since pools[%zu] has no selector and takes all", its,
+				       at - 1);
+		if (pool->is_by_zone && !p->zone)
+			return err_set(err, E_CONFIG, "%s.zoneByZone: needs zoneLabel", its);
+	}
+	return 0;
+}
+
+static int read_policy(const json_t *object, struct policy *p, struct err *err)
+{
+	// The schema first: a newer one may have fields that this program cannot know.
+	const json_t *schema = json_object_get(object, "schema");
+	if (json_is_integer(schema) && json_integer_value(schema) > POLICY_SCHEMA)
+		return err_set(err, E_CONFIG, "schema: %lld is newer than %d, which this program knows",
+			       (long long)json_integer_value(schema), POLICY_SCHEMA);
+	return fields_read(object, policy_fields, "", p, err) < 0 ? -1 : read_pools(object, p, err);
+}
+
+int policy_parse(const char *text, size_t len, struct policy *ret, struct err *err)
+{
+	auto_policy struct policy p = { .schema = POLICY_SCHEMA,
+					.has_mirror = true,
+					.parallel = { LIMIT_NONE, false },
+					.unavailable = { LIMIT_NONE, false },
+					.staging = 20 };
+	json_error_t problem;
+	if (len > POLICY_BYTES)
+		return err_set(err, E_CONFIG, "the policy is larger than %d bytes", POLICY_BYTES);
+	auto_json json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
+	if (!object)
+		return err_set(err, E_CONFIG, "line %d is not JSON: %s", problem.line, problem.text);
+	if (read_policy(object, &p, err) < 0)
+		return -1;
+	*ret = p;
+	p = POLICY_NONE;
+	return 0;
+}
+
+void policy_done(struct policy *p)
+{
+	for (size_t i = 0; i < p->pool_count; i++) {
+		struct pool *pool = &p->pools[i];
+		free(pool->target.package);
+		free(pool->target.parameters);
+		free(pool->wait_for);
+		free(pool->waves);
+		free(pool->windows);
+	}
+	free(p->pools);
+	free(p->group_by);
+	free(p->zone);
+	strv_done(&p->terms);
+	*p = POLICY_NONE;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/round.h"
+
+#include <stdio.h>
+
+void ledger_done(struct ledger *l)
+{
+	free(l->items);
+	*l = (struct ledger){ 0 };
+}
+
+void slots_done(struct slots *s)
+{
+	free(s->seats);
+	free(s->sums);
+	free(s->rollouts);
+	ledger_done(&s->ledger);
+	*s = SLOTS_NONE;
+}
+
+static int by_uid(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	return strcmp(x->uid, y->uid);
+}
+
+static void seat_all(const struct round *r)
+{
+	size_t count = r->c->ledger->count;
+	struct entry *sorted = mem_grow(NULL, count + 1, sizeof(*sorted));
+	if (count)
+		memcpy(sorted, r->c->ledger->items, count * sizeof(*sorted));
+	qsort(sorted, count, sizeof(*sorted), by_uid);
+	for (size_t i = 0; i < r->c->count; i++) {
+		struct seat *seat = &r->s->seats[i];
+		struct entry key = { 0 };
+		memcpy(key.uid, r->c->members[i].uid, sizeof(key.uid));
+		const struct entry *entry = bsearch(&key, sorted, count, sizeof(*sorted), by_uid);
+		const struct pool *pool = policy_pool(r->c->policy, &r->c->members[i]);
+		seat->had = entry ? entry->slot : SLOT_NONE;
+		seat->pool = pool ? (int)(pool - r->c->policy->pools) : -1;
+	}
+	free(sorted);
+}
+
+struct view round_view(const struct round *r, size_t at)
+{
+	const struct pool *pool = round_pool(r, at);
+	return (struct view){
+		.m = &r->c->members[at],
+		.pool = pool,
+		.rollout = round_rollout(r, at),
+		.slot = r->s->seats[at].had,
+		.refused = r->s->seats[at].refused,
+		.is_revoked = r->s->seats[at].is_revoked,
+		.wave = pool ? slots_wave_name(pool, r->s->seats[at].wave) : "",
+		.epoch = r->c->epoch,
+		.now = r->c->now,
+	};
+}
+
+struct view slots_view(const struct cluster *c, const struct slots *s, size_t at)
+{
+	struct slots copy = *s;
+	return round_view(&(struct round){ c, &copy }, at);
+}
+
+// What stands in the ledger and what the nodes say are put together before anything is granted (T50, T60): who is
+// disruptive counts, with or without an entry; who rests gives the entry back.
+static void keep_or_free(const struct round *r)
+{
+	for (size_t i = 0; i < r->c->count; i++) {
+		struct seat *seat = &r->s->seats[i];
+		enum phase phase = r->c->members[i].record.phase;
+		bool is_waiting = phase == PHASE_WAITING;
+		if (phase == PHASE_UNKNOWN)
+			seat->has = seat->had;
+		else if (phase_info(phase)->is_disruptive)
+			seat->has = seat->had != SLOT_NONE ? seat->had : is_waiting ? SLOT_WAIT : SLOT_WORK;
+		else if (phase == PHASE_QUEUED && seat->had != SLOT_NONE)
+			seat->has = (seat->refused = refusal(r, i)) == REASON_NONE ? seat->had : SLOT_NONE;
+		else if (!r->c->members[i].record.has_phase && seat->had != SLOT_NONE)
+			seat->has = seat->had; // its keys were deleted: it is rebuilt first (T62)
+	}
+}
+
+static void sum_up(const struct round *r)
+{
+	for (size_t i = 0; i < r->c->count; i++) {
+		const struct member *m = &r->c->members[i];
+		const struct seat *seat = &r->s->seats[i];
+		if (seat->pool < 0)
+			continue;
+		struct sum *sum = &r->s->sums[seat->pool];
+		bool is_ours = seat->has != SLOT_NONE;
+		bool is_away = !m->facts.is_ready || m->facts.is_unschedulable || m->record.phase == PHASE_UNKNOWN;
+		sum->total += !m->facts.is_skipped;
+		sum->used += seat->has == SLOT_WORK;
+		sum->waiting += seat->has == SLOT_WAIT;
+		sum->unavailable += is_away || is_ours;
+		sum->others += is_away && !is_ours;
+	}
+	for (size_t p = 0; p < r->c->policy->pool_count; p++) {
+		const struct pool *pool = &r->c->policy->pools[p];
+		struct sum *sum = &r->s->sums[p];
+		unsigned frozen = r->s->rollouts[p].frozen;
+		sum->total = frozen && frozen < sum->total ? frozen : sum->total;
+		sum->parallel_limit = limit_of(&pool->parallel, sum->total);
+		sum->unavailable_limit = limit_of(&pool->unavailable, sum->total);
+	}
+}
+
+// Two nodes may each hold a pod that the other's budget waits for (T06).
+static void revoke_one(const struct round *r)
+{
+	size_t youngest = r->c->count, evicting = 0;
+	for (size_t i = 0; i < r->c->count; i++) {
+		const struct member *m = &r->c->members[i];
+		const struct pool *pool = round_pool(r, i);
+		if (m->record.phase != PHASE_EVICTING)
+			continue;
+		evicting++;
+		if (!m->facts.blocked_since ||
+		    r->c->now < m->facts.blocked_since + (int64_t)span_of(pool, SPAN_DEADLOCK))
+			return;
+		if (youngest == r->c->count || m->record.since > r->c->members[youngest].record.since ||
+		    (m->record.since == r->c->members[youngest].record.since &&
+		     strcmp(m->name, r->c->members[youngest].name) > 0))
+			youngest = i;
+	}
+	if (evicting >= 2)
+		r->s->seats[youngest].is_revoked = true;
+}
+
+static void write_ledger(const struct round *r)
+{
+	struct ledger *l = &r->s->ledger;
+	size_t kept = 0;
+	l->items = mem_grow(NULL, r->c->count + 1, sizeof(*l->items));
+	for (size_t i = 0; i < r->c->count; i++) {
+		const struct seat *seat = &r->s->seats[i];
+		r->s->granted += seat->has > seat->had;
+		kept += seat->has != SLOT_NONE && seat->had != SLOT_NONE;
+		if (seat->has == SLOT_NONE)
+			continue;
+		l->items[l->count] = (struct entry){ .slot = seat->has };
+		memcpy(l->items[l->count++].uid, r->c->members[i].uid, UID_TEXT);
+	}
+	r->s->freed = r->c->ledger->count - kept; // entries of nodes that are gone are among them (T70)
+}
+
+void slots_plan(const struct cluster *c, struct slots *ret)
+{
+	size_t pools = c->policy->pool_count;
+	*ret = (struct slots){ .seats = mem_alloc((c->count + 1) * sizeof(*ret->seats)),
+			       .sums = mem_alloc((pools + 1) * sizeof(*ret->sums)),
+			       .rollouts = mem_alloc((pools + 1) * sizeof(*ret->rollouts)) };
+	struct round r = { c, ret };
+	memcpy(ret->rollouts, c->rollouts, pools * sizeof(*ret->rollouts));
+	seat_all(&r);
+	rollouts_begin(&r);
+	waves_assign(&r);
+	for (size_t p = 0; p < pools; p++)
+		for (size_t i = 0; i < c->count; i++)
+			ret->sums[p].total += ret->seats[i].pool == (int)p && !c->members[i].facts.is_skipped;
+	failures_count(&r);
+	for (size_t p = 0; p < pools; p++)
+		ret->sums[p].total = 0;
+	waves_advance(&r);
+	keep_or_free(&r);
+	sum_up(&r);
+	admit(&r);
+	admit_staging(&r);
+	revoke_one(&r);
+	write_ledger(&r);
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/rules.h"
+
+#include <stdio.h>
+
+static void because(struct record *r, enum reason_code why, const char *object)
+{
+	r->reason = (struct reason){ .code = why };
+	if (why == REASON_NONE)
+		return;
+	// One line of plain characters: it may come from an agent or a pod's name.
+	for (size_t i = 0; object[i] && i < OBJECT_TEXT - 1; i++)
+		r->reason.object[i] = object[i] >= ' ' && object[i] <= '~' ? object[i] : '?';
+}
+
+// Every state with a span has a deadline from here on; that of a drain is never later than its receipt says.
+void enter(const struct view *v, struct decision *d, enum phase phase, enum reason_code why, const char *object)
+{
+	struct record *r = &d->next;
+	enum span span = phase_info(phase)->span;
+	r->phase = phase;
+	r->has_phase = true;
+	r->since = v->now;
+	r->deadline = span == SPAN_NONE ? 0 : v->now + span_of(v->pool, span);
+	if (phase == PHASE_EVICTING && r->receipt.is_there && r->receipt.until < r->deadline)
+		r->deadline = r->receipt.until;
+	r->tries = 0;
+	because(r, why, object);
+}
+
+static struct seq next_seq(const struct view *v)
+{
+	const struct record *r = &v->m->record;
+	struct seq last = r->seq, ours = { v->epoch, 0 };
+	const struct seq others[] = { r->go.seq, v->m->report.ack.seq, ours };
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		last = seq_cmp(others[i], last) > 0 ? others[i] : last;
+	// An agent may claim any number: its last one leads on to the next epoch, not back.
+	return last.n == UINT32_MAX ? (struct seq){ last.epoch + 1, 1 } : (struct seq){ last.epoch, last.n + 1 };
+}
+
+void give_order(const struct view *v, struct decision *d, enum verb verb, struct aim aim)
+{
+	d->next.go = (struct order){ next_seq(v), verb, aim };
+	d->next.tries++;
+	if (verb == VERB_REPLACE || verb == VERB_LOAD)
+		d->next.attempts++;
+	if (verb == VERB_REPLACE || verb == VERB_LOAD || verb == VERB_RESTORE)
+		d->next.receipt.touched = d->next.receipt.is_there;
+}
+
+void take_back_order(const struct view *v, struct decision *d)
+{
+	if (v->m->record.go.verb != VERB_NONE)
+		d->next.go = (struct order){ next_seq(v), VERB_NONE, AIM_NONE };
+}
+
+void pause_operands(const struct view *v, struct decision *d)
+{
+	d->next.paused |= v->m->facts.operands;
+}
+
+void give_back(struct decision *d)
+{
+	d->next.paused = 0;
+	d->next.autoscaler = 0;
+}
+
+void set_target(const struct view *v, struct decision *d, struct aim aim)
+{
+	if (!aim_eq(&d->next.target, &aim)) {
+		d->next.attempts = 0;
+		memset(d->next.wave, 0, sizeof(d->next.wave));
+	}
+	d->next.target = aim;
+	d->next.stable = v->rollout ? v->rollout->stable : d->next.stable;
+}
+
+// The end of our cordon, in one patch: labels, unschedulable, receipt (T25). Without a receipt nothing is uncordoned.
+void release(const struct view *v, struct decision *d, enum phase outcome, enum reason_code why, const char *object)
+{
+	struct receipt *receipt = &d->next.receipt;
+	bool is_ours = receipt->is_there && !receipt->prior && !v->m->facts.keeps_cordon;
+	enter(v, d, PHASE_RELEASING, why, object);
+	take_back_order(v, d);
+	give_back(d);
+	d->next.outcome = outcome;
+	d->cordon = is_ours && v->m->facts.is_unschedulable ? CORDON_OFF : CORDON_KEEP;
+	*receipt = (struct receipt){ 0 };
+}
+
+// Nothing was unloaded in this attempt. Where an earlier one did, what is in the kernel has to prove itself first (I4).
+void stop_drain(const struct view *v, struct decision *d, enum reason_code why, const char *object)
+{
+	if (v->m->record.receipt.touched)
+		restore(v, d, why, false);
+	else
+		release(v, d, PHASE_IDLE, why, object);
+}
+
+void fail(const struct view *v, struct decision *d, enum reason_code why, const char *object)
+{
+	enter(v, d, PHASE_FAILED, why, object);
+	take_back_order(v, d);
+}
+
+void restore(const struct view *v, struct decision *d, enum reason_code why, bool is_blamed)
+{
+	struct aim back = way_back(v);
+	auto_str char *code = str_dup(ack_code(v));
+	if (is_blamed && !aim_eq(&back, &v->m->record.target))
+		d->next.failed = v->m->record.target;
+	if (!aim_is(&back) || aim_eq(&back, &v->m->record.target)) {
+		fail(v, d, aim_is(&back) ? why : REASON_NO_PREVIOUS, code);
+		return;
+	}
+	enter(v, d, PHASE_RESTORING, why, code);
+	take_back_order(v, d);
+	pause_operands(v, d);
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies that make no sense are refused with the field; limits and windows at their edges. T80, T81, T83, T38, T39.
+#include "cluster/policy.h"
+#include "tests/unit/test.h"
+
+#define POOL "\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"535.1\"}"
+static const struct {
+	const char *name, *text, *error; // NULL = it is good
+} policies[] = {
+	{ "the smallest", "{" POOL "}]}", NULL },
+	{ "no JSON", "{", "line 1" },
+	{ "no object", "[]", "the policy: must be an object" },
+	{ "no pool", "{\"pools\":[]}", "pools: must be a list of at least one" },
+	{ "T83: a newer schema", "{\"schema\":2,\"later\":1," POOL "}]}", "schema: 2 is newer than 1" },
+	{ "an unknown field", "{\"pauseed\":true," POOL "}]}", "pauseed: there is no such field" },
+	{ "an unknown field of a pool", "{" POOL ",\"maxparallel\":1}]}", "pools[0].maxparallel: there is no such" },
+	{ "twice the same field", "{\"paused\":true,\"paused\":false," POOL "}]}", "duplicate" },
+	{ "a wrong type", "{\"paused\":1," POOL "}]}", "paused: must be true or false" },
+	{ "no name", "{\"pools\":[{\"target\":{\"driver\":\"1\"}}]}", "pools[0].name: is missing" },
+	{ "no target", "{\"pools\":[{\"name\":\"a\"}]}", "pools[0].target: is missing" },
+	{ "no driver", "{\"pools\":[{\"name\":\"a\",\"target\":{}}]}", "pools[0].target.driver: is missing" },
+	{ "a package that is no digest",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"package\":\"latest\"}}]}",
+	  "pools[0].target.package: must be sha256:" },
+	{ "a parameter that is no text",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"parameters\":{\"x\":1}}}]}",
+	  "pools[0].target.parameters.x: must be a text" },
+	{ "T80: a negative limit", "{" POOL ",\"maxParallel\":-1}]}", "pools[0].maxParallel: must be" },
+	{ "T80: more than everything", "{" POOL ",\"maxUnavailable\":\"101%\"}]}", "pools[0].maxUnavailable: must be" },
+	{ "T80: a limit that is a word", "{" POOL ",\"maxUnavailable\":\"all\"}]}",
+	  "pools[0].maxUnavailable: must be" },
+	{ "T80: 0 is a pause", "{" POOL ",\"maxParallel\":0,\"maxUnavailable\":\"0%\"}]}", NULL },
+	{ "T81: no unlimited drain", "{" POOL ",\"deadlines\":{\"evict\":0}}]}",
+	  "pools[0].deadlines.evict: must be at least 1s; there is no unlimited" },
+	{ "T81: no drain of a year", "{" POOL ",\"deadlines\":{\"evict\":\"365d\"}}]}",
+	  "pools[0].deadlines.evict: must be a time" },
+	{ "T81: no time that overflows", "{" POOL ",\"deadlines\":{\"evict\":\"99999999999999d\"}}]}",
+	  "pools[0].deadlines.evict" },
+	{ "an unknown deadline", "{" POOL ",\"deadlines\":{\"drain\":\"1h\"}}]}",
+	  "pools[0].deadlines.drain: there is no such" },
+	{ "a wave without nodes", "{" POOL ",\"waves\":[{\"name\":\"x\"}]}]}", "pools[0].waves[0]: must have one of" },
+	{ "a wave of two kinds", "{" POOL ",\"waves\":[{\"name\":\"x\",\"count\":1,\"percent\":5}]}]}",
+	  "pools[0].waves[0]" },
+	{ "two waves of one name", "{" POOL ",\"waves\":[{\"name\":\"x\",\"count\":1},{\"name\":\"x\",\"count\":1}]}]}",
+	  "pools[0].waves[1].name: there are two waves 'x'" },
+	{ "waves of more than all",
+	  "{" POOL ",\"waves\":[{\"name\":\"x\",\"percent\":60},{\"name\":\"y\",\"percent\":50}]}]}",
+	  "pools[0].waves: the parts are 110% together" },
+	{ "a wave called rest", "{" POOL ",\"waves\":[{\"name\":\"rest\",\"count\":1}]}]}",
+	  "pools[0].waves[0].name: 'rest'" },
+	{ "two pools of one name",
+	  "{\"pools\":[{\"name\":\"a\",\"selector\":{\"x\":\"y\"},\"target\":{\"driver\":\"1\"}},"
+	  "{\"name\":\"a\",\"target\":{\"driver\":\"1\"}}]}",
+	  "pools[1].name: there are two pools 'a'" },
+	{ "a pool that nobody can be in", "{" POOL "},{\"name\":\"b\",\"target\":{\"driver\":\"1\"}}]}",
+	  "pools[1]: never has a node" },
+	{ "a day that there is not",
+	  "{" POOL ",\"windows\":[{\"days\":[\"Son\"],\"from\":\"01:00\",\"to\":\"02:00\"}]}]}",
+	  "pools[0].windows[0].days" },
+	{ "an hour that there is not", "{" POOL ",\"windows\":[{\"from\":\"24:00\",\"to\":\"02:00\"}]}]}",
+	  "pools[0].windows[0].from" },
+	{ "windows in which nothing can be done", "{" POOL ",\"windows\":[{\"from\":\"01:00\",\"to\":\"01:10\"}]}]}",
+	  "pools[0].windows: none is as long as deadlines.windowMargin" },
+	{ "zones without their label", "{" POOL ",\"zoneByZone\":true}]}", "pools[0].zoneByZone: needs zoneLabel" },
+	{ "a name with a blank", "{\"pools\":[{\"name\":\"a b\",\"target\":{\"driver\":\"1\"}}]}",
+	  "pools[0].name: must be a word" },
+	{ "a choice that there is not", "{" POOL ",\"onHalt\":\"panic\"}]}",
+	  "pools[0].onHalt: must be one of finish, rollback, rollback-all" },
+};
+
+static void refusals(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+		auto_policy struct policy p = POLICY_NONE;
+		struct err err = { 0 };
+		int r = policy_parse(policies[i].text, strlen(policies[i].text), &p, &err);
+		if (policies[i].error && (r == 0 || !strstr(err.text, policies[i].error)))
+			fail_msg("%s: '%s'", policies[i].name, r ? err.text : "was taken");
+		if (!policies[i].error && r < 0)
+			fail_msg("%s: %s", policies[i].name, err.text);
+	}
+}
+
+static void parse(const char *text, struct policy *ret)
+{
+	struct err err = { 0 };
+	if (policy_parse(text, strlen(text), ret, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+static void t80_limits(void **state)
+{
+	(void)state;
+	static const struct {
+		struct limit limit;
+		unsigned total, want;
+	} rows[] = {
+		{ { 10, true }, 100, 10 },
+		{ { 10, true }, 19, 1 },
+		{ { 10, true }, 9, 1 },
+		{ { 10, true }, 0, 1 },
+		{ { 100, true }, 7, 7 },
+		{ { 0, true }, 7, 0 },
+		{ { 0, false }, 7, 0 },
+		{ { 3, false }, 2, 3 },
+		{ { 33, true }, 4, 1 },
+		{ { 99, true }, 1, 1 },
+		{ { 50, true }, UINT32_MAX, UINT32_MAX / 2 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(limit_of(&rows[i].limit, rows[i].total), rows[i].want);
+}
+
+static void defaults_of_the_design(void **state)
+{
+	(void)state;
+	auto_policy struct policy p = POLICY_NONE;
+	parse("{" POOL "}]}", &p);
+	const struct pool *pool = &p.pools[0];
+	assert_int_equal(pool->parallel.value, 1);
+	assert_true(pool->unavailable.is_percent && pool->unavailable.value == 10);
+	assert_int_equal(p.staging, 20);
+	assert_int_equal(pool->spans[SPAN_EVICT], 30 * 60);
+	assert_int_equal(pool->spans[SPAN_STAGE], 60 * 60);
+	assert_int_equal(pool->attempts, 2);
+	for (unsigned s = 0; s < SPAN_COUNT; s++)
+		assert_true(pool->spans[s] > 0);
+}
+
+// T38, T39: what names the work is what is installed, and nothing else.
+static void t39_aims(void **state)
+{
+	(void)state;
+	static const char *const texts[] = {
+		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"parameters\":{\"x\":\"1\",\"y\":\"2\"}}}]}",
+		"{\"pools\":[{\"name\":\"b\",\"maxParallel\":9,\"target\":{\"parameters\":{\"y\":\"2\",\"x\":\"1\"},"
+		"\"driver\":\"1\"}}]}",
+		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"parameters\":{\"x\":\"2\",\"y\":\"2\"}}}]}",
+		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"flavour\":\"open\"}}]}",
+	};
+	struct aim aims[ARRAY_SIZE(texts)];
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		auto_policy struct policy p = POLICY_NONE;
+		char text[AIM_TEXT];
+		struct aim again;
+		parse(texts[i], &p);
+		aims[i] = p.pools[0].target.aim;
+		aim_text(&aims[i], text);
+		assert_true(aim_parse(text, &again) && aim_eq(&again, &aims[i]));
+	}
+	assert_true(aim_eq(&aims[0], &aims[1]));
+	assert_true(aims[0].payload == aims[2].payload && aims[0].options != aims[2].options);
+	assert_true(aims[0].payload != aims[3].payload);
+}
+
+static void windows(void **state)
+{
+	(void)state;
+	enum { HOUR = 3600, SATURDAY = 1800057600 }; // 2027-01-16T00:00:00Z
+	static const struct {
+		int64_t at;
+		bool is_open;
+		int64_t next;
+	} rows[] = {
+		{ SATURDAY + 22 * HOUR, true, 0 },
+		{ SATURDAY + 22 * HOUR - 1, false, SATURDAY + 22 * HOUR },
+		{ SATURDAY + 27 * HOUR, true, 0 }, // Sunday at 3: of Saturday's window
+		{ SATURDAY + 27 * HOUR + HOUR / 2 + 60, false, SATURDAY + (7 * 24 + 22) * HOUR }, // too little is left
+		{ SATURDAY + 3 * HOUR, false, SATURDAY + 22 * HOUR },                             // Friday has none
+		{ SATURDAY + 48 * HOUR, false, SATURDAY + (7 * 24 + 22) * HOUR },
+	};
+	auto_policy struct policy p = POLICY_NONE;
+	parse("{" POOL ",\"windows\":[{\"days\":[\"Sat\"],\"from\":\"22:00\",\"to\":\"04:00\"}]}]}", &p);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		int64_t next = -1;
+		assert_int_equal(window_open(&p.pools[0], rows[i].at, p.pools[0].spans[SPAN_MARGIN], &next),
+				 rows[i].is_open);
+		assert_int_equal(next, rows[i].next);
+	}
+}
+
+static void which_pool(void **state)
+{
+	(void)state;
+	auto_policy struct policy p = POLICY_NONE;
+	parse("{\"groupBy\":\"clique\",\"pools\":["
+	      "{\"name\":\"h\",\"selector\":{\"gpu\":\"h100\",\"env\":\"prod\"},\"target\":{\"driver\":\"1\"}},"
+	      "{\"name\":\"l\",\"selector\":{\"gpu\":\"l4\"},\"target\":{\"driver\":\"1\"}}]}",
+	      &p);
+	struct member m;
+	member_init(&m, "n", "u");
+	assert_null(policy_pool(&p, &m));
+	policy_label(&p, "gpu", "h100", &m.facts);
+	assert_null(policy_pool(&p, &m));
+	policy_label(&p, "env", "prod", &m.facts);
+	policy_label(&p, "clique", "c1", &m.facts);
+	assert_ptr_equal(policy_pool(&p, &m), &p.pools[0]);
+	assert_true(m.facts.group != 0);
+	member_label(&m, "kmodsmith.io/pool", "l");
+	assert_ptr_equal(policy_pool(&p, &m), &p.pools[1]);
+	member_label(&m, "kmodsmith.io/pool", "gone");
+	assert_null(policy_pool(&p, &m));
+	// T40: until its attempt is over, the plan that it was taken into counts.
+	member_annotation(&m, "kmodsmith.io/rollout", "h");
+	member_label(&m, "kmodsmith.io/state", "evicting");
+	assert_ptr_equal(policy_pool(&p, &m), &p.pools[0]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(refusals), cmocka_unit_test(t80_limits), cmocka_unit_test(defaults_of_the_design),
+		cmocka_unit_test(t39_aims), cmocka_unit_test(windows),    cmocka_unit_test(which_pool),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
