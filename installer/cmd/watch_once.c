@@ -107,10 +107,12 @@ static int fill_wish(const struct watch_values *v, struct once *o, struct err *e
 				     .timeout_s = j->timeout_s ? j->timeout_s : PREBUILD_TIMEOUT_S,
 				     .limit = v->limit ? v->limit : PREBUILD_LIMIT,
 				     .is_rt_allowed = j->is_rt_allowed,
+				     .is_cache_off = j->is_cache_off,
 				     .is_compile_forbidden = j->is_compile_forbidden,
 				     .is_gated = v->is_gated,
 				     .is_retry = j->is_retry };
-	if (job_flavour(j, &w->flavour, err) < 0 || job_store_limit(j->store_limit, &w->store_limit, err) < 0)
+	if (job_flavour(j, &w->flavour, err) < 0 || job_reuse(j->reuse, &w->reuse, err) < 0 ||
+	    job_store_limit(j->store_limit, &w->store_limit, err) < 0)
 		return -1;
 	if (w->flavour == FLAVOUR_AUTO && str_eq(driver, o->facts.loaded.version))
 		w->flavour = o->facts.loaded.flavour;
