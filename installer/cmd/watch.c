@@ -22,6 +22,8 @@ static const struct opt opts[] = {
 	  "keep /run/kmodsmith/reboot-blocked while the kernel that starts next cannot be served" },
 	{ "no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG,
 	  offsetof(struct watch_values, job.is_compile_forbidden), "use packages only" },
+	{ "reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, offsetof(struct watch_values, job.reuse),
+	  REUSE_HELP },
 	{ "retry", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, job.is_retry),
 	  "try again what failed before" },
 	{ "store-limit", 0, "BYTES", "KMODSMITH_STORE_LIMIT", OPT_STR, offsetof(struct watch_values, job.store_limit),

@@ -228,3 +228,26 @@ EOF
   kmodsmith plan --package "$package" --source "$BATS_TEST_TMPDIR/source" --no-compile
   assert_error E_ABI "nvidia made for $before: 1 CRCs differ: kfree"
 }
+
+@test "R-F1: the next kernel is served by the package of this one when every CRC is equal, and told apart when not" {
+  kmodsmith install --package "$package"
+  assert_status 0
+  # shellcheck disable=SC2086 # words
+  table "$later" $same
+  touch "$ROOT/lib/modules/$later"/{modules.builtin,vmlinuz}
+  built() { echo 'CONFIG_CC_VERSION_TEXT="gcc (made up) 12.2.0"' >>"$ROOT/lib/modules/$later/config"; }
+  kmodsmith watch --once
+  assert_line --regexp "^$later: impossible: E_NO_PACKAGE: .*the kernel with 'an unknown one'"
+  built
+  kmodsmith watch --once --reuse on
+  assert_status 0
+  assert_output --regexp "$later: ready: 535.261.03-open-$before-x86_64: nvidia.* made for|$later: ready: .*$before"
+  kmodsmith watch --once --reuse off
+  assert_status 1
+  assert_line --regexp "^$later: impossible: E_NO_PACKAGE"
+  table "$later" module_layout=0x1 kfree=0x3
+  built
+  kmodsmith watch --once --reuse on
+  assert_status 1
+  assert_line --regexp "^$later: impossible: E_ABI: .*kfree"
+}
