@@ -192,6 +192,12 @@ static bool is_loaded(const struct job *j)
 	return j->driver && str_eq(j->driver, j->facts.loaded.version);
 }
 
+// And it is the wished flavour, too: a package of another kernel is not looked for.
+static bool is_served(const struct job *j)
+{
+	return is_loaded(j) && (!j->wish.flavour || j->wish.flavour == j->facts.loaded.flavour);
+}
+
 // A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
 static bool is_far(const struct strv *from)
 {
@@ -213,7 +219,7 @@ static int look(struct job *j, struct err *err)
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
 	if (is_told)
 		watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
-	return p || is_local ? 0 : obtain_reuse(o, err);
+	return p || is_served(j) ? 0 : obtain_reuse(o, is_local, err);
 }
 
 // What failed on this kernel while another one does well with it: parameters and hardware are not the package's.

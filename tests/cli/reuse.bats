@@ -218,6 +218,21 @@ EOF
   assert_json .compatible null
 }
 
+@test "the other flavour of what is loaded is looked for in the store; what is as wished needs no proof" {
+  kmodsmith install --package "$package"
+  assert_status 0
+  offer "$before" "$same" --flavour proprietary
+  kmodsmith fetch --driver 535.261.03 --flavour proprietary --kernel "$before" --from "oci:$package" --insecure-skip-verify
+  assert_status 0
+  kmodsmith plan --driver 535.261.03 --flavour proprietary --json
+  assert_json .compatible.made_for "$before"
+  assert_json '[.steps[].step] | join(",")' preflight,package,prove,unload,load,nodes,verify
+  rm "$ROOT/var/lib/kmodsmith/roots.json"
+  kmodsmith plan --driver 535.261.03 --flavour open --json
+  assert_json .outcome adopt
+  [[ $stderr != *" reuse "* ]]
+}
+
 @test "with a source: no compile where the proof holds, a compile where it does not, the symbols where it must not be" {
   tiny_source "$BATS_TEST_TMPDIR/source"
   kmodsmith plan --package "$package" --source "$BATS_TEST_TMPDIR/source" --json
