@@ -40,7 +40,7 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmod
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all static images images-test unit unit-build install clean deps demo demo-registry check cli services bench lint format man
+.PHONY: all static images images-test unit unit-build install clean deps demo demo-registry check cli cluster services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -48,12 +48,12 @@ $B/kmodsmith: $B/installer/main.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 STATIC := -static-pie -Wl,--wrap=getaddrinfo,--wrap=freeaddrinfo,--wrap=gethostbyname,--wrap=dlopen
-# The same program for foreign roots: needs no file of the place where it runs, and asks nobody (base/http_lib.c).
+# The same program for foreign roots: needs no file of the place where it runs, and asks nobody (base/http_lib.c, yaml.c).
 static: $B/kmodsmith-static
-$B/kmodsmith-static: $B/installer/main.o $B/static/http_lib.o $(LIB)
+$B/kmodsmith-static: $B/installer/main.o $B/static/http_lib.o $B/static/yaml.o $(LIB)
 	@echo "  LD      $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell pkg-config --static --libs $(filter-out libcurl,$(PKGS)))
-$B/static/http_lib.o: installer/base/http_lib.c Makefile
+$B/static/%.o: installer/base/%.c Makefile
 	@echo "  CC      $< (static)"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DKMODSMITH_STATIC -MMD -MP -c -o $@ $<
@@ -68,11 +68,17 @@ $B/%.o: %.c Makefile
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $B/kmod/patch.o: $(DATA)
+$B/kmod/probes.o: kmod/ask.sh
 
 $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka -larchive $(LIBS)
+
+$B/cluster/client: tests/cluster/client.c $(LIB) Makefile
+	@echo "  CC      $<"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
 
 unit-build: $(UNIT)
 unit: unit-build
@@ -100,6 +106,8 @@ images-test: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images-test.sh $<
 services: $B/kmodsmith
 	$(Q)scripts/services.sh $<
+cluster: $B/kmodsmith $B/cluster/client
+	$(Q)scripts/cluster.sh $<
 
 # Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd
 $B/mkman: $B/installer/mkman.o $(LIB)
@@ -123,4 +131,4 @@ install: $B/kmodsmith $(MAN)
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)
+-include $(OBJ:.o=.d) $(wildcard $B/static/*.d $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

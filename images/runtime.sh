@@ -52,8 +52,8 @@ needs() { # ELF: the libraries and the loader that it names
 programs() {
   local name
   take usr/bin/{bash,dash,busybox,kmod} usr/lib/modprobe.d/aliases.conf
-  # curl is loaded when it is needed; the others are the C library's, and NVIDIA's programs name them
-  take "usr/lib/$triplet"/lib{curl.so.4,dl.so.2,m.so.6,pthread.so.0,rt.so.1,util.so.1}
+  # curl and yaml are loaded when they are needed; the others are the C library's, and NVIDIA's programs name them
+  take "usr/lib/$triplet"/lib{curl.so.4,dl.so.2,m.so.6,pthread.so.0,rt.so.1,util.so.1,yaml-0.so.2}
   ln -s dash "$root/usr/bin/sh"
   ln -s kmod "$root/usr/bin/lsmod"
   for name in "${applets[@]}"; do ln -s busybox "$root/usr/bin/$name"; done

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/abi.h"
 
+#include "kmod/compiler.h"
+
 #include <elf.h>
 
 void kernel_abi_done(struct kernel_abi *abi)
 {
 	free(abi->release);
+	free(abi->banner);
 	free(abi->build_id);
+	free(abi->compiler);
 	free(abi->vermagic);
 	symvers_free(abi->symvers);
 	free(abi->symvers_from);
@@ -100,6 +104,8 @@ int kernel_abi_add_config(struct kernel_abi *abi, const char *release, const cha
 	abi->is_sig_enforced |= config_is(config, len, "CONFIG_MODULE_SIG_FORCE");
 	free(abi->sig_hash);
 	abi->sig_hash = config_value(config, len, "CONFIG_MODULE_SIG_HASH");
+	if (!abi->compiler)
+		abi->compiler = config_value(config, len, "CONFIG_CC_VERSION_TEXT");
 	return 0;
 }
 
@@ -118,11 +124,19 @@ int kernel_abi_add_tree(struct kernel_abi *abi, const char *release, const char 
 	return 0;
 }
 
-void kernel_abi_add_vmlinuz(struct kernel_abi *abi, struct vmlinuz *v)
+void kernel_abi_add_banner(struct kernel_abi *abi, const char *line)
 {
 	char id[DIGEST_HEX + 1];
-	kernel_build_id(v->banner, id);
+	kernel_build_id(line, id);
+	set(&abi->banner, line);
 	set(&abi->build_id, id);
+	if (!abi->compiler)
+		abi->compiler = compiler_of_banner(line);
+}
+
+void kernel_abi_add_vmlinuz(struct kernel_abi *abi, struct vmlinuz *v)
+{
+	kernel_abi_add_banner(abi, v->banner);
 	free(abi->release);
 	abi->release = TAKE(v->release);
 	abi->machine = v->machine;

@@ -11,7 +11,9 @@
 
 struct kernel_abi {
 	char *release;           // uname -r; never NULL once something was added
+	char *banner;            // "Linux version ...", without the newline; NULL = unknown
 	char *build_id;          // kernel_build_id of its banner; NULL = unknown
+	char *compiler;          // version text of the compiler that built it; NULL = unknown
 	int machine;             // EM_X86_64; EM_NONE = unknown
 	char *vermagic;          // whole, release first; NULL = unknown
 	size_t struct_size;      // sizeof(struct module); 0 = unknown
@@ -41,9 +43,11 @@ int kernel_abi_add_tree(struct kernel_abi *abi, const char *release, const char 
 			const char *config, size_t config_len, struct err *err);
 // The same from a configuration alone (/boot/config-REL, /proc/config.gz inflated).
 int kernel_abi_add_config(struct kernel_abi *abi, const char *release, const char *config, size_t len, struct err *err);
-// Release, build id, machine and exports of a kernel image; takes them over from v. A table that is there already
+// Release, banner, machine and exports of a kernel image; takes them over from v. A table that is there already
 // stays.
 void kernel_abi_add_vmlinuz(struct kernel_abi *abi, struct vmlinuz *v);
+// Banner, build id, and the compiler where it is not known yet. line: a "Linux version ..." line.
+void kernel_abi_add_banner(struct kernel_abi *abi, const char *line);
 // A module that came with this kernel: vermagic and sizeof(struct module) exactly as the kernel has them.
 void kernel_abi_add_module(struct kernel_abi *abi, const struct module *in_tree);
 // Everything that a machine's files tell about one of its kernels: configuration, Module.symvers or

@@ -100,6 +100,21 @@ static int read_modinfo(struct module *m, const struct sections *s, struct err *
 	return 0;
 }
 
+// Every object leaves a string. What is no string says nothing.
+static void read_compilers(struct module *m, const struct sections *s)
+{
+	enum { MOST = 16 };
+	const struct section *comment = sections_find(s, ".comment");
+	const char *at = comment ? (const char *)comment->data : NULL, *end = at ? at + comment->size : NULL;
+	while (at < end && m->compilers.count < MOST) {
+		size_t len = strnlen(at, (size_t)(end - at));
+		auto_str char *text = str_ndup(at, len);
+		if (*text && !strv_has(&m->compilers, text))
+			strv_add(&m->compilers, TAKE(text));
+		at += len + 1;
+	}
+}
+
 // It becomes a directory name below /sys/module, here as in the kernel.
 static bool is_name(const char *s)
 {
@@ -293,6 +308,7 @@ static int understand(struct module *m, struct err *err)
 	m->has_btf = sections_find(&s, ".BTF") && !sections_find(&s, ".BTF.base");
 	if (read_modinfo(m, &s, err) < 0 || read_struct(m, &s, err) < 0)
 		return -1;
+	read_compilers(m, &s);
 	return read_symbols(m, &s, err);
 }
 
@@ -367,6 +383,7 @@ void module_done(struct module *m)
 	strv_done(&m->firmware);
 	strv_done(&m->import_ns);
 	strv_done(&m->params);
+	strv_done(&m->compilers);
 	symvers_free(m->exports);
 	modsig_done(&m->sig);
 	*m = MODULE_NONE;

@@ -30,6 +30,7 @@ struct module {
 	struct strv aliases;   // of the devices that it drives, as modprobe knows them
 	struct strv import_ns; // namespaces of symbols that it may use
 	struct strv params;    // names of its parameters
+	struct strv compilers; // what .comment says of them, each once; empty = nothing
 
 	int machine;                   // EM_X86_64, EM_AARCH64, ...
 	struct module_import *imports; // undefined symbols, in symbol-table order; without module_layout

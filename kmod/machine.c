@@ -128,6 +128,15 @@ static int read_image(struct kernel_abi *abi, const struct root *host, const cha
 	return add_module_symbols(abi->symvers, host, abi->release, err) < 0 ? -1 : 1;
 }
 
+// Whose a kernel is that does not run, where headers told the rest. An image that cannot be read tells nothing.
+static void read_banner(struct kernel_abi *abi, const struct root *host)
+{
+	struct err ignored;
+	auto_kernel_abi struct kernel_abi image = { 0 };
+	if (!abi->banner && read_image(&image, host, abi->release, &ignored) > 0)
+		kernel_abi_add_banner(abi, image.banner);
+}
+
 static bool is_module_name(const char *name)
 {
 	return str_ends(name, ".ko") || str_ends(name, ".ko.xz") || str_ends(name, ".ko.gz") ||
@@ -162,15 +171,11 @@ static int find_module(struct kernel_abi *abi, const struct root *host, const ch
 static void read_running(struct kernel_abi *abi, const struct root *kern)
 {
 	struct err err;
-	char id[DIGEST_HEX + 1];
 	auto_str char *banner = NULL;
 	auto_str char *enforce = NULL;
 	auto_str char *lockdown = NULL;
-	if (root_line(kern, "proc/version", &banner, &err) > 0) {
-		kernel_build_id(banner, id);
-		free(abi->build_id);
-		abi->build_id = str_dup(id);
-	}
+	if (root_line(kern, "proc/version", &banner, &err) > 0)
+		kernel_abi_add_banner(abi, banner);
 	if (root_line(kern, "sys/module/module/parameters/sig_enforce", &enforce, &err) > 0) {
 		abi->has_sig = true;
 		abi->is_sig_enforced = str_eq(enforce, "Y");
@@ -202,6 +207,7 @@ int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struc
 		r = read_image(&a, host, a.release, err);
 	if (r < 0)
 		return -1;
+	read_banner(&a, host);
 	kernel_abi_done(abi);
 	*abi = a;
 	a = (struct kernel_abi){ 0 };

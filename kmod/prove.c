@@ -17,6 +17,7 @@ struct check {
 	bool is_same_release;
 	size_t compared; // CRCs that could be compared
 	char *forbidden; // the first import that the module may not use, and why
+	char *unknown;   // what of a kernel that it was not made for could not be compared
 };
 
 static void decide(struct check *c, enum proof_verdict verdict, int code, const char *fmt, ...) PRINTF(4, 5);
@@ -51,6 +52,19 @@ static const char *tail(const char *vermagic)
 	return vermagic + strcspn(vermagic, " ");
 }
 
+// What is merely believed of its own kernel has to be known of another one.
+static void not_compared(struct check *c, const char *fmt, ...) PRINTF(2, 3);
+static void not_compared(struct check *c, const char *fmt, ...)
+{
+	va_list args;
+	if (c->is_same_release || c->unknown)
+		return;
+	va_start(args, fmt);
+	if (vasprintf(&c->unknown, fmt, args) < 0)
+		abort();
+	va_end(args);
+}
+
 // With CRCs on both sides the release in front does not count.
 static void check_vermagic(struct check *c)
 {
@@ -77,8 +91,10 @@ static void add_mismatch(struct check *c, const char *symbol, uint32_t module_cr
 static void compare_layout(struct check *c)
 {
 	const struct symver *layout = symvers_find(c->abi->symvers, "module_layout");
-	if (!c->module->has_layout || !layout || !layout->has_crc)
+	if (!c->module->has_layout || !layout || !layout->has_crc) {
+		not_compared(c, "the CRC of module_layout");
 		return;
+	}
 	c->compared++;
 	if (layout->crc != c->module->layout_crc)
 		add_mismatch(c, "module_layout", c->module->layout_crc, layout->crc);
@@ -127,6 +143,8 @@ static void check_import(struct check *c, const struct module_import *import, st
 		return;
 	}
 	check_permission(c, symbol);
+	if (!symbol->has_crc && import->has_crc && import->crc) // zero: a symbol of assembler code, on both sides
+		not_compared(c, "the CRC of %s (%s)", import->name, symbol->owner);
 	if (!symbol->has_crc || !c->abi->has_modversions)
 		return;
 	c->compared++;
@@ -182,6 +200,11 @@ static void check_symbols(struct check *c)
 	}
 	if (c->forbidden)
 		decide(c, worse, E_SYMBOL, "%s", c->forbidden);
+	if (!c->abi->vermagic)
+		not_compared(c, "the version magic");
+	if (c->unknown)
+		decide(c, PROOF_REBUILD, E_ABI, "built for %.*s, and %s of %s is not known to compare with",
+		       (int)strcspn(c->module->vermagic, " "), c->module->vermagic, c->unknown, c->abi->release);
 }
 
 static void check_layout_size(struct check *c)
@@ -253,6 +276,7 @@ static void prove_module(struct check *c)
 	for (size_t i = 0; i < ARRAY_SIZE(checks) && !c->ret->text; i++)
 		checks[i](c);
 	free(c->forbidden);
+	free(c->unknown);
 }
 
 static struct symvers *exports_of(const struct module *const *modules, size_t count)

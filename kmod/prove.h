@@ -5,7 +5,8 @@
 // The rules are the kernel's own. With CRCs in the module and modversions in the kernel the release in vermagic does
 // not count and CRCs decide; otherwise the whole vermagic must be equal. Symbols of other modules of the set are
 // checked against those modules; symbols of loaded modules against what these export; the rest against the kernel's
-// table.
+// table. Of a kernel that a module was not made for, nothing that counts may stay unknown: vermagic, module_layout, the
+// CRC of every import.
 #pragma once
 #include "kmod/abi.h"
 

@@ -73,11 +73,21 @@ bool store_size_parse(const char *text, uint64_t *ret)
 	return true;
 }
 
+static void reuse_done(struct store_reuse *u)
+{
+	free(u->release);
+	free(u->build_id);
+	free(u->digest);
+}
+
 void store_roots_done(struct store_roots *r)
 {
 	free(r->target);
 	free(r->last_good);
 	strv_done(&r->pins);
+	for (size_t i = 0; i < r->reuse_count; i++)
+		reuse_done(&r->reuses[i]);
+	free(r->reuses);
 	*r = (struct store_roots){ 0 };
 }
 
@@ -90,13 +100,38 @@ static bool read_hex(const json_t *value, char **ret)
 	return true;
 }
 
+static void add_reuse(struct store_roots *r, const char *release, const char *build_id, const char *hex)
+{
+	r->reuses = mem_grow(r->reuses, r->reuse_count + 1, sizeof(*r->reuses));
+	r->reuses[r->reuse_count++] = (struct store_reuse){ .release = str_dup(release),
+							    .build_id = str_dup(build_id),
+							    .digest = str_dup(hex) };
+}
+
+static bool read_reuse(const json_t *item, struct store_roots *r)
+{
+	const char *release = json_string_value(json_object_get(item, "release"));
+	const char *build_id = json_string_value(json_object_get(item, "build-id"));
+	const char *hex = json_string_value(json_object_get(item, "digest"));
+	if (!release || !digest_is_hex(build_id) || !digest_is_hex(hex))
+		return false;
+	add_reuse(r, release, build_id, hex);
+	return true;
+}
+
 static bool read_roots(const json_t *json, struct store_roots *r)
 {
 	size_t i;
-	json_t *item, *pins = json_object_get(json, "pins");
+	json_t *item, *pins = json_object_get(json, "pins"), *reuses = json_object_get(json, "reused");
 	if (!json_is_object(json) || !read_hex(json_object_get(json, "target"), &r->target) ||
-	    !read_hex(json_object_get(json, "last-good"), &r->last_good) || (pins && !json_is_array(pins)))
+	    !read_hex(json_object_get(json, "last-good"), &r->last_good) || (pins && !json_is_array(pins)) ||
+	    (reuses && !json_is_array(reuses)))
 		return false;
+	json_array_foreach(reuses, i, item)
+	{
+		if (!read_reuse(item, r))
+			return false;
+	}
 	json_array_foreach(pins, i, item)
 	{
 		if (!digest_is_hex(json_string_value(item)))
@@ -130,6 +165,11 @@ static int write_roots(const struct store *s, const struct store_roots *r, struc
 {
 	auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "target", json_text(r->target), "last-good",
 					   json_text(r->last_good), "pins", json_strv(&r->pins));
+	json_t *reuses = json_array();
+	for (size_t i = 0; i < r->reuse_count; i++)
+		json_array_append_new(reuses, json_pack("{s:s, s:s, s:s}", "release", r->reuses[i].release, "build-id",
+							r->reuses[i].build_id, "digest", r->reuses[i].digest));
+	json_object_set_new(json, "reused", reuses);
 	if (json_write(&s->state, ROOTS, json, err) < 0)
 		return err->code == E_NO_SPACE ? err_code(err, E_STORE_FULL) : -1;
 	return 1;
@@ -178,6 +218,41 @@ static int change(const struct store *s, enum change what, const char *hex, stru
 			  what == LAST_GOOD ? replace(&r.last_good, hex) :
 			  what == PIN       ? add_pin(&r.pins, hex) :
 					      drop_pin(&r.pins, hex);
+	return is_changed ? write_roots(s, &r, err) : 0;
+}
+
+const char *store_roots_reuse(const struct store_roots *r, const char *release, const char *build_id)
+{
+	for (size_t i = 0; i < r->reuse_count; i++)
+		if (str_eq(r->reuses[i].release, release) && str_eq(r->reuses[i].build_id, build_id))
+			return r->reuses[i].digest;
+	return NULL;
+}
+
+// true = it was there.
+static bool drop_reuse(struct store_roots *r, const char *release)
+{
+	for (size_t i = 0; i < r->reuse_count; i++) {
+		if (!str_eq(r->reuses[i].release, release))
+			continue;
+		reuse_done(&r->reuses[i]);
+		r->reuses[i] = r->reuses[--r->reuse_count];
+		return true;
+	}
+	return false;
+}
+
+int store_set_reuse(const struct store *s, const char *release, const char *build_id, const char *hex, struct err *err)
+{
+	auto_store_roots struct store_roots r = { 0 };
+	auto_fd int held = layout_lock(&s->layout, false, err);
+	if (held < 0 || store_roots(s, &r, err) < 0)
+		return -1;
+	if (hex && str_eq(store_roots_reuse(&r, release, build_id), hex))
+		return 0;
+	bool is_changed = drop_reuse(&r, release) || hex;
+	if (hex)
+		add_reuse(&r, release, build_id, hex);
 	return is_changed ? write_roots(s, &r, err) : 0;
 }
 

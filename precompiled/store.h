@@ -6,6 +6,7 @@
 // brought cannot be taken away before the index names it. A kill at any instant leaves a store that verifies.
 #pragma once
 #include "precompiled/layout.h"
+#include "precompiled/package.h"
 
 struct store {
 	struct layout layout;
@@ -20,10 +21,19 @@ void store_done(struct store *s);
 #define auto_store __attribute__((cleanup(store_done)))
 bool store_size_parse(const char *text, uint64_t *ret); // "500M": bytes, or with K, M, G (1024 each)
 
+// A package that was proven to serve another kernel than it was made for, and was taken for it: it stays as long as
+// that kernel does.
+struct store_reuse {
+	char *release, *build_id; // of the kernel that it serves
+	char *digest;
+};
+
 // What is never collected, as digests of manifests.
 struct store_roots {
 	char *target, *last_good; // the package in use by intention; the one that last made the node ready; NULL = none
 	struct strv pins;         // by the administrator
+	struct store_reuse *reuses; // one per release
+	size_t reuse_count;
 };
 void store_roots_done(struct store_roots *r);
 #define auto_store_roots __attribute__((cleanup(store_roots_done)))
@@ -31,8 +41,16 @@ int store_roots(const struct store *s, struct store_roots *ret, struct err *err)
 bool store_roots_has(const struct store_roots *r, const char *hex);
 int store_set_target(const struct store *s, const char *hex, struct err *err); // 1 = changed, here and below
 int store_set_last_good(const struct store *s, const char *hex, struct err *err);
+// hex NULL: the kernel is served by a package of its own, or by none.
+int store_set_reuse(const struct store *s, const char *release, const char *build_id, const char *hex, struct err *err);
+// The digest of what serves this build of this release; NULL = nothing was taken for it.
+const char *store_roots_reuse(const struct store_roots *r, const char *release, const char *build_id);
 int store_pin(const struct store *s, const char *hex, struct err *err);
 int store_unpin(const struct store *s, const char *hex, struct err *err);
+
+// 1 = a package that was made for want's kernel, or else one that was taken for it; 0 = none.
+int store_find(const struct store *s, const struct package_want *want, struct package *ret, struct err *err);
+int store_find_reused(const struct store *s, const struct package_want *want, struct package *ret, struct err *err);
 
 // A blob that a reader found damaged: it goes to STATE/quarantine, and what needs it leaves the index: ret_lost (may be
 // NULL) gets the tags, or digests.
@@ -62,7 +80,7 @@ struct store_garbage {
 };
 void store_garbage_done(struct store_garbage *g);
 #define auto_store_garbage __attribute__((cleanup(store_garbage_done)))
-// Everything goes but roots, packages of these kernel releases, what belongs to those, and what is no package.
+// Everything goes but roots, packages of or for these kernel releases, what belongs to those, and what is no package.
 // E_LOCKED: somebody else has the store open.
 int store_gc(const struct store *s, const struct strv *kernels, bool is_dry, struct store_garbage *ret,
 	     struct err *err);

@@ -63,6 +63,14 @@ static void read_about(const struct layout *l, const struct descriptor *d, char 
 		memcpy(about, m.subject.digest, DIGEST_HEX + 1);
 }
 
+static bool is_reused(const struct store_roots *roots, const char *hex, const struct strv *kernels)
+{
+	for (size_t i = 0; i < roots->reuse_count; i++)
+		if (str_eq(roots->reuses[i].digest, hex) && strv_has(kernels, roots->reuses[i].release))
+			return true;
+	return false;
+}
+
 static void look(const struct sweep *w, size_t i, const struct store_roots *roots, const struct strv *kernels)
 {
 	const struct layout *l = &w->store->layout;
@@ -75,7 +83,8 @@ static void look(const struct sweep *w, size_t i, const struct store_roots *root
 	item->is_package = find_open(l, d, &p, &ignored) > 0;
 	if (!item->is_package)
 		read_about(l, d, item->about);
-	else if (!store_roots_has(roots, d->digest) && !strv_has(kernels, p.key.release))
+	else if (!store_roots_has(roots, d->digest) && !strv_has(kernels, p.key.release) &&
+		 !is_reused(roots, d->digest, kernels))
 		item->is_candidate = true;
 	if (root_stat(&l->root, path, &st, &ignored) > 0)
 		item->arrived = st.st_mtim;

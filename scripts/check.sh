@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 unset MAKEFLAGS MAKELEVEL MFLAGS # what was given to `make check` is not meant for the builds below
-read -r -a tiers <<<"${TIERS:-lint unit cli services images matrix vm}"
+read -r -a tiers <<<"${TIERS:-lint unit cli services cluster images matrix vm}"
 logs=build/check jobs=$(nproc) table='' sum_p=0 sum_f=0 sum_s=0
 mkdir -p "$logs"
 
@@ -16,6 +16,7 @@ run_tier() {
   unit) make -s -j"$jobs" MODE=asan unit-build && make -s MODE=asan unit ;;
   cli) make -s -j"$jobs" all && make -s cli ;;
   services) make -s -j"$jobs" all && make -s services ;;
+  cluster) make -s -j"$jobs" all && make -s cluster ;;
   images) make -s -j"$jobs" all static && make -s images-test ;;
   matrix) make -s -j"$jobs" all && scripts/matrix.sh ;;
   vm) make -s -j"$jobs" all && tests/vm/selftest && tests/vm/run ;;
@@ -36,7 +37,7 @@ count() { # TIER STATUS: sets p f s from the closing line, and row
   fi
 }
 
-scripts/deps.sh build test cli services images lint vm || exit 1
+scripts/deps.sh build test cli services cluster images lint vm || exit 1
 for tier in "${tiers[@]}"; do
   echo "== $tier"
   start=$SECONDS

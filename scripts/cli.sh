@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run the command line tests (bats) on a built binary, a few files side by side; show what failed, end with one line of
 # counts: "cli: P passed, F failed, S skipped".
-#   scripts/cli.sh BINARY [FILE.bats...]    with TIER=NAME the files of tests/NAME
+#   scripts/cli.sh BINARY [FILE.bats...]    with TIER=NAME the files of tests/NAME; LIMIT=SECONDS for each of them, default 300
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 tier=${TIER:-cli}
@@ -14,7 +14,7 @@ shift
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 one() { # the status goes behind the output: a file that bats cannot load has no "not ok" line of its own
-  { timeout 300 bats --tap "$1" </dev/null; echo "status $?"; } >"$out/${1##*/}" 2>&1
+  { timeout "${LIMIT:-300}" bats --tap "$1" </dev/null; echo "status $?"; } >"$out/${1##*/}" 2>&1
 }
 export out
 export -f one

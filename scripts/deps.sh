@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
-#   scripts/deps.sh [TIER...]    build test cli services images lint vm man bench; without a name: all of them
+#   scripts/deps.sh [TIER...]    build test cli services cluster images lint vm man bench; without a name: all of them
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
   [build]="gcc make pkg-config libc6-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev liblz4-dev liblzma-dev
-    zlib1g-dev libacl1-dev libcurl4-openssl-dev nettle-dev"
+    zlib1g-dev libacl1-dev libcurl4-openssl-dev libyaml-dev nettle-dev"
   [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl"
-  [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
+  [cli]="bats bats-support bats-assert bats-file ccache jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static"
+  [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3 binutils etcd-server golang-go docker-registry procps libcmocka-dev"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
-  [vm]="docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc
+  [vm]="ccache docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc
     patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
-  [man]="scdoc man-db"
-  [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
+  [man]="scdoc man-db" [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
 )
 
 missing() { # PACKAGE... -> those that are not installed, one a line
@@ -29,7 +29,7 @@ offered() { # does apt know every one of these packages?
   known=$(apt-cache policy "$@" 2>/dev/null | grep -cE '^  Candidate: [^(]' || true)
   [ "$known" -eq $# ]
 }
-[ $# -gt 0 ] || set -- build test cli services images lint vm man bench
+[ $# -gt 0 ] || set -- build test cli services cluster images lint vm man bench
 packages=()
 for tier in "$@"; do
   [ -n "${tiers[$tier]-}" ] || { echo "deps: there is no tier '$tier' (${!tiers[*]})" >&2; exit 2; }
@@ -48,7 +48,7 @@ if [ "$(id -u)" -ne 0 ]; then
   exit 1
 fi
 export RUNLEVEL=1 # this and the mask: packages of servers start them, and those that come with the tests stay stopped
-mapfile -t units < <(printf '%s\n' "${lacking[@]}" | sed -n 's/^nginx-light$/nginx/p; s/^docker-registry$/&/p')
+mapfile -t units < <(printf '%s\n' "${lacking[@]}" | sed -n 's/^nginx-light$/nginx/p; s/^docker-registry$/&/p; s/^etcd-server$/etcd/p')
 [ -d /run/systemd/system ] && [ ${#units[@]} -gt 0 ] && systemctl -q --runtime mask "${units[@]}" &&
   trap 'systemctl -q --runtime unmask "${units[@]}"; systemctl -q disable "${units[@]}"' EXIT
 echo "deps: installing ${lacking[*]}"

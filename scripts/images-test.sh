@@ -13,9 +13,9 @@ die() { echo "images: $1"; echo "images: 0 passed, 1 failed, 0 skipped"; exit 1;
 
 version=$(dpkg-deb -f "$(scripts/inputs.sh nvidia-open-kernel-source)" Version) || die "NVIDIA's packages cannot be had"
 DRIVER=${version%%-*}
-DRIVER_FILES=$(scripts/inputs.sh {libcuda1,libnvidia-ml1,nvidia-smi,firmware-nvidia-gsp}="$version" \
+DRIVER_FILES=$(scripts/inputs.sh {libcuda1,libnvidia-ml1,nvidia-smi,firmware-nvidia-gsp,nvidia-open-kernel-source}="$version" \
   nvidia-modprobe nvidia-persistenced libtirpc3 libgcc-s1 | paste -sd' ') || die "NVIDIA's packages cannot be had"
 for name in runtime builder; do scripts/images.sh "$name" || die "the $name image could not be made"; done
 # shellcheck disable=SC2086 # a list of files
 scripts/images.sh driver --driver "$DRIVER" $DRIVER_FILES || die "the driver image could not be made"
-TIER=images scripts/cli.sh "$@"
+TIER=images LIMIT=900 scripts/cli.sh "$@"

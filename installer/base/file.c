@@ -15,9 +15,16 @@ int file_fail(const char *what, const char *name, struct err *err)
 
 int file_read(int fd, const char *name, char **ret, size_t *ret_len, struct err *err)
 {
+	return file_read_most(fd, name, SIZE_MAX, ret, ret_len, err);
+}
+
+int file_read_most(int fd, const char *name, size_t most, char **ret, size_t *ret_len, struct err *err)
+{
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return file_fail("read", name, err);
+	if (st.st_size > 0 && (uintmax_t)st.st_size > most)
+		return err_set(err, E_TOO_LARGE, "'%s' has more than %zu bytes", name, most);
 	size_t room = st.st_size > 0 ? (size_t)st.st_size + 1 : 4096, len = 0;
 	auto_str char *data = mem_grow(NULL, room + 1, 1);
 	for (;;) {
@@ -29,6 +36,8 @@ int file_read(int fd, const char *name, char **ret, size_t *ret_len, struct err 
 		if (n == 0)
 			break;
 		len += (size_t)n;
+		if (len > most)
+			return err_set(err, E_TOO_LARGE, "'%s' has more than %zu bytes", name, most);
 		if (len == room)
 			data = mem_grow(data, (room *= 2) + 1, 1);
 	}

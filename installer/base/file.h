@@ -7,6 +7,7 @@
 int file_fail(const char *what, const char *name, struct err *err);
 // To the end of the file; works for proc and sysfs files that state no size. A NUL is added behind the content.
 int file_read(int fd, const char *name, char **ret, size_t *ret_len, struct err *err);
+int file_read_most(int fd, const char *name, size_t most, char **ret, size_t *ret_len, struct err *err); // E_TOO_LARGE
 int file_write(int fd, const char *name, const void *data, size_t len, struct err *err);
 // Read-only private mapping of a regular file; *ret is NULL for an empty one.
 int file_map(int fd, const char *name, const void **ret, size_t *ret_len, struct err *err);

@@ -20,7 +20,8 @@ long http_now_ms(void)
 int http_new(const struct http_options *options, struct http **ret, struct err *err)
 {
 	struct http_tls *tls = NULL;
-	if (options->ca && http_tls_add(options->ca, &tls, err) < 0) {
+	if ((options->authorities && http_tls_only(options->authorities, &tls, err) < 0) ||
+	    (options->ca && http_tls_add(options->ca, &tls, err) < 0)) {
 		http_tls_free(tls);
 		return -1;
 	}
@@ -29,7 +30,10 @@ int http_new(const struct http_options *options, struct http **ret, struct err *
 			    .no_proxy = str_dup(options->no_proxy),
 			    .connect_ms = options->connect_ms ? options->connect_ms : CONNECT_MS,
 			    .stall_ms = options->stall_ms ? options->stall_ms : STALL_MS,
-			    .tls = tls };
+			    .tls = tls,
+			    .certificate = str_dup(options->certificate),
+			    .key = str_dup(options->key),
+			    .is_http1 = options->is_http1 };
 	*ret = h;
 	return 0;
 }
@@ -64,6 +68,8 @@ void http_free(struct http *h)
 	http_tls_free(h->tls);
 	free(h->proxy);
 	free(h->no_proxy);
+	free(h->certificate);
+	free(h->key);
 	free(h);
 }
 
@@ -126,6 +132,8 @@ static void set_path(struct trip *t)
 	curl.easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)t->http->connect_ms);
 	// A name that nobody answers for is waited for in a thread; ending the call must not wait for it too.
 	curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
+	if (t->http->is_http1)
+		curl.easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	if (t->is_fresh) {
 		curl.easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
 		curl.easy_setopt(t->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
@@ -223,6 +231,11 @@ static void conclude(struct trip *t, CURLcode code)
 	finish(t);
 }
 
+static long stall_of(const struct trip *t)
+{
+	return t->call->stall_ms ? t->call->stall_ms : t->http->stall_ms;
+}
+
 // A connection has its own deadline; from then on each byte gives a new one.
 static bool is_stalled(struct trip *t, long now)
 {
@@ -230,7 +243,8 @@ static bool is_stalled(struct trip *t, long now)
 	curl.easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &begun);
 	if (begun == 0)
 		t->last_ms = now;
-	return now - t->last_ms > (long)t->http->stall_ms;
+	t->is_late = t->call->total_ms && now - t->start_ms >= (long)t->call->total_ms;
+	return t->is_late || now - t->last_ms > stall_of(t);
 }
 
 // Moves everything on without waiting. 1 = a call is done.
@@ -258,12 +272,13 @@ static int advance(struct http *h, struct err *err)
 	return r;
 }
 
-// Not beyond the next stall deadline.
+// Not beyond the next deadline.
 static int wait_bound(const struct http *h, int wait_ms)
 {
 	long now = http_now_ms();
 	for (const struct trip *t = h->trips; t; t = t->next) {
-		long left = t->last_ms + (long)h->stall_ms + 1 - now;
+		long left = t->last_ms + stall_of(t) + 1 - now, whole = t->start_ms + (long)t->call->total_ms - now;
+		left = t->call->total_ms && whole < left ? whole : left;
 		if (!t->call->is_done && left < wait_ms)
 			wait_ms = left > 0 ? (int)left : 0;
 	}

@@ -4,7 +4,8 @@
 // Proxies come from the options or the environment (http_proxy, https_proxy, all_proxy, no_proxy in both spellings;
 // CIDR and host:port in no_proxy). TLS uses the system's authorities and those of the options. Redirects are followed,
 // and credentials never go to another host, port or scheme. Deadlines: connect, and a stall without a byte; there is no
-// limit on the whole, because a slow mirror that makes progress is right to go on.
+// limit on the whole unless a call asks for one, because a slow mirror that makes progress is right to go on.
+// Connections are kept and used again.
 #pragma once
 #include "base/err.h"
 
@@ -14,6 +15,10 @@ struct http_options {
 	const char *ca;       // a PEM file or a directory of them, besides the system's; NULL = none
 	unsigned connect_ms;  // 0 = 3000 (R-A10)
 	unsigned stall_ms;    // 0 = 15000
+	// For a service with an authority of its own. PEM texts, borrowed until http_new() returns.
+	const char *authorities;       // the only ones that are believed, not the system's; NULL = the system's and ca
+	const char *certificate, *key; // of the client; never shown to another origin than the call's; NULL = none
+	bool is_http1;                 // one call a connection at a time: one that hangs takes no other with it
 };
 
 struct http;
@@ -38,7 +43,8 @@ struct http_call {
 	const void *body;            // NULL = body_fd
 	int body_fd;                 // read from offset 0; -1 or 0 = no body
 	uint64_t body_size;
-	size_t max; // bytes kept in reply when there is no sink; more is E_TOO_LARGE
+	size_t max;                  // bytes kept in reply when there is no sink; more is E_TOO_LARGE
+	unsigned stall_ms, total_ms; // 0 = the client's; 0 = no limit on the whole
 	// Bytes of a 2xx reply as they arrive; negative with err ends the call. status is set. NULL = kept in reply.
 	int (*sink)(struct http_call *call, const void *data, size_t len, struct err *err);
 	void *ctx;

@@ -86,7 +86,10 @@ void http_error_curl(struct trip *t, CURLcode code)
 
 void http_error_stall(struct trip *t)
 {
-	auto_str char *why = str_fmt("not a byte for %u ms", t->http->stall_ms);
+	const struct http_call *c = t->call;
+	auto_str char *why = t->is_late ?
+				     str_fmt("not done after %u ms", c->total_ms) :
+				     str_fmt("not a byte for %u ms", c->stall_ms ? c->stall_ms : t->http->stall_ms);
 	t->layer = "http";
 	explain(t, E_TIMEOUT, why);
 }

@@ -9,6 +9,8 @@ struct http {
 	char *proxy, *no_proxy;
 	unsigned connect_ms, stall_ms;
 	struct http_tls *tls; // NULL = the system's authorities only
+	char *certificate, *key;
+	bool is_http1;
 	struct trip *trips;
 };
 
@@ -33,6 +35,7 @@ struct trip { // a call on its way: one request, and one more for each redirect
 	uint64_t body_at;
 	size_t dropped; // bytes of an error's text that nobody keeps
 	unsigned redirects;
+	bool is_late;      // past the deadline of the whole
 	bool is_enough;    // the rest of the reply was refused, and is not missed
 	bool is_elsewhere; // redirected away from where the credentials belong
 	bool is_fresh;     // with a connection of its own
@@ -52,6 +55,7 @@ void http_body_attach(struct trip *t);
 
 // http_tls.c
 int http_tls_add(const char *path, struct http_tls **tls, struct err *err); // *tls: NULL at first; made
+int http_tls_only(const char *pem, struct http_tls **tls, struct err *err); // and nobody else
 void http_tls_free(struct http_tls *tls);
 void http_tls_attach(struct trip *t);
 

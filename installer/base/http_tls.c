@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificate authorities besides the system's. libcurl's own options replace what the system trusts, so they are added
-// to the store of each connection. The issuer of a server's certificate is noted on the way, for messages: when it is
-// refused, that name is what somebody behind an intercepting proxy needs to know.
+// Certificate authorities besides the system's, or in their place. libcurl's own options replace what the system
+// trusts, so they are added to the store of each connection. The issuer of a server's certificate is noted on the way,
+// for messages: when it is refused, that name is what somebody behind an intercepting proxy needs to know.
 #include "base/http_own.h"
 
 #include "base/file.h"
@@ -15,6 +15,7 @@
 struct http_tls {
 	X509 **items;
 	size_t count;
+	bool is_only; // the system's are not believed
 };
 
 void http_tls_free(struct http_tls *tls)
@@ -84,6 +85,14 @@ int http_tls_add(const char *path, struct http_tls **tls, struct err *err)
 	return r < 0 ? err_wrap(err, "certificate authorities") : 0;
 }
 
+int http_tls_only(const char *pem, struct http_tls **tls, struct err *err)
+{
+	*tls = mem_alloc(sizeof(**tls));
+	(*tls)->is_only = true;
+	add_pem(*tls, pem, strlen(pem));
+	return (*tls)->count ? 0 : err_set(err, E_TLS, "the certificate authority that was given is none in PEM form");
+}
+
 static int trip_index(void)
 {
 	static int index = -1;
@@ -114,8 +123,10 @@ static CURLcode on_context(CURL *easy, void *ctx, void *data)
 {
 	struct trip *t = data;
 	const struct http_tls *tls = t->http->tls;
-	X509_STORE *store = SSL_CTX_get_cert_store(ctx);
 	(void)easy;
+	if (tls && tls->is_only)
+		SSL_CTX_set_cert_store(ctx, X509_STORE_new());
+	X509_STORE *store = SSL_CTX_get_cert_store(ctx);
 	for (size_t i = 0; tls && i < tls->count; i++)
 		X509_STORE_add_cert(store, tls->items[i]);
 	// The connection outlives the call: what is noted for the call must not be noted again later.
@@ -125,8 +136,23 @@ static CURLcode on_context(CURL *easy, void *ctx, void *data)
 	return CURLE_OK;
 }
 
+// A redirect to another origin must not make us sign anything for it.
+static void show_certificate(struct trip *t)
+{
+	const struct http *h = t->http;
+	if (!h->certificate || t->is_elsewhere)
+		return;
+	struct curl_blob cert = { .data = h->certificate, .len = strlen(h->certificate) };
+	struct curl_blob key = { .data = h->key, .len = h->key ? strlen(h->key) : 0 };
+	curl.easy_setopt(t->easy, CURLOPT_SSLCERTTYPE, "PEM");
+	curl.easy_setopt(t->easy, CURLOPT_SSLCERT_BLOB, &cert);
+	if (key.len)
+		curl.easy_setopt(t->easy, CURLOPT_SSLKEY_BLOB, &key);
+}
+
 void http_tls_attach(struct trip *t)
 {
+	show_certificate(t);
 	curl.easy_setopt(t->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	// What libcurl caches would replace the store that ours were added to.
 	curl.easy_setopt(t->easy, CURLOPT_CA_CACHE_TIMEOUT, t->http->tls ? 0L : 86400L);

@@ -45,6 +45,25 @@ int launch(const struct launch *l, pid_t *ret, struct err *err)
 	return problem ? err_set(err, problem, "start '%s'", l->argv->items[0]) : 0;
 }
 
+int launch_self(const struct strv *args, pid_t *ret, struct err *err)
+{
+	auto_strv struct strv argv = { 0 };
+	posix_spawnattr_t attr;
+	sigset_t empty, all;
+	sigemptyset(&empty);
+	sigfillset(&all);
+	strv_add(&argv, str_dup("kmodsmith"));
+	for (size_t i = 0; i < args->count; i++)
+		strv_add(&argv, str_dup(args->items[i]));
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	posix_spawnattr_setsigmask(&attr, &empty);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	int problem = posix_spawn(ret, "/proc/self/exe", NULL, &attr, argv.items, environ);
+	posix_spawnattr_destroy(&attr);
+	return problem ? err_set(err, problem, "start 'kmodsmith %s'", args->count ? args->items[0] : "") : 0;
+}
+
 static int fail(const char *what, const char *name)
 {
 	dprintf(STDERR_FILENO, "%s '%s': %s\n", what, name, strerror(errno));

@@ -19,4 +19,6 @@ struct launch {
 	int out;                 // standard output and error
 };
 int launch(const struct launch *l, pid_t *ret, struct err *err); // the caller's child
+// This program with other arguments, in a process group of its own, with our environment and our output.
+int launch_self(const struct strv *args, pid_t *ret, struct err *err);
 int launch_main(int argc, char **argv);

@@ -210,6 +210,46 @@ void opt_done(const struct cmd *cmd, void *values)
 	}
 }
 
+static bool takes(const struct cmd *cmd, const struct opt *o)
+{
+	struct parse p = { 0 };
+	collect(cmd, &p);
+	for (size_t i = 0; i < p.count; i++)
+		if (str_eq(p.opts[i]->name, o->name))
+			return p.opts[i]->type == o->type;
+	return false;
+}
+
+static void add_words(const struct opt *o, const void *at, struct strv *ret)
+{
+	switch (o->type) {
+	case OPT_FLAG:
+		if (*(const bool *)at)
+			strv_add(ret, str_fmt("--%s", o->name));
+		break;
+	case OPT_STR:
+		if (*(char *const *)at)
+			strv_add(ret, str_fmt("--%s=%s", o->name, *(char *const *)at));
+		break;
+	case OPT_LIST:
+		for (size_t i = 0; i < ((const struct strv *)at)->count; i++)
+			strv_add(ret, str_fmt("--%s=%s", o->name, ((const struct strv *)at)->items[i]));
+		break;
+	case OPT_UINT:
+		if (*(const unsigned *)at)
+			strv_add(ret, str_fmt("--%s=%u", o->name, *(const unsigned *)at));
+		break;
+	}
+}
+
+void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret)
+{
+	for (; *tables; tables++)
+		for (const struct opt *o = *tables; o->name; o++)
+			if (takes(cmd, o))
+				add_words(o, (const char *)values + o->offset, ret);
+}
+
 static void help_line(char **text, const struct opt *o)
 {
 	char letter[5] = "    ";

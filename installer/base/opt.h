@@ -36,4 +36,6 @@ struct cmd {
 int opt_parse(const struct cmd *cmd, const struct cmd *const *all, int argc, char **argv, const char *config,
 	      void *values, char ***ret_args, size_t *ret_count, struct err *err);
 void opt_done(const struct cmd *cmd, void *values);
+// The words that tell cmd what these values (of the tables, NULL-terminated) say; what cmd does not know is left out.
+void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret);
 char *opt_help(const struct cmd *cmd); // the text of --help

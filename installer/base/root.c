@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/inotify.h>
 
 int root_init(struct root *root, const char *dir, struct err *err)
 {
@@ -185,6 +186,16 @@ int root_list(const struct root *root, const char *path, struct strv *ret, struc
 	strv_done(ret);
 	*ret = names;
 	return 1;
+}
+
+// inotify knows paths only, and a descriptor's is its link in proc: it leads there across mount namespaces.
+int root_watch(const struct root *root, const char *path, int inotify, uint32_t events, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return is_absent() ? 0 : fail(root, "open", path, err);
+	auto_str char *link = str_fmt("/proc/self/fd/%d", fd);
+	return inotify_add_watch(inotify, link, events) < 0 ? fail(root, "watch", path, err) : 1;
 }
 
 // Also says why not: a link to nowhere is no directory either.

@@ -45,6 +45,9 @@ bool root_exists(const struct root *root, const char *path); // follows links
 int root_readlink(const struct root *root, const char *path, char **ret, struct err *err);
 int root_list(const struct root *root, const char *path, struct strv *ret, struct err *err); // names, sorted
 
+// Events of a directory, as inotify(7) has them; the same one twice is one. 1 = watched, 0 = absent.
+int root_watch(const struct root *root, const char *path, int inotify, uint32_t events, struct err *err);
+
 int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err);
 int root_create(const struct root *root, const char *path, struct err *err); // fd >= 0: a new or emptied file, 0644
 // Whole or not at all: temporary name, fsync, rename, fsync of the directory. Parents must exist.

@@ -58,6 +58,12 @@ static int real_mount_enter(const struct sys *sys, int ns)
 	return setns(ns, CLONE_NEWNS);
 }
 
+static int real_mount_copy(const struct sys *sys)
+{
+	(void)sys;
+	return unshare(CLONE_NEWNS);
+}
+
 // mount(2) has no form with descriptors on the kernels that are served; their links in /proc lead to the same place.
 static int change_mount(int from, int at, unsigned long flags)
 {
@@ -71,6 +77,20 @@ static int real_mount_bind(const struct sys *sys, int from, int at, bool is_recu
 {
 	(void)sys;
 	return change_mount(from, at, MS_BIND | (is_recursive ? MS_REC : 0));
+}
+
+static int real_mount_tmpfs(const struct sys *sys, int at, const char *source, const char *options)
+{
+	(void)sys;
+	char place[32];
+	snprintf(place, sizeof(place), "/proc/self/fd/%d", at);
+	return mount(source, place, "tmpfs", MS_NOSUID | MS_NODEV, options);
+}
+
+static int real_mount_shared(const struct sys *sys, int at)
+{
+	(void)sys;
+	return change_mount(-1, at, MS_SHARED);
 }
 
 static int real_mount_private(const struct sys *sys, int at)
@@ -90,12 +110,6 @@ static int real_mount_detach(const struct sys *sys, int dir, const char *name)
 	(void)sys;
 	auto_str char *path = str_fmt("/proc/self/fd/%d/%s", dir, name);
 	return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
-}
-
-static int real_exchange(const struct sys *sys, int dir, const char *a, const char *b)
-{
-	(void)sys;
-	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
 }
 
 // setxattr(2) has no form with descriptors that takes one of a node that is not opened.
@@ -158,11 +172,13 @@ static const struct sys real = {
 	.node_look = real_node_look,
 	.node_set = real_node_set,
 	.mount_enter = real_mount_enter,
+	.mount_copy = real_mount_copy,
 	.mount_bind = real_mount_bind,
+	.mount_tmpfs = real_mount_tmpfs,
+	.mount_shared = real_mount_shared,
 	.mount_private = real_mount_private,
 	.mount_read_only = real_mount_read_only,
 	.mount_detach = real_mount_detach,
-	.exchange = real_exchange,
 	.label_set = real_label_set,
 	.process_open = real_process_open,
 	.process_signal = real_process_signal,
@@ -295,10 +311,27 @@ static int record_mount_enter(const struct sys *sys, int ns)
 	return no_mounts(sys, "enter a mount namespace");
 }
 
+static int record_mount_copy(const struct sys *sys)
+{
+	return no_mounts(sys, "copy the mount namespace");
+}
+
 static int record_mount_bind(const struct sys *sys, int from, int at, bool is_recursive)
 {
 	(void)from, (void)at, (void)is_recursive;
 	return no_mounts(sys, "bind");
+}
+
+static int record_mount_tmpfs(const struct sys *sys, int at, const char *source, const char *options)
+{
+	(void)at, (void)source, (void)options;
+	return no_mounts(sys, "mount a tmpfs");
+}
+
+static int record_mount_shared(const struct sys *sys, int at)
+{
+	(void)at;
+	return no_mounts(sys, "make shared");
 }
 
 static int record_mount_private(const struct sys *sys, int at)
@@ -317,12 +350,6 @@ static int record_mount_detach(const struct sys *sys, int dir, const char *name)
 {
 	(void)dir, (void)name;
 	return no_mounts(sys, "detach");
-}
-
-static int record_exchange(const struct sys *sys, int dir, const char *a, const char *b)
-{
-	record(sys, "exchange %s %s", a, b);
-	return renameat2(dir, a, dir, b, RENAME_EXCHANGE);
 }
 
 static int record_label_set(const struct sys *sys, int dir, const char *name, const char *context)
@@ -417,11 +444,13 @@ struct sys sys_recorder(const struct root *record)
 		.node_look = record_node_look,
 		.node_set = record_node_set,
 		.mount_enter = record_mount_enter,
+		.mount_copy = record_mount_copy,
 		.mount_bind = record_mount_bind,
+		.mount_tmpfs = record_mount_tmpfs,
+		.mount_shared = record_mount_shared,
 		.mount_private = record_mount_private,
 		.mount_read_only = record_mount_read_only,
 		.mount_detach = record_mount_detach,
-		.exchange = record_exchange,
 		.label_set = record_label_set,
 		.process_open = record_process_open,
 		.process_signal = record_process_signal,

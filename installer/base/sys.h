@@ -23,11 +23,15 @@ struct sys {
 	// Mounts of the namespace that mount_enter() chose, ours otherwise. Descriptors stand for what they were opened
 	// as, also those that were opened in another namespace. A recorded machine has no mounts: EOPNOTSUPP.
 	int (*mount_enter)(const struct sys *sys, int ns); // an open ns/mnt; working and root directory become its own
+	int (*mount_copy)(
+		const struct sys *sys); // a namespace of our own, a copy that gets and passes on events as before
 	int (*mount_bind)(const struct sys *sys, int from, int at, bool is_recursive);
+	// An empty file system; source: its name in mountinfo, options: of tmpfs(5).
+	int (*mount_tmpfs)(const struct sys *sys, int at, const char *source, const char *options);
+	int (*mount_shared)(const struct sys *sys, int at); // it alone, with the copies that are made of it from now on
 	int (*mount_private)(const struct sys *sys, int at); // it and all below leave their peers
 	int (*mount_read_only)(const struct sys *sys, int at);
 	int (*mount_detach)(const struct sys *sys, int dir, const char *name); // the topmost there, with all below
-	int (*exchange)(const struct sys *sys, int dir, const char *a, const char *b); // two names, in one instant
 	// The security context of SELinux, of a name or link itself.
 	int (*label_set)(const struct sys *sys, int dir, const char *name, const char *context);
 	// A descriptor that stays with the process although its number may be given to another one, and a signal by it.

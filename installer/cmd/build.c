@@ -11,6 +11,13 @@ static const struct opt opts[] = {
 	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a bundle; default: the node's store" },
 	{ "matrix", 0, "FILE.json", NULL, OPT_STR, offsetof(struct build_values, matrix),
 	  "build each driver of the file for each kernel of it, see kmodsmith-matrix(7)" },
+	{ "nodes", 0, "FILE|-", NULL, OPT_STR, offsetof(struct build_values, nodes),
+	  "with --matrix: also for the kernels of these nodes, from `kubectl get nodes -o json`; - reads standard "
+	  "input" },
+	{ "partial", 0, NULL, NULL, OPT_FLAG, offsetof(struct build_values, is_partial),
+	  "with --matrix: exit status 0 although a pair failed, when another did not: its package can be used" },
+	{ "no-compile", 0, NULL, NULL, OPT_FLAG, offsetof(struct build_values, job.is_compile_forbidden),
+	  "with --matrix: what neither the output nor --from has fails; says whether all is there" },
 	{ 0 },
 };
 
@@ -86,6 +93,7 @@ static int make(const struct build_values *v, struct build *b, struct err *err)
 		.jobs = j->jobs,
 		.timeout_s = j->timeout_s,
 		.is_rt_allowed = j->is_rt_allowed,
+		.is_cache_off = j->is_cache_off,
 		.output = output_layout,
 		.output_ctx = &b->output,
 	};
@@ -100,11 +108,14 @@ static void show(const struct build_values *v, const struct build *b)
 	const struct package *p = &b->package;
 	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
 	const char *place = b->output.name ? b->output.name : p->place;
-	auto_json json_t *json =
-		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(place), "tag",
-			  json_text(tag), "digest", json_text(digest), "key", package_key_json(&p->key), "phases",
-			  report_phases(&b->watch), "headers", json_text(b->report.headers_from), "jobs",
-			  b->report.jobs, "objects", (int)b->report.objects, "peak_kib", (int)b->report.peak_kib);
+	const struct compile_report *r = &b->report;
+	json_t *kept = json_pack("{s:i, s:i, s:i}", "objects", (int)r->objects_kept, "probes", (int)r->probes_kept,
+				 "probes_asked", (int)r->probes_asked);
+	auto_json json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i}", "package",
+					   json_text(place), "tag", json_text(tag), "digest", json_text(digest), "key",
+					   package_key_json(&p->key), "phases", report_phases(&b->watch), "headers",
+					   json_text(b->report.headers_from), "jobs", b->report.jobs, "objects",
+					   (int)b->report.objects, "cache", kept, "peak_kib", (int)b->report.peak_kib);
 	if (v->job.origin.remote.common.is_json) {
 		show_json(json);
 		return;
@@ -123,8 +134,14 @@ static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct build_values *v = values;
+	const char *lonely = v->nodes                    ? "--nodes" :
+			     v->is_partial               ? "--partial" :
+			     v->job.is_compile_forbidden ? "--no-compile" :
+							   NULL;
 	if (v->matrix)
 		return build_matrix(v, err);
+	if (lonely)
+		return err_set(err, E_USAGE, "%s is for --matrix FILE.json", lonely);
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
@@ -154,9 +171,10 @@ const struct cmd cmd_build = {
 		 "`kmodsmith pack builder`.\n\n"
 		 "  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
 		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
-		 "With --matrix, drivers and kernels come from a file, and what the output has already of the same "
-		 "inputs is not\n"
-		 "built again; exit status 1 when a pair failed, 0 when all were built, there, skipped or known not to "
+		 "With --matrix, drivers and kernels come from a file, and what the output or --from has already of "
+		 "the same inputs is\n"
+		 "not built again; exit status 1 when a pair failed, 0 when all were built, there, skipped or known "
+		 "not to "
 		 "work.\n",
 	.opts = { source_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct build_values),

@@ -14,6 +14,7 @@ static const struct opt opts[] = {
 	  "kernel release in question; default: the running one" },
 	{ "package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.origin.package),
 	  "a package made by `kmodsmith build`" },
+	{ "reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, offsetof(struct values, job.reuse), REUSE_HELP },
 	{ 0 },
 };
 
@@ -93,7 +94,9 @@ static int judge(const struct values *v, struct check_run *c, struct verdict_res
 		.patches = j->patches ? &c->patches : NULL,
 		.is_rt_allowed = j->is_rt_allowed,
 	};
-	return job_flavour(j, &wish.flavour, err) < 0 ? -1 : verdict_make(&wish, ret, err);
+	return job_flavour(j, &wish.flavour, err) < 0 || job_reuse(j->reuse, &wish.reuse, err) < 0 ?
+		       -1 :
+		       verdict_make(&wish, ret, err);
 }
 
 static void show(const struct values *v, const struct verdict_result *r)
@@ -142,7 +145,8 @@ const struct cmd cmd_check = {
 		 "--source it\n"
 		 "looks for headers, compiler and known obstacles. Exit status: 0 ok, 10 compatible (made for another "
 		 "release, all\n"
-		 "symbol CRCs equal), 20 needs-build, 30 impossible; 1 and 2 are errors of the check itself.\n\n"
+		 "symbol CRCs equal, and --reuse allows it), 20 needs-build, 30 impossible; 1 and 2 are errors of the "
+		 "check itself.\n\n"
 		 "  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
 	.opts = { source_opts, opts, common_opts },
 	.values_size = sizeof(struct values),

@@ -186,14 +186,20 @@ static int serve(struct toolkit *t, const char *id, struct err *err)
 	return dtk_reason_write(&t->shared, &why, err) < 0 ? -1 : dtk_flag_set(&t->shared, DTK_BROKEN, id, err);
 }
 
+// The compiler and the headers are this container's. Other commands find the node's files by its process ids, which
+// this pod has, too; there are none.
 static int open_all(const struct dtk_values *v, struct toolkit *t, struct err *err)
 {
+	char root[] = "/";
 	t->log = show_watch();
 	t->watch = t->log;
 	t->watch.ctx = t;
 	t->watch.progress = on_progress;
 	t->watch.enter = on_enter;
-	if (machine_open(&v->common, &t->machine, err) < 0 ||
+	struct common common = v->common;
+	if (!common.root && !common.host_root)
+		common.host_root = root;
+	if (machine_open(&common, &t->machine, err) < 0 ||
 	    host_read(&t->machine.host, &t->machine.kern, &t->host, err) < 0)
 		return -1;
 	if (root_init(&t->shared, v->shared ? v->shared : DTK_SHARED, err) < 0 ||

@@ -3,7 +3,7 @@
 // it.
 #include "base/file.h"
 #include "cmd/job.h"
-#include "cmd/serve.h"
+#include "cmd/serve_kernels.h"
 #include "cmd/serve_peermem.h"
 #include "node/daemon_record.h"
 #include "node/daemons.h"
@@ -12,14 +12,14 @@
 #include "node/rights.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 
 struct values {
 	struct job_values job;
 	struct rdma_values rdma;
 	char *termination_log, *config_digest;
-	bool is_operator, is_without_daemons, is_privileged;
+	struct strv next_roots;
+	bool is_operator, is_without_daemons, is_privileged, is_without_watch, is_gated;
 };
 
 static const struct opt opts[] = {
@@ -37,22 +37,16 @@ static const struct opt opts[] = {
 	  "with --rdma: the network driver is the host's own, and not a container's" },
 	{ "mofed-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, rdma.timeout_s),
 	  "with --rdma: deadline for the network driver to come, which the GPUs do not wait for; default 1200" },
+	{ "no-watch", 0, NULL, "KMODSMITH_NO_WATCH", OPT_FLAG, offsetof(struct values, is_without_watch),
+	  "do not look after the kernels that this machine may start next; see `kmodsmith watch`" },
+	{ "next-root", 0, "DIR,...", "KMODSMITH_NEXT_ROOT", OPT_LIST, offsetof(struct values, next_roots),
+	  "where an updater has the root of the next boot, as `kmodsmith watch` takes it" },
+	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct values, is_gated),
+	  "keep /run/kmodsmith/reboot-blocked while the kernel that starts next cannot be served" },
 	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
 	  "give up no capability once the driver is ready" },
 	{ 0 },
 };
-
-static const int stops[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
-
-static void block_signals(sigset_t *set)
-{
-	sigemptyset(set);
-	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
-		sigaddset(set, stops[i]);
-	sigaddset(set, SIGCHLD);
-	sigaddset(set, SIGPIPE); // a log that nobody reads is no reason to leave
-	sigprocmask(SIG_BLOCK, set, NULL);
-}
 
 // A start that others watch: on the log, and by its pulse.
 struct start {
@@ -145,13 +139,13 @@ static int flow(const struct values *v, sigset_t *stop, struct err *err)
 	if (job_open(&v->job, true, &job, err) < 0)
 		return -1;
 	if (job.plan.outcome == PLAN_NO_GPU) {
-		block_signals(stop);
+		serve_block(stop);
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
 		return 0;
 	}
 	if (job_apply(&job, &status, err) < 0)
 		return -1;
-	block_signals(stop);
+	serve_block(stop);
 	log_info("ready: driver %s, %s", job.plan.driver, flavour_name(job.plan.flavour));
 	return 1;
 }
@@ -171,23 +165,60 @@ static void say(void *ctx, bool is_well)
 	s->is_told = s->is_told || (is_well && r >= 0);
 }
 
+// Where packages for them can come from at all (R-F1).
+static bool is_watching(const struct values *v)
+{
+	const struct job_values *j = &v->job;
+	return !v->is_without_watch && (j->source || j->payload || j->origin.from.count || j->origin.bundle);
+}
+
+static bool is_compiling(const struct values *v)
+{
+	return is_watching(v) && (v->job.source || v->job.payload) && !v->job.is_compile_forbidden;
+}
+
+static int watch_kernels(const struct values *v, struct serve_kernels *ret, struct serve_part *ret_part,
+			 struct err *err)
+{
+	static const struct opt *const tables[] = { opts,        source_opts, job_opts, origin_opts,
+						    remote_opts, common_opts, NULL };
+	const struct watch_values watch = { .job = v->job, .next_roots = v->next_roots };
+	return serve_kernels_open(&watch, tables, v, ret, ret_part, err);
+}
+
+// Whoever serves GPUs goes on serving them when nobody can look after other kernels.
+static size_t add_kernels(const struct values *v, struct serve_kernels *kernels, struct serve_part *ret)
+{
+	struct err why;
+	if (!is_watching(v))
+		return 0;
+	if (watch_kernels(v, kernels, ret, &why) == 0)
+		return 1;
+	log_warn("nobody looks after the kernels to come: %s", why.text);
+	return 0;
+}
+
 static int stay(struct start *s, bool has_driver, const sigset_t *signals, struct err *err)
 {
 	const struct common *common = &s->values->job.origin.remote.common;
 	auto_serve_peermem struct serve_peermem peermem = SERVE_PEERMEM_NONE;
-	struct serve_part part;
+	auto_serve_kernels struct serve_kernels kernels = SERVE_KERNELS_NONE;
+	struct serve_part parts[SERVE_PARTS_MAX - 1];
 	int more = 0;
 	if (has_driver)
-		more = serve_peermem_open(common, s->values->job.state_dir, &s->values->rdma, &peermem, &part, err);
+		more = serve_peermem_open(common, s->values->job.state_dir, &s->values->rdma, &peermem, parts, err);
 	if (more < 0)
 		return -1;
+	size_t count = (size_t)more;
+	if (has_driver)
+		count += add_kernels(s->values, &kernels, &parts[count]);
 	if (has_driver && s->values->job.is_keeping)
-		return serve_daemons(common, signals, say, s, more ? &part : NULL, err);
+		return serve_daemons(common, signals, say, s, parts, count, err);
 	if (has_driver)
 		say(s, true);
 	if (daemon_record_forget(&s->machine.host, err) < 0) // who keeps them now tells of them
 		return -1;
-	return serve(&part, (size_t)more, signals, err);
+	return serve(parts, count, signals, err);
 }
 
 // R-N3: what installs needs more than what stays for months. A node that works is not failed for it.
@@ -197,7 +228,7 @@ static void settle_rights(const struct values *v)
 	auto_str char *dropped = NULL;
 	if (v->is_privileged)
 		return;
-	if (rights_settle(!v->is_without_daemons, &dropped, &why) < 0)
+	if (rights_settle(!v->is_without_daemons, is_compiling(v), &dropped, &why) < 0)
 		log_warn("capabilities stay as they are: %s", why.text);
 	else if (*dropped)
 		log_info("capabilities given up: %s", dropped);

@@ -22,9 +22,10 @@ static json_t *plan_json(const struct job *j)
 		json_array_append_new(steps,
 				      json_pack("{s:s, s:o, s:o}", "step", step_kind_name(p->steps[i].kind), "subject",
 						json_text(p->steps[i].subject), "why", json_text(p->steps[i].why)));
-	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:O}", "outcome", plan_outcome_name(p->outcome), "driver",
+	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:O}", "outcome", plan_outcome_name(p->outcome), "driver",
 			 json_text(p->driver), "flavour", flavour_name(p->flavour), "flavour_why",
-			 json_text(p->flavour_why), "kernel", json_text(j->facts.host.release), "steps", steps);
+			 json_text(p->flavour_why), "kernel", json_text(j->facts.host.release), "compatible",
+			 report_compatible(p->compatible), "steps", steps);
 }
 
 static void show_plan(const struct job *j)

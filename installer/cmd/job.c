@@ -36,6 +36,8 @@ const struct opt source_opts[] = {
 	OPT("timeout", 0, "SECONDS", NULL, OPT_UINT, timeout_s, "deadline of the compile; default 3600"),
 	OPT("allow-rt", 0, NULL, NULL, OPT_FLAG, is_rt_allowed,
 	    "compile for a PREEMPT_RT kernel although NVIDIA refuses it"),
+	OPT("no-cache", 0, NULL, "KMODSMITH_NO_CACHE", OPT_FLAG, is_cache_off,
+	    "compile everything anew: take and keep neither objects nor conftest's answers"),
 	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
 	    "kept packages, headers, scratch; default /var/lib/kmodsmith of the host"),
 	{ 0 },
@@ -48,6 +50,7 @@ const struct opt job_opts[] = {
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
 	OPT("host-driver", 0, "use|replace|fail", "KMODSMITH_HOST_DRIVER", OPT_STR, host_driver,
 	    "what to do with a driver that others put on this host and that is not the wished one; default fail"),
+	OPT("reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, reuse, REUSE_HELP),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
@@ -135,6 +138,14 @@ int job_holders(const char *text, enum drain_policy *ret, struct err *err)
 	return 0;
 }
 
+int job_reuse(const char *text, enum reuse *ret, struct err *err)
+{
+	*ret = REUSE_SERIES;
+	if (text && !reuse_parse(text, ret))
+		return err_set(err, E_USAGE, "reuse: '%s' is none of off, series, on", text);
+	return 0;
+}
+
 void job_modules(const struct strv *wish, struct strv *ret)
 {
 	for (size_t i = 0; i < wish->count; i++) {
@@ -171,8 +182,8 @@ static bool is_host_used(const struct job *j)
 static int look_at_resident(struct job *j, struct err *err)
 {
 	const struct store *store = obtain_has_store(&j->obtain) ? &j->obtain.store : NULL;
-	return resident_read(&j->machine.host, &j->facts.host, &j->facts.loaded, store ? &store->layout : NULL,
-			     &j->params.blacklist, &j->facts.resident, err);
+	return resident_read(&j->machine.host, &j->facts.host, &j->facts.loaded, store, &j->params.blacklist,
+			     &j->facts.resident, err);
 }
 
 // What is loaded already needs nobody (P1).
@@ -198,12 +209,22 @@ static int look(struct job *j, struct err *err)
 		watch_enter(&j->watch, "find");
 	if (obtain_look(o, is_local, err) < 0)
 		return -1;
-	if (!is_told)
-		return 0;
 	const struct package *p = obtain_package(o);
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
-	watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
-	return 0;
+	if (is_told)
+		watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
+	return p || is_local ? 0 : obtain_reuse(o, err);
+}
+
+// What failed on this kernel while another one does well with it: parameters and hardware are not the package's.
+static void refuse_again(struct job *j)
+{
+	for (size_t i = 0; i < j->journal.failure_count && !j->values->is_retry; i++) {
+		const struct failure *f = &j->journal.failures[i];
+		if (f->driver.digest && str_eq(f->driver.kernel, j->facts.host.build_id) &&
+		    !str_eq(f->code, "E_PARAM") && !str_eq(f->code, "E_NO_DEVICE"))
+			strv_add(&j->obtain.refused, str_dup(f->driver.digest));
+	}
 }
 
 static int find_package(struct job *j, struct err *err)
@@ -217,6 +238,10 @@ static int find_package(struct job *j, struct err *err)
 	o->is_named = v->origin.package;
 	o->gpus = &j->facts.gpus;
 	o->watch = &j->watch;
+	o->host = &j->machine.host;
+	o->kern = &j->machine.kern;
+	o->banner = j->facts.host.banner;
+	refuse_again(j);
 	o->want = (struct package_want){ .driver = j->driver,
 					 .flavour = j->wish.flavour ? flavour_name(j->wish.flavour) : NULL,
 					 .release = j->facts.host.release,
@@ -387,6 +412,7 @@ static int decide(struct job *j, struct err *err)
 	j->wish.is_compile_forbidden = v->is_compile_forbidden;
 	j->wish.is_retry = v->is_retry;
 	j->at_hand = (struct at_hand){ .package = obtain_package(&j->obtain),
+				       .compatible = j->obtain.compatible,
 				       .is_named = j->obtain.is_named,
 				       .package_why_not = j->obtain.why_not,
 				       .package_code = j->obtain.code,
@@ -407,6 +433,7 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
 	    host_policy(values, &ret->wish.host_driver, err) < 0 ||
 	    job_holders(values->holders, &ret->wish.holders, err) < 0 ||
+	    job_reuse(values->reuse, &ret->obtain.reuse, err) < 0 ||
 	    (values->cdi && cdi_keep_check(values->cdi, err) < 0))
 		return -1;
 	if (gather(ret, is_change, err) == 0 && decide(ret, err) == 0)

@@ -12,7 +12,7 @@ struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
-	char *store_limit, *holders, *host_driver;
+	char *store_limit, *holders, *host_driver, *reuse;
 	struct strv from;
 	struct strv headers, modules, params;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
@@ -22,7 +22,7 @@ struct job_values { // first member of the values of each of these commands
 	char *cdi;              // file, "none"; NULL = as the command does
 	bool is_cdi_default;    // the command tells container runtimes of the GPUs
 	bool is_keeping;        // and starts the driver's daemons
-	bool is_rt_allowed, is_compile_forbidden, is_retry;
+	bool is_rt_allowed, is_compile_forbidden, is_cache_off, is_retry;
 	const struct watch *watch; // who looks on; NULL = show_watch()
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
@@ -91,6 +91,10 @@ int job_inputs(const struct job_values *values, struct err *err);
 int job_look(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages
 int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err);   // E_USAGE
 int job_holders(const char *text, enum drain_policy *ret, struct err *err);             // E_USAGE; NULL: refuse
+int job_reuse(const char *text, enum reuse *ret, struct err *err);                      // E_USAGE; NULL: series
+#define REUSE_HELP                                                                               \
+	"packages of other kernels whose symbol CRCs are proven equal: none, those of the same " \
+	"distribution and x.y series (default), any"
 #define HOLDERS_HELP "when somebody uses a driver that has to go; default refuse"
 #define HOLDERS_TIMEOUT_HELP "deadline of --holders; default 300 to wait, 30 to stop"
 #define UNLOAD_TIMEOUT_HELP "deadline of one unload, and of modules that are coming or going; default 60"

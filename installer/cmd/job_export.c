@@ -119,7 +119,7 @@ int job_export(struct job *j, struct err *err)
 	int r = find_payload(j, driver, is_demanded, err);
 	if (r <= 0)
 		return r;
-	if (p && modtree_key(p, &j->machine.host, j->export_modules, err) < 0)
+	if (p && modtree_key(p, j->facts.host.release, &j->machine.host, j->export_modules, err) < 0)
 		return -1;
 	j->export_wish = (struct export_wish){ .driver = driver,
 					       .payload = j->obtain.payload,

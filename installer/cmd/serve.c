@@ -58,6 +58,16 @@ static int next_signal(int signals)
 	return 0;
 }
 
+void serve_block(sigset_t *ret)
+{
+	// SIGPIPE: a log that nobody reads is no reason to leave
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD, SIGPIPE };
+	sigemptyset(ret);
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		sigaddset(ret, signals[i]);
+	sigprocmask(SIG_BLOCK, ret, NULL);
+}
+
 int serve(const struct serve_part *parts, size_t count, const sigset_t *signals, struct err *err)
 {
 	auto_fd int fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -80,14 +80,14 @@ static int64_t on_tick(void *ctx, int64_t now_ms)
 }
 
 int serve_daemons(const struct common *common, const sigset_t *signals, void (*say)(void *ctx, bool is_well), void *ctx,
-		  const struct serve_part *more, struct err *err)
+		  const struct serve_part *more, size_t count, struct err *err)
 {
 	struct daemons_part p = {
 		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .watch = show_watch(), .say = say, .ctx = ctx
 	};
-	struct serve_part parts[2] = { { .ctx = &p, .fds = on_fds, .ended = on_ended, .tick = on_tick } };
-	if (more)
-		parts[1] = *more;
+	struct serve_part parts[SERVE_PARTS_MAX] = { { .ctx = &p, .fds = on_fds, .ended = on_ended, .tick = on_tick } };
+	for (size_t i = 0; i < count; i++)
+		parts[i + 1] = more[i];
 	if (machine_open(common, &p.machine, err) < 0)
 		return -1;
 	p.keeper = (struct keeper){
@@ -95,7 +95,7 @@ int serve_daemons(const struct common *common, const sigset_t *signals, void (*s
 	};
 	int r = keeper_open(&p.keeper, environ, err);
 	if (r == 0)
-		r = serve(parts, more ? 2 : 1, signals, err);
+		r = serve(parts, count + 1, signals, err);
 	keeper_done(&p.keeper);
 	machine_done(&p.machine);
 	return r;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
+#include "node/forecast.h"
 #include "node/journal.h"
 #include "node/peermem.h"
 #include "node/publish.h"
@@ -123,6 +124,33 @@ static void show_peermem(const struct machine *m)
 		printf("nvidia-peermem: %s: %s\n", peermem_state_name(look.state), look.why);
 }
 
+// What was found out about the kernels to come, in this boot (R-F1). false = nobody has looked.
+static bool look_at_forecast(const struct machine *m, const struct facts *f, struct forecast *ret)
+{
+	struct err unread;
+	int r = forecast_read(&m->host, f->host.boot_id, ret, &unread);
+	if (r < 0)
+		log_warn("what is known of the kernels to come cannot be read: %s", unread.text);
+	return r > 0;
+}
+
+static json_t *kernels_json(const struct machine *m, const struct facts *f)
+{
+	auto_forecast struct forecast forecast = { 0 };
+	return look_at_forecast(m, f, &forecast) ? forecast_json(&forecast) : json_null();
+}
+
+static void show_kernels(const struct machine *m, const struct facts *f)
+{
+	auto_forecast struct forecast forecast = { 0 };
+	if (!look_at_forecast(m, f, &forecast))
+		return;
+	for (size_t i = 0; i < forecast.count; i++) {
+		auto_str char *line = forecast_text(&forecast.items[i]);
+		printf("kernel %s\n", line);
+	}
+}
+
 static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
@@ -154,6 +182,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		auto_json json_t *list = daemon_record_json(&daemons, &m.kern);
 		auto_json json_t *json = whole_json(&f, &s, file, &j, list);
 		json_object_set_new(json, "peermem", peermem_json(&m));
+		json_object_set_new(json, "kernels", kernels_json(&m, &f));
 		show_json(json);
 	} else {
 		show_status(&s);
@@ -161,6 +190,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		show_journal(&j, f.host.boot_id);
 		show_daemons(&daemons, &m.kern);
 		show_peermem(&m);
+		show_kernels(&m, &f);
 	}
 	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;
 }
@@ -171,7 +201,9 @@ const struct cmd cmd_status = {
 	.about =
 		"Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\n"
 		"Says besides what the last run on this node came to, from /run/kmodsmith/status.json, and what worked "
-		"last\nand what failed here, from the journal; see kmodsmith-recovery(7).\n",
+		"last\nand what failed here, from the journal; see kmodsmith-recovery(7). What `kmodsmith watch` found "
+		"out "
+		"about the\nkernels that this machine may start next stands at the end.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,

@@ -87,7 +87,20 @@ char *depot_roots(const struct depot *d, const char *hex)
 		strv_add(&words, str_dup("last-good"));
 	if (strv_has(&d->roots.pins, hex))
 		strv_add(&words, str_dup("pinned"));
+	for (size_t i = 0; i < d->roots.reuse_count; i++)
+		if (str_eq(d->roots.reuses[i].digest, hex))
+			strv_add(&words, str_fmt("compatible with %s", d->roots.reuses[i].release));
 	return strv_join(&words, ",");
+}
+
+// The kernels that it was taken for, although it was made for another one.
+static json_t *reuses_json(const struct depot *d, const char *hex)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < d->roots.reuse_count; i++)
+		if (str_eq(d->roots.reuses[i].digest, hex))
+			json_array_append_new(list, json_text(d->roots.reuses[i].release));
+	return list;
 }
 
 static uint64_t size_of(const struct package *p)
@@ -99,11 +112,11 @@ static json_t *package_json(const struct depot *d, const struct descriptor *entr
 {
 	auto_str char *digest = oci_digest_text(p->manifest.digest), *layer = oci_digest_text(p->layer.digest);
 	const char *hex = p->manifest.digest;
-	return json_pack("{s:o, s:s, s:s, s:I, s:o, s:b, s:b, s:b}", "tag",
+	return json_pack("{s:o, s:s, s:s, s:I, s:o, s:b, s:b, s:b, s:o}", "tag",
 			 json_text(descriptor_note(entry, OCI_REF_NAME)), "digest", digest, "layer", layer, "size",
 			 (json_int_t)size_of(p), "key", package_key_json(&p->key), "target",
 			 str_eq(d->roots.target, hex), "last_good", str_eq(d->roots.last_good, hex), "pinned",
-			 strv_has(&d->roots.pins, hex));
+			 strv_has(&d->roots.pins, hex), "compatible_with", reuses_json(d, hex));
 }
 
 static char *package_row(const struct depot *d, const struct descriptor *entry, const struct package *p)

@@ -106,7 +106,7 @@ static bool is_loaded_one(const struct facts *f, const struct package *p)
 	return true;
 }
 
-// 1 = from the store.
+// 1 = from the store. A digest says all: what served this kernel may have been made for another one.
 static int find_in_store(const struct apply *a, const struct package *have, struct back *b, struct err *err)
 {
 	const struct facts *f = a->facts;
@@ -114,8 +114,8 @@ static int find_in_store(const struct apply *a, const struct package *have, stru
 	struct package_want want = { .digest = d->digest,
 				     .driver = d->version,
 				     .flavour = d->flavour,
-				     .release = f->host.release,
-				     .build_id = f->host.build_id };
+				     .release = d->digest ? NULL : f->host.release,
+				     .build_id = d->digest ? NULL : f->host.build_id };
 	if (!obtain_has_store(a->obtain))
 		return 0;
 	int r = find_package(&a->obtain->store.layout, &want, &b->package, NULL, err);

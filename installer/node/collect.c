@@ -43,17 +43,15 @@ static int is_used(struct collecting *c, const struct root *parent, const char *
 	return views_has(&c->views, &spot, path);
 }
 
+// What was prepared: it was never put in place, or a copy of it was. Nobody else has bound it.
 static int collect_generations(struct collecting *c, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (generation_list(&c->parent, c->e->base, &names, err) < 0)
 		return -1;
-	for (size_t i = 0; i < names.count; i++) {
-		int used = is_used(c, &c->parent, names.items[i], err);
-		if (used < 0 || (!used && generation_remove(&c->space, &c->parent, names.items[i], err) < 0))
+	for (size_t i = 0; i < names.count; i++)
+		if (generation_remove(&c->space, &c->parent, names.items[i], err) < 0)
 			return -1;
-		c->kept += (size_t)used;
-	}
 	return 0;
 }
 
@@ -66,8 +64,6 @@ static int collect_trees(struct collecting *c, const char *kind, const char *pre
 		return 0;
 	if (root_sub(c->e->state, kind, &store, err) < 0 || root_list(&store, ".", &names, err) < 0)
 		return -1;
-	views_done(&c->views);
-	c->has_views = false;
 	for (size_t i = 0; i < names.count; i++) {
 		if (!digest_is_hex(names.items[i]) || str_eq(names.items[i], present))
 			continue;

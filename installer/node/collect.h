@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What earlier exports left and nobody looks at any more: generations beside the place, and trees of the state
-// directory (R-D4). What somebody still has mounted, or stands in, stays until a later start.
+// What earlier exports left: preparations beside the place, and trees of the state directory at which nobody looks any
+// more (R-D4). What a consumer still has mounted, because it has bound an earlier generation privately, stays until a
+// later start.
 #pragma once
 #include "node/export.h"
 

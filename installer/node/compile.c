@@ -110,17 +110,27 @@ static int make_work(const struct compile_wish *wish, const struct root *base, s
 	return scratch_make(ret_parent, "build", ret, err);
 }
 
+// Beside the scratch, so that both can be bound; where it cannot be made, everything is compiled.
+static void open_cache(const struct root *parent, struct root *ret)
+{
+	struct err ignored;
+	if (root_mkdirs(parent, "cache", 0755, &ignored) == 0)
+		root_sub(parent, "cache", ret, &ignored);
+}
+
 // base: a builder root, NULL = with the compilers of this machine.
 static int build_with(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
 		      const struct root *base, const struct root *output, struct watch *watch, struct build_done *ret,
 		      struct err *err)
 {
 	auto_strv struct strv modules = { 0 };
-	auto_root struct root dir = ROOT_NONE, parent = ROOT_NONE;
+	auto_root struct root dir = ROOT_NONE, parent = ROOT_NONE, cache = ROOT_NONE;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	if (root_sub(&wish->source->root, source_dir(wish->source, flavour), &dir, err) < 0 ||
 	    recipe_modules(&dir, wish->modules, &modules, err) < 0 || make_work(wish, base, &parent, &work, err) < 0)
 		return -1;
+	if (!wish->is_cache_off)
+		open_cache(&parent, &cache);
 	auto_str char *log = NULL;
 	auto_fd int log_fd = open_log(wish, flavour, &log, err);
 	if (log_fd < 0)
@@ -136,6 +146,7 @@ static int build_with(const struct compile_wish *wish, const struct tree *tree, 
 		.jobs = wish->jobs,
 		.timeout_s = wish->timeout_s,
 		.is_rt_allowed = wish->is_rt_allowed,
+		.cache = cache.fd < 0 ? NULL : &cache,
 		.work = &work.root,
 		.output = output,
 		.name = MODULES,
@@ -207,6 +218,14 @@ static int finish(const struct compile_wish *wish, const struct tree *tree, cons
 	return 0;
 }
 
+static char *kept_text(const struct build_done *done)
+{
+	if (!done->objects_kept && !done->probes_kept)
+		return str_dup("");
+	return str_fmt("; from the cache: %zu objects, %zu of %zu probes", done->objects_kept, done->probes_kept,
+		       done->probes_kept + done->probes_asked);
+}
+
 static int compile(const struct compile_wish *wish, const struct tree *tree, struct watch *watch, struct package *ret,
 		   struct compile_report *report, struct err *err)
 {
@@ -218,8 +237,12 @@ static int compile(const struct compile_wish *wish, const struct tree *tree, str
 	    scratch_make(wish->state, "stage", &stage, err) < 0 ||
 	    build(wish, tree, flavour, &stage.root, watch, &done, err) < 0)
 		return -1;
-	watch_end(watch, "compile", "%s %s: %zu objects with %s, %u jobs", done.driver_version, flavour_name(flavour),
-		  done.objects, done.compiler, done.jobs);
+	auto_str char *kept = kept_text(&done);
+	watch_end(watch, "compile", "%s %s: %zu objects with %s, %u jobs%s", done.driver_version, flavour_name(flavour),
+		  done.objects, done.compiler, done.jobs, kept);
+	report->objects_kept = done.objects_kept;
+	report->probes_kept = done.probes_kept;
+	report->probes_asked = done.probes_asked;
 	report->jobs = done.jobs;
 	report->objects = done.objects;
 	report->peak_kib = done.peak_kib;

@@ -3,6 +3,7 @@
 
 #include "kmod/jobs.h"
 #include "kmod/toolchain.h"
+#include "node/forecast.h"
 #include "node/holders.h"
 #include "node/obtain.h"
 #include "node/owner.h"
@@ -238,6 +239,24 @@ static int examine_trust(struct exam *x, struct err *err)
 	return 0;
 }
 
+// What the next reboot comes to, as far as somebody has looked (R-F1). No reason for an install to fail now.
+static int examine_next(struct exam *x, struct err *err)
+{
+	auto_forecast struct forecast f = { 0 };
+	int r = forecast_read(x->host, x->facts.host.boot_id, &f, err);
+	if (r <= 0)
+		return r;
+	const struct forecast_kernel *next = forecast_next(&f);
+	auto_str char *text = next ? forecast_text(next) : NULL;
+	if (!next)
+		add(x, "next boot", FINDING_PASS, 0, "%s, which runs now, starts next", f.running);
+	else if (next->verdict == FORECAST_READY)
+		add(x, "next boot", FINDING_PASS, 0, "%s", text);
+	else
+		add(x, "next boot", FINDING_WARN, next->code ? next->code : E_NO_PACKAGE, "%s", text);
+	return 0;
+}
+
 static void exam_done(struct exam *x)
 {
 	facts_done(&x->facts);
@@ -257,7 +276,8 @@ int doctor_read(const struct root *host, const struct root *kern, const struct r
 	examine_kernel(&x);
 	examine_build(&x);
 	examine_space(&x);
-	if (examine_firmware(&x, err) < 0 || examine_trust(&x, err) < 0 || examine_driver(&x, err) < 0)
+	if (examine_firmware(&x, err) < 0 || examine_trust(&x, err) < 0 || examine_driver(&x, err) < 0 ||
+	    examine_next(&x, err) < 0)
 		return -1;
 	*ret = x.findings;
 	x.findings = (struct findings){ 0 };

@@ -29,15 +29,25 @@ int export_open(struct export *e, const char *dir, struct err *err)
 	return 0;
 }
 
+// What is only known between export_prepare() and its end.
+static void forget(struct export *e)
+{
+	free(TAKE(e->made));
+	free(TAKE(e->fwpath_before));
+	free(TAKE(e->record_before));
+	if (e->is_over)
+		close_fdp(&e->below);
+	e->is_over = false;
+	e->is_switched = false;
+}
+
 void export_done(struct export *e)
 {
 	free(e->former);
 	free(e->dir);
 	free(e->parent);
 	free(e->base);
-	free(e->made);
-	free(e->fwpath_before);
-	free(e->record_before);
+	forget(e);
 	*e = (struct export){ 0 };
 }
 
@@ -121,6 +131,23 @@ static int work_pieces(const struct export *e, const struct export_wish *wish, s
 	return pieces_list(&content, &w->pieces, err);
 }
 
+static struct stack stack_of(const struct export *e, const struct work *w)
+{
+	return (struct stack){ .space = &w->space, .parent = &w->parent, .name = e->base, .source = GENERATION_SOURCE };
+}
+
+// A start was killed before the one beneath was taken away.
+static int is_settled(const struct export *e, const struct work *w, char **ret_why, struct err *err)
+{
+	const struct stack stack = stack_of(e, w);
+	auto_mounts struct mounts now = { 0 };
+	if (space_mounts(&w->space, &now, err) < 0)
+		return -1;
+	if (!stack_is_settled(&stack, &now))
+		*ret_why = str_dup("an earlier one lies beneath it");
+	return !*ret_why;
+}
+
 // Of a start that finds everything in place this is all that happens.
 int export_look(struct export *e, const struct export_wish *wish, char **ret_why, struct err *err)
 {
@@ -144,7 +171,8 @@ int export_look(struct export *e, const struct export_wish *wish, char **ret_why
 	}
 	if (work_pieces(e, wish, &w, err) < 0)
 		return -1;
-	return generation_check(&w.space, &w.parent, e->base, &w.pieces, ret_why, err);
+	int r = generation_check(&w.space, &w.parent, e->base, &w.pieces, ret_why, err);
+	return r > 0 ? is_settled(e, &w, ret_why, err) : r;
 }
 
 int export_confirm(struct export *e, const struct export_wish *wish, struct err *err)
@@ -190,9 +218,7 @@ static int label(const struct export *e, const struct export_wish *wish, const s
 			return -1;
 	}
 	// What is made in the root itself is born with the label of its directory.
-	return root_mkdirs(&w->parent, e->made, 0755, err) < 0 || label_one(e->sys, &w->parent, e->made, err) < 0 ?
-		       -1 :
-		       label_nodes(e->sys, e->host, err);
+	return label_one(e->sys, &w->parent, e->made, err) < 0 ? -1 : label_nodes(e->sys, e->host, err);
 }
 
 // A root that some containers cannot read is better than none.
@@ -214,7 +240,7 @@ int export_prepare(struct export *e, const struct export_wish *wish, struct err 
 	if (root_mkdirs(e->host, e->parent, 0755, err) < 0 || work_open(e, &w, err) < 0 ||
 	    choose_name(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 ||
 	    pieces_prepare(&w.payload, e->host, wish->release, err) < 0 || make_sources(e, wish, &w, err) < 0 ||
-	    work_pieces(e, wish, &w, err) < 0)
+	    work_pieces(e, wish, &w, err) < 0 || generation_begin(&w.space, &w.parent, e->made, err) < 0)
 		return -1;
 	label_where_due(e, wish, &w);
 	return generation_make(&w.space, &w.parent, e->made, &w.pieces, err);
@@ -301,14 +327,13 @@ int export_firmware(struct export *e, const struct export_wish *wish, struct err
 	return set_path(e, &search, path, err);
 }
 
-static int exchange(const struct export *e, const struct work *w, struct err *err)
+static int put(struct export *e, const struct work *w, struct err *err)
 {
-	auto_fd int dir = root_open(&w->parent, ".", O_PATH | O_DIRECTORY, err);
-	if (dir < 0 || root_mkdirs(&w->parent, e->base, 0755, err) < 0 ||
-	    generation_uncover(&w->space, &w->parent, e->base, err) < 0)
+	const struct stack stack = stack_of(e, w);
+	if (stack_put(&stack, e->made, &e->below, err) < 0)
 		return -1;
-	if (e->sys->exchange(e->sys, dir, e->made, e->base) < 0)
-		return err_set(err, errno, "exchange '%s' and '%s' in '%s'", e->made, e->base, w->parent.name);
+	e->is_over = e->below >= 0;
+	e->is_switched = true;
 	return 0;
 }
 
@@ -316,10 +341,17 @@ int export_switch(struct export *e, const struct export_wish *wish, struct err *
 {
 	auto_work struct work w = WORK_NONE;
 	if (work_open(e, &w, err) < 0 || open_payload(e, wish, &w, err) < 0 || work_pieces(e, wish, &w, err) < 0 ||
-	    exported_text(e->host, &e->record_before, err) < 0 || exchange(e, &w, err) < 0)
+	    exported_text(e->host, &e->record_before, err) < 0 || put(e, &w, err) < 0)
 		return -1;
-	e->is_switched = true;
 	return exported_write(e, wish, &w.pieces, err) < 0 ? -1 : export_firmware(e, wish, err);
+}
+
+static int take_off(struct export *e, const struct work *w, struct err *err)
+{
+	const struct stack stack = stack_of(e, w);
+	if (!e->is_switched)
+		return 0;
+	return stack_pop(&stack, err) < 0 ? -1 : exported_restore(e->host, e->record_before, err);
 }
 
 int export_back(struct export *e, struct err *err)
@@ -327,9 +359,7 @@ int export_back(struct export *e, struct err *err)
 	auto_work struct work w = WORK_NONE;
 	if (!e->made)
 		return 0;
-	if (work_open(e, &w, err) < 0 || (e->is_switched && exchange(e, &w, err) < 0))
-		return -1;
-	if (e->is_switched && exported_restore(e->host, e->record_before, err) < 0)
+	if (work_open(e, &w, err) < 0 || take_off(e, &w, err) < 0)
 		return -1;
 	e->is_switched = false;
 	if (e->fwpath_before && !*e->fwpath_before && export_unset_path(e, err) < 0)
@@ -337,5 +367,23 @@ int export_back(struct export *e, struct err *err)
 	if (e->fwpath_before && *e->fwpath_before &&
 	    e->sys->attribute_set(e->sys, e->kern, SETTING, e->fwpath_before) < 0)
 		return file_fail("set", SETTING, err);
-	return generation_remove(&w.space, &w.parent, e->made, err) < 0 ? -1 : 0;
+	if (generation_remove(&w.space, &w.parent, e->made, err) < 0)
+		return -1;
+	forget(e);
+	return 0;
+}
+
+int export_settle(struct export *e, struct err *err)
+{
+	auto_work struct work w = WORK_NONE;
+	if (!e->is_over)
+		return 0;
+	if (work_open(e, &w, err) < 0)
+		return -1;
+	const struct stack stack = stack_of(e, &w);
+	if (stack_settle(&stack, e->below, err) < 0)
+		return -1;
+	close_fdp(&e->below);
+	e->is_over = false;
+	return 0;
 }

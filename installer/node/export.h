@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver root that other pods and programs see, by default /run/nvidia/driver (contract 1.7, 1.8), as generations:
-// a new one is made beside, exchanged with the present one in one instant, and the one before is kept until the new
-// one was measured. What nobody looks at any more is collected (R-D4). A kill at any instant leaves either the old or
-// the new one in place.
+// a new one is made beside, mounted on the present one (stack.h), and the one before stays beneath until the new one
+// was measured. What nobody looks at any more is collected (R-D4). A kill at any instant leaves either the old or the
+// new one in place.
 //
 // The kernel looks for the driver's firmware when a GPU is opened first, which may be while modules are being loaded,
 // in the mount namespace of the machine. So before the load its firmware path leads into the generation that is ready
 // and not yet in place: that is below /run/nvidia, which has the same name on the machine and in every pod, while the
-// state directory may have none there. After the exchange it is the contract's path, which outlives the pod and leads
+// state directory may have none there. After the switch it is the contract's path, which outlives the pod and leads
 // to whatever generation is in place.
 #pragma once
 #include "base/digest.h"
@@ -32,11 +32,13 @@ struct export
 	char *former;                 // an earlier one below host, that is withdrawn when this is in place; NULL = none
 	char *dir;                    // below host: "run/nvidia/driver"
 	char *parent, *base;          // "run/nvidia", "driver"
-	char *made;                   // beside base: the next generation, and after the exchange the one before
+	char *made;                   // beside base: where the next generation is prepared; NULL = there is none
 	char *fwpath_before;          // what the kernel had; NULL = it was not changed
 	char *record_before;          // of exported.h; NULL = there was none
 	unsigned number;
 	bool is_switched;
+	bool is_over; // the former one lies beneath; it is open as:
+	int below;
 };
 #define EXPORT_DEFAULT "/run/nvidia/driver"
 #define EXPORT_FIRMWARE "lib/firmware" // below dir
@@ -63,4 +65,5 @@ bool export_is_path(const struct export *e, const char *path); // of the kernel'
 int export_unset_path(const struct export *e, struct err *err);
 int export_firmware(struct export *e, const struct export_wish *wish, struct err *err); // found by the load
 int export_switch(struct export *e, const struct export_wish *wish, struct err *err);
-int export_back(struct export *e, struct err *err); // as it was before export_prepare()
+int export_back(struct export *e, struct err *err);   // as it was before export_prepare()
+int export_settle(struct export *e, struct err *err); // what was switched to holds: the one before goes

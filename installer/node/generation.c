@@ -10,6 +10,9 @@
 // Below the generation while a mount is made. Only here a mount may be the peer of its source.
 static const char STAGE[] = ".stage";
 
+// What programs leave in its tmp, too, after a chroot.
+static const char LIMITS[] = "mode=0755,size=4m,nr_inodes=1k";
+
 char *generation_name(const char *base, unsigned number)
 {
 	return str_fmt(".%s.%u", base, number);
@@ -108,11 +111,23 @@ static int make_piece(const struct space *s, const struct root *gen, const struc
 	return bind_piece(s, gen, p, source, S_ISDIR(st.st_mode), err);
 }
 
+int generation_begin(const struct space *s, const struct root *parent, const char *name, struct err *err)
+{
+	auto_fd int at = root_mkdirs(parent, name, 0755, err) < 0 ? -1 : open_path(parent, name, err);
+	if (at < 0)
+		return -1;
+	if (s->sys->mount_tmpfs(s->sys, at, GENERATION_SOURCE, LIMITS) == 0)
+		return 0;
+	bool is_right = errno == EPERM || errno == EACCES;
+	file_fail("mount a tmpfs on", name, err);
+	return is_right ? err_code(err, E_RIGHTS) : -1;
+}
+
 int generation_make(const struct space *s, const struct root *parent, const char *name, const struct pieces *p,
 		    struct err *err)
 {
 	auto_root struct root gen = ROOT_NONE;
-	if (root_mkdirs(parent, name, 0755, err) < 0 || root_sub(parent, name, &gen, err) < 0)
+	if (root_sub(parent, name, &gen, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p->count; i++)
 		if (make_piece(s, &gen, &p->items[i], err) < 0)
@@ -169,11 +184,12 @@ int generation_check(const struct space *s, const struct root *parent, const cha
 {
 	auto_root struct root gen = ROOT_NONE;
 	auto_mounts struct mounts now = { 0 };
-	if (!root_exists(parent, name)) {
-		*ret_why = str_dup("there is none yet");
+	const struct stack stack = { .space = s, .parent = parent, .name = name, .source = GENERATION_SOURCE };
+	if (space_mounts(s, &now, err) < 0)
+		return -1;
+	if (!stack_is_ours(&stack, &now, ret_why))
 		return 0;
-	}
-	if (root_sub(parent, name, &gen, err) < 0 || space_mounts(s, &now, err) < 0)
+	if (root_sub(parent, name, &gen, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p->count; i++) {
 		const struct piece *piece = &p->items[i];
@@ -209,27 +225,51 @@ static int detach_one(const struct space *s, const struct root *parent, const ch
 	return 0;
 }
 
-static int detach(const struct space *s, const struct root *parent, const char *name, bool is_all, struct err *err)
+// Where else it is mounted: the place has another name in this namespace, too, as where the root of a container is
+// prepared. (In other namespaces the kernel takes it off when the directory is removed.) NULL = nowhere.
+static const char *mounted_elsewhere(const struct mounts *now, const struct spot *spot)
+{
+	for (size_t i = 0; i < now->count; i++) {
+		auto_spot struct spot under = { 0 };
+		if (mounts_under(now, &now->items[i], &under) && spot_same(&under, spot))
+			return now->items[i].point;
+	}
+	return NULL;
+}
+
+static int detach_copy(const struct space *s, const char *point, struct err *err)
+{
+	const char *last = strrchr(point, '/') + 1;
+	auto_str char *above = str_ndup(point, (size_t)(last - point));
+	auto_fd int at = space_open_path(s, point, err), dir = at < 0 ? -1 : space_open_path(s, above, err);
+	if (dir < 0)
+		return -1;
+	if (s->sys->mount_private(s->sys, at) < 0 || s->sys->mount_detach(s->sys, dir, last) < 0)
+		return file_fail("detach", point, err);
+	return 0;
+}
+
+static int detach(const struct space *s, const struct root *parent, const char *name, struct err *err)
 {
 	auto_str char *dir = space_path(s, parent->fd);
 	if (!dir)
 		return err_set(err, E_RIGHTS, "proc does not tell where '%s' is", parent->name);
 	auto_str char *path = str_fmt("%s/%s", str_eq(dir, "/") ? "" : dir, name);
-	for (int found = 0;; found = 1) {
+	for (;;) {
 		auto_mounts struct mounts now = { 0 };
+		auto_spot struct spot above = { 0 }, spot = { 0 };
 		if (space_mounts(s, &now, err) < 0)
 			return -1;
-		const char *point = outermost(&now, path);
-		if (!point || (!is_all && !str_eq(point, path)))
-			return found;
-		if (detach_one(s, parent, point + strlen(path) - strlen(name), err) < 0)
+		mounts_spot(&now, dir, &above);
+		spot = (struct spot){ above.major, above.minor, str_fmt("%s/%s", above.path, name) };
+		const char *point = outermost(&now, path), *copy = point ? NULL : mounted_elsewhere(&now, &spot);
+		if (!point && !copy)
+			return 0;
+		int r = copy ? detach_copy(s, copy, err) :
+			       detach_one(s, parent, point + strlen(path) - strlen(name), err);
+		if (r < 0)
 			return -1;
 	}
-}
-
-int generation_uncover(const struct space *s, const struct root *parent, const char *name, struct err *err)
-{
-	return detach(s, parent, name, false, err);
 }
 
 static int remove_at(int dir, const char *name);
@@ -268,7 +308,7 @@ static int remove_at(int dir, const char *name)
 int generation_remove(const struct space *s, const struct root *parent, const char *name, struct err *err)
 {
 	auto_fd int dir = open_path(parent, ".", err);
-	if (dir < 0 || detach(s, parent, name, true, err) < 0)
+	if (dir < 0 || detach(s, parent, name, err) < 0)
 		return -1;
 	if (remove_at(dir, name) == 0)
 		return 1;

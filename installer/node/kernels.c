@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/kernels.h"
 
+#include "node/ostree.h"
+
 static const char DIR_NAME[] = "lib/modules";
 
 // What a removed kernel leaves behind (built modules, empty directories) is no kernel.
@@ -16,6 +18,22 @@ static bool is_kernel(const struct root *host, const char *release)
 	return root_exists(host, image);
 }
 
+// Of deployments of an image-based host: the next one, and those that the machine could go back to.
+static void add_deployed(const struct root *host, struct strv *names)
+{
+	auto_deployments struct deployments all = { 0 };
+	ostree_read(host, host, &all);
+	for (size_t i = 0; i < all.count; i++) {
+		struct err ignored;
+		auto_strv struct strv found = { 0 };
+		auto_str char *dir = str_fmt("%s/usr/lib/modules", all.items[i].path);
+		root_list(host, dir, &found, &ignored);
+		for (size_t k = 0; k < found.count; k++)
+			if (!strv_has(names, found.items[k]))
+				strv_add(names, str_dup(found.items[k]));
+	}
+}
+
 int kernels_list(const struct root *host, const char *running, struct strv *ret, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
@@ -23,9 +41,10 @@ int kernels_list(const struct root *host, const char *running, struct strv *ret,
 		return -1;
 	if (running && !strv_has(&names, running))
 		strv_add(&names, str_dup(running));
-	strv_sort(&names);
 	for (size_t i = 0; i < names.count; i++)
 		if (str_eq(names.items[i], running) || is_kernel(host, names.items[i]))
 			strv_add(ret, str_dup(names.items[i]));
+	add_deployed(host, ret);
+	strv_sort(ret);
 	return 0;
 }

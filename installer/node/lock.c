@@ -10,29 +10,38 @@
 
 static const char DIR_NAME[] = "run/kmodsmith";
 
-static int refuse(int fd, struct err *err)
+static int refuse(int fd, const char *doing, struct err *err)
 {
 	auto_str char *holder = NULL;
 	if (file_read(fd, "lock", &holder, NULL, err) < 0)
 		return -1;
-	return err_set(err, E_LOCKED, "process %s is changing this node",
-		       *holder ? str_trim(holder) : "(just started)");
+	return err_set(err, E_LOCKED, "process %s is %s", *holder ? str_trim(holder) : "(just started)", doing);
 }
 
-int lock_take(const struct root *host, struct err *err)
+static int take(const struct root *host, const char *name, const char *doing, struct err *err)
 {
 	if (root_mkdirs(host, DIR_NAME, 0755, err) < 0)
 		return -1;
 	auto_fd int dir = root_open(host, DIR_NAME, O_PATH | O_DIRECTORY, err);
 	if (dir < 0)
 		return -1;
-	auto_fd int fd = openat(dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	auto_fd int fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0)
-		return err_set(err, errno, "open '%s/%s/lock'", host->name, DIR_NAME);
+		return err_set(err, errno, "open '%s/%s/%s'", host->name, DIR_NAME, name);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? refuse(fd, err) :
-					      err_set(err, errno, "lock '%s/%s/lock'", host->name, DIR_NAME);
+		return errno == EWOULDBLOCK ? refuse(fd, doing, err) :
+					      err_set(err, errno, "lock '%s/%s/%s'", host->name, DIR_NAME, name);
 	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
-		return err_set(err, errno, "write '%s/%s/lock'", host->name, DIR_NAME);
+		return err_set(err, errno, "write '%s/%s/%s'", host->name, DIR_NAME, name);
 	return TAKE_FD(fd);
+}
+
+int lock_take(const struct root *host, struct err *err)
+{
+	return take(host, "lock", "changing this node", err);
+}
+
+int lock_take_ahead(const struct root *host, struct err *err)
+{
+	return take(host, "ahead.lock", "looking after the kernels to come", err);
 }

@@ -35,6 +35,7 @@ struct reading {
 	const char *dir;  // of the file, with a slash at its end; "" = the working directory
 	const char *list; // "drivers"; NULL = the document itself
 	size_t at;        // position in it
+	bool is_open;     // kernels may be missing
 };
 
 static int refuse(const struct reading *r, const char *key, const char *what, struct err *err)
@@ -172,12 +173,13 @@ static int read_all(struct reading *r, const json_t *json, struct matrix *m, str
 		     *skips = json_object_get(json, "skip");
 	if (check_keys(r, json, " drivers kernels skip modules patches ", err) < 0)
 		return -1;
-	if (!json_array_size(drivers) || !json_array_size(kernels))
+	bool has_kernels = json_array_size(kernels) || (!kernels && r->is_open);
+	if (!json_array_size(drivers) || !has_kernels)
 		return refuse(r, json_array_size(drivers) ? "kernels" : "drivers", "is no list with an entry", err);
 	if (skips && !json_is_array(skips))
 		return refuse(r, "skip", "is no list", err);
 	m->drivers = mem_alloc(json_array_size(drivers) * sizeof(*m->drivers));
-	m->kernels = mem_alloc(json_array_size(kernels) * sizeof(*m->kernels));
+	m->kernels = mem_alloc((json_array_size(kernels) + 1) * sizeof(*m->kernels));
 	m->skips = mem_alloc((json_array_size(skips) + 1) * sizeof(*m->skips));
 	if (read_list(r, drivers, "drivers", read_driver, m, err) < 0 ||
 	    read_list(r, kernels, "kernels", read_kernel, m, err) < 0 ||
@@ -189,12 +191,12 @@ static int read_all(struct reading *r, const json_t *json, struct matrix *m, str
 	return 0;
 }
 
-int matrix_parse(const char *text, size_t len, const char *file, struct matrix *ret, struct err *err)
+int matrix_parse(const char *text, size_t len, const char *file, bool is_open, struct matrix *ret, struct err *err)
 {
 	const char *slash = strrchr(file, '/');
 	auto_str char *dir = slash ? str_ndup(file, (size_t)(slash - file) + 1) : str_dup("");
 	auto_matrix struct matrix m = { 0 };
-	struct reading r = { .file = file, .dir = dir };
+	struct reading r = { .file = file, .dir = dir, .is_open = is_open };
 	json_error_t problem;
 	auto_json json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!json)

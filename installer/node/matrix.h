@@ -6,7 +6,7 @@
 //    "skip":    [{"driver": "535.*", "kernel": "6.12.*", "why": "..."}],
 //    "modules": ["nvidia", "uvm"], "patches": "DIR"}
 //
-// Only drivers with their source, and kernels with their release, must be there. Without "flavours" it is what the
+// Only drivers with their source must be there, and kernels with their release, unless nodes say them. Without "flavours" it is what the
 // source has, without "headers" this machine's, without "modules" all. Paths are relative to the file's directory. A
 // pair is skipped when it matches "driver" (its version) and "kernel" of an entry, as globs; one of them may be absent.
 #pragma once
@@ -37,9 +37,23 @@ struct matrix {
 	char *patches; // NULL = none
 };
 // file: as a user typed it. E_CONFIG names the entry: unknown keys, wrong types, a source or release that comes twice.
-int matrix_parse(const char *text, size_t len, const char *file, struct matrix *ret, struct err *err);
+// is_open: kernels may be missing, because others are added.
+int matrix_parse(const char *text, size_t len, const char *file, bool is_open, struct matrix *ret, struct err *err);
 void matrix_done(struct matrix *m);
 #define auto_matrix __attribute__((cleanup(matrix_done)))
+
+struct matrix_nodes {
+	size_t nodes, others; // seen; of another architecture, so left out
+	size_t kernels;       // that the matrix did not have
+	size_t bad;           // nodes that say something else than kernel releases, or too many: left out
+	struct err first_bad; // why the first of them
+};
+// Adds the kernels that nodes run, each once, and those that they say are to come (annotation
+// kmodsmith.io/agent.kernels: a JSON list of releases), from the answer of `kubectl get nodes -o json`; of it only
+// .items[].metadata.name, .metadata.annotations and .status.nodeInfo.kernelVersion and .architecture are looked at. arch:
+// "x86_64". At most 256 kernels. E_CONFIG: it is no such answer.
+int matrix_add_nodes(const char *text, size_t len, const char *file, const char *arch, struct matrix *m,
+		     struct matrix_nodes *ret, struct err *err);
 
 // Why this pair is left out; NULL = it is not.
 const char *matrix_skipped(const struct matrix *m, const char *driver, const char *release);

@@ -11,27 +11,30 @@
 // Of our modules, beside the kernel's own directories.
 static const char DIR_NAME[] = "kmodsmith";
 // A tree that another version of this file made is another tree.
-static const char FORMAT[] = "2";
-
-static char *tree_of(const struct package *p)
-{
-	return str_fmt("lib/modules/%s", p->key.release);
-}
+static const char FORMAT[] = "3";
 
 // Every distribution writes modules.dep anew when the tree changes.
-int modtree_key(const struct package *p, const struct root *host, char ret[DIGEST_HEX + 1], struct err *err)
+int modtree_key(const struct package *p, const char *release, const struct root *host, char ret[DIGEST_HEX + 1],
+		struct err *err)
 {
-	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", p->key.release), *text = NULL;
+	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release), *text = NULL;
 	struct digest *sum = digest_new();
 	size_t len = 0;
 	int r = root_read(host, path, &text, &len, err);
 	digest_add(sum, FORMAT, strlen(FORMAT));
 	digest_add(sum, p->manifest.digest, DIGEST_HEX);
+	digest_add(sum, release, strlen(release));
 	if (r > 0)
 		digest_add(sum, text, len);
 	digest_hex(sum, ret);
 	return r < 0 ? -1 : 0;
 }
+
+struct making {
+	const struct package *p;
+	const char *tree; // of the kernel, below host
+	const struct root *host, *into;
+};
 
 struct lines {
 	struct strv own, all; // of modules.dep
@@ -133,24 +136,22 @@ static int put_index(const struct root *into, const char *name, const struct str
 		       root_write(into, bin, index, len, 0644, err);
 }
 
-static int read_lines(const struct package *p, const struct root *host, const char *name, struct strv *ret,
-		      struct err *err)
+static int read_lines(const struct making *k, const char *name, struct strv *ret, struct err *err)
 {
-	auto_str char *tree = tree_of(p), *path = str_fmt("%s/%s", tree, name), *text = NULL;
-	int r = root_read(host, path, &text, NULL, err);
+	auto_str char *path = str_fmt("%s/%s", k->tree, name), *text = NULL;
+	int r = root_read(k->host, path, &text, NULL, err);
 	strv_split(ret, text ? text : "", "\n");
 	return r;
 }
 
-static int write_dependencies(const struct package *p, const struct module_set *set, const struct root *host,
-			      const struct root *into, struct err *err)
+static int write_dependencies(const struct making *k, const struct module_set *set, struct err *err)
 {
 	auto_strv struct strv kernel = { 0 };
 	auto_lines struct lines l = { 0 };
-	if (read_lines(p, host, "modules.dep", &kernel, err) < 0 || own_lines(p, set, &kernel, &l, err) < 0)
+	if (read_lines(k, "modules.dep", &kernel, err) < 0 || own_lines(k->p, set, &kernel, &l, err) < 0)
 		return -1;
 	add_kernel_lines(&kernel, &l);
-	return put_index(into, "modules.dep", &l.all, depindex_make, err);
+	return put_index(k->into, "modules.dep", &l.all, depindex_make, err);
 }
 
 // "alias PATTERN MODULE"
@@ -165,12 +166,11 @@ static bool is_own_alias(const char *line, const struct module_set *set)
 
 // The devices of our modules beside those of the kernel's own. A machine that has only the index, and not the text that
 // it was made from, keeps that: the kernel's own are the more.
-static int write_aliases(const struct package *p, const struct module_set *set, const struct root *host,
-			 const struct root *into, struct err *err)
+static int write_aliases(const struct making *k, const struct module_set *set, struct err *err)
 {
 	auto_strv struct strv kernel = { 0 }, all = { 0 };
-	int r = read_lines(p, host, "modules.alias", &kernel, err);
-	if (r < 0 || (r == 0 && root_exists(into, "modules.alias.bin")))
+	int r = read_lines(k, "modules.alias", &kernel, err);
+	if (r < 0 || (r == 0 && root_exists(k->into, "modules.alias.bin")))
 		return r;
 	for (size_t i = 0; i < kernel.count; i++)
 		if (!is_own_alias(kernel.items[i], set))
@@ -178,61 +178,61 @@ static int write_aliases(const struct package *p, const struct module_set *set, 
 	for (size_t i = 0; i < set->count; i++)
 		for (size_t j = 0; j < set->items[i].aliases.count; j++)
 			strv_add(&all, str_fmt("alias %s %s", set->items[i].aliases.items[j], set->items[i].name));
-	return put_index(into, "modules.alias", &all, depindex_aliases, err);
+	return put_index(k->into, "modules.alias", &all, depindex_aliases, err);
 }
 
-static int write_indexes(const struct package *p, const struct root *host, const struct root *into, struct err *err)
+static int write_indexes(const struct making *k, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	auto_module_set struct module_set set = { 0 };
-	for (size_t i = 0; i < p->count; i++)
-		strv_add(&names, str_dup(p->files[i].name));
-	return module_set_read(&p->dir, &names, &set, err) < 0 || write_dependencies(p, &set, host, into, err) < 0 ?
+	for (size_t i = 0; i < k->p->count; i++)
+		strv_add(&names, str_dup(k->p->files[i].name));
+	return module_set_read(&k->p->dir, &names, &set, err) < 0 || write_dependencies(k, &set, err) < 0 ?
 		       -1 :
-		       write_aliases(p, &set, host, into, err);
+		       write_aliases(k, &set, err);
 }
 
 // Its directories become places to mount them on; its other indexes name modules, not files, so they hold here, too.
 // The links build and source say where its headers would be.
-static int add_kernel_entry(const struct root *host, const char *tree, const char *name, const struct root *into,
-			    struct err *err)
+static int add_kernel_entry(const struct making *k, const char *name, struct err *err)
 {
-	auto_str char *path = str_fmt("%s/%s", tree, name);
+	auto_str char *path = str_fmt("%s/%s", k->tree, name);
 	struct stat st;
-	int r = root_stat(host, path, &st, err);
+	int r = root_stat(k->host, path, &st, err);
 	if (r <= 0 || str_starts(name, "modules.dep"))
 		return r < 0 ? -1 : 0;
 	if (S_ISDIR(st.st_mode))
-		return root_mkdirs(into, name, 0755, err);
+		return root_mkdirs(k->into, name, 0755, err);
 	if (S_ISLNK(st.st_mode) && (str_eq(name, "build") || str_eq(name, "source")))
-		return copy_entry(host, path, into, name, err);
-	return S_ISREG(st.st_mode) && str_starts(name, "modules.") ? copy_entry(host, path, into, name, err) : 0;
+		return copy_entry(k->host, path, k->into, name, err);
+	return S_ISREG(st.st_mode) && str_starts(name, "modules.") ? copy_entry(k->host, path, k->into, name, err) : 0;
 }
 
-static int fill(const struct package *p, const struct root *host, const struct root *into, struct err *err)
+static int fill(const struct making *k, struct err *err)
 {
-	auto_str char *tree = tree_of(p);
 	auto_strv struct strv names = { 0 };
-	if (root_list(host, tree, &names, err) < 0 || root_mkdirs(into, DIR_NAME, 0755, err) < 0)
+	if (root_list(k->host, k->tree, &names, err) < 0 || root_mkdirs(k->into, DIR_NAME, 0755, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++)
-		if (!str_eq(names.items[i], DIR_NAME) && add_kernel_entry(host, tree, names.items[i], into, err) < 0)
+		if (!str_eq(names.items[i], DIR_NAME) && add_kernel_entry(k, names.items[i], err) < 0)
 			return -1;
-	for (size_t i = 0; i < p->count; i++) {
-		auto_str char *path = str_fmt("%s/%s", DIR_NAME, p->files[i].name);
-		if (copy_entry(&p->dir, p->files[i].name, into, path, err) < 0)
+	for (size_t i = 0; i < k->p->count; i++) {
+		auto_str char *path = str_fmt("%s/%s", DIR_NAME, k->p->files[i].name);
+		if (copy_entry(&k->p->dir, k->p->files[i].name, k->into, path, err) < 0)
 			return -1;
 	}
-	return write_indexes(p, host, into, err);
+	return write_indexes(k, err);
 }
 
-int modtree_make(const struct package *p, const struct root *host, const struct root *store, const char *key,
-		 struct err *err)
+int modtree_make(const struct package *p, const char *release, const struct root *host, const struct root *store,
+		 const char *key, struct err *err)
 {
 	auto_scratch struct scratch into = SCRATCH_NONE;
+	auto_str char *tree = str_fmt("lib/modules/%s", release);
+	const struct making k = { .p = p, .tree = tree, .host = host, .into = &into.root };
 	if (root_exists(store, key))
 		return 0;
-	if (scratch_make(store, "modules", &into, err) < 0 || fill(p, host, &into.root, err) < 0)
+	if (scratch_make(store, "modules", &into, err) < 0 || fill(&k, err) < 0)
 		return err_wrap(err, "make the tree of modules");
 	return scratch_keep(&into, key, err);
 }

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+const char *const default_modules[DEFAULT_MODULES] = { "nvidia", "nvidia-uvm", "nvidia-modeset" };
+
 int module_set_read(const struct root *dir, const struct strv *names, struct module_set *ret, struct err *err)
 {
 	auto_module_set struct module_set set = { .items = mem_alloc(names->count * sizeof(*set.items)),

@@ -4,6 +4,10 @@
 #include "base/root.h"
 #include "kmod/elf.h"
 
+// What is loaded when nobody says otherwise.
+enum { DEFAULT_MODULES = 3 };
+extern const char *const default_modules[DEFAULT_MODULES];
+
 struct module_set {
 	struct module *items;
 	const struct module **pointers; // to items, for functions that take a list

@@ -10,6 +10,7 @@ void mounts_done(struct mounts *m)
 	for (size_t i = 0; i < m->count; i++) {
 		free(m->items[i].root);
 		free(m->items[i].point);
+		free(m->items[i].source);
 	}
 	free(m->items);
 	*m = (struct mounts){ 0 };
@@ -45,28 +46,71 @@ static bool has_option(const char *options, const char *option)
 	return strv_has(&all, option);
 }
 
+// "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw": what follows the options may be any number of words
+// before the dash.
+static bool parse(const char *line, struct mount *ret)
+{
+	char root[FIELD_MOST + 1], point[FIELD_MOST + 1], options[FIELD_MOST + 1], source[FIELD_MOST + 1];
+	struct mount m = { 0 };
+	int end = 0;
+	if (sscanf(line, "%u %u %u:%u %4096s %4096s %4096s%n", &m.id, &m.parent, &m.major, &m.minor, root, point,
+		   options, &end) != 7)
+		return false;
+	const char *dash = strstr(line + end, " - "), *peers = strstr(line + end, " shared:");
+	if (!dash || sscanf(dash, " - %*s %4096s", source) != 1)
+		return false;
+	if (peers && peers < dash)
+		sscanf(peers, " shared:%u", &m.peers);
+	m.root = plain(root);
+	m.point = plain(point);
+	m.source = plain(source);
+	m.is_read_only = has_option(options, "ro");
+	*ret = m;
+	return true;
+}
+
 void mounts_parse(const char *mountinfo, struct mounts *ret)
 {
 	auto_strv struct strv lines = { 0 };
-	char root[FIELD_MOST + 1], point[FIELD_MOST + 1], options[FIELD_MOST + 1];
 	strv_split(&lines, mountinfo, "\n");
 	for (size_t i = 0; i < lines.count; i++) {
 		struct mount m = { 0 };
-		if (sscanf(lines.items[i], "%*d %*d %u:%u %4096s %4096s %4096s", &m.major, &m.minor, root, point,
-			   options) != 5)
+		if (!parse(lines.items[i], &m))
 			continue;
-		m.root = plain(root);
-		m.point = plain(point);
-		m.is_read_only = has_option(options, "ro");
 		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
 		ret->items[ret->count++] = m;
 	}
 }
 
+static bool is_covered(const struct mounts *m, const struct mount *at)
+{
+	for (size_t i = 0; i < m->count; i++)
+		if (m->items[i].parent == at->id && str_eq(m->items[i].point, at->point))
+			return true;
+	return false;
+}
+
+// Mostly the last in the text; but one that came through another namespace may lie beneath one that was there before.
 const struct mount *mounts_at(const struct mounts *m, const char *point)
 {
 	for (size_t i = m->count; i-- > 0;)
-		if (str_eq(m->items[i].point, point))
+		if (str_eq(m->items[i].point, point) && !is_covered(m, &m->items[i]))
+			return &m->items[i];
+	return NULL;
+}
+
+size_t mounts_depth(const struct mounts *m, const char *point)
+{
+	size_t depth = 0;
+	for (size_t i = 0; i < m->count; i++)
+		depth += str_eq(m->items[i].point, point);
+	return depth;
+}
+
+const struct mount *mounts_find(const struct mounts *m, unsigned id)
+{
+	for (size_t i = 0; i < m->count; i++)
+		if (m->items[i].id == id)
 			return &m->items[i];
 	return NULL;
 }
@@ -94,6 +138,23 @@ void mounts_spot(const struct mounts *m, const char *path, struct spot *ret)
 	*ret = (struct spot){ .major = best->major,
 			      .minor = best->minor,
 			      .path = str_fmt("%s%s", str_eq(best->root, "/") ? "" : best->root, rest) };
+}
+
+bool mounts_under(const struct mounts *m, const struct mount *at, struct spot *ret)
+{
+	const struct mount *parent = mounts_find(m, at->parent);
+	if (!parent)
+		return false;
+	const char *rest = at->point + (str_eq(parent->point, "/") ? 0 : strlen(parent->point));
+	*ret = (struct spot){ .major = parent->major,
+			      .minor = parent->minor,
+			      .path = str_fmt("%s%s", str_eq(parent->root, "/") ? "" : parent->root, rest) };
+	return true;
+}
+
+bool spot_same(const struct spot *a, const struct spot *b)
+{
+	return a->major == b->major && a->minor == b->minor && str_eq(a->path, b->path);
 }
 
 bool mounts_show(const struct mounts *m, const struct spot *spot)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/obtain.h"
+#include "node/obtain_own.h"
 
 #include "node/flavour.h"
 #include "precompiled/find.h"
@@ -13,6 +13,8 @@ void obtain_done(struct obtain *o)
 	store_done(&o->store);
 	carry_done(&o->carry);
 	strv_done(&o->kernels);
+	strv_done(&o->refused);
+	free(o->compatible);
 	free(o->why_not);
 	close_fdp(&o->builder_use);
 	*o = OBTAIN_NONE;
@@ -49,7 +51,7 @@ const struct package *obtain_package(const struct obtain *o)
 }
 
 // The flavour that serves the GPUs; where that cannot be told, any: the plan has the words for it.
-static const char *flavour_for(const struct obtain *o, const char *driver)
+const char *obtain_flavour(const struct obtain *o, const char *driver)
 {
 	struct flavour_choice choice = { 0 };
 	struct err ignored;
@@ -81,13 +83,13 @@ static int look_remote(struct obtain *o, struct err *err)
 	if (want.driver) // others may have made it from the same source in another wrapping
 		want.source = NULL;
 	if (!want.flavour)
-		want.flavour = flavour_for(o, want.driver);
+		want.flavour = obtain_flavour(o, want.driver);
 	if (want.flavour && look_once(o, &want, !o->want.flavour, &o->found, err) == 0)
 		return 0;
 	if (o->want.flavour || look_once(o, &o->want, false, &any, err) < 0)
 		return -1;
 	want.driver = any.offer.package.key.driver;
-	want.flavour = flavour_for(o, want.driver);
+	want.flavour = obtain_flavour(o, want.driver);
 	if (!want.flavour || str_eq(want.flavour, any.offer.package.key.flavour) ||
 	    look_once(o, &want, true, &o->found, &ignored) < 0) {
 		o->found = any;
@@ -102,9 +104,23 @@ static int look_in_store(struct obtain *o, struct err *err)
 	if (!obtain_has_store(o))
 		return 0;
 	if (!want.flavour)
-		want.flavour = flavour_for(o, want.driver);
+		want.flavour = obtain_flavour(o, want.driver);
 	int r = find_package(&o->store.layout, &want, &o->kept, NULL, err);
-	return r == 0 && !o->want.flavour ? find_package(&o->store.layout, &o->want, &o->kept, NULL, err) : r;
+	if (r == 0 && !o->want.flavour)
+		r = find_package(&o->store.layout, &o->want, &o->kept, NULL, err);
+	return r == 0 ? obtain_reused(o, err) : r;
+}
+
+// While sources cannot be asked, what they gave before will do: as from them, in whatever wrapping its source was.
+static int look_in_store_again(struct obtain *o, struct err *err)
+{
+	const char *source = o->want.source;
+	if (o->is_named || !o->want.driver || !source)
+		return 0;
+	o->want.source = NULL;
+	int r = look_in_store(o, err);
+	o->want.source = source;
+	return r;
 }
 
 int obtain_look(struct obtain *o, bool is_local, struct err *err)
@@ -130,7 +146,7 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err)
 	}
 	o->why_not = str_dup(why.text);
 	o->code = why.code == E_NO_PACKAGE ? 0 : why.code;
-	return 0;
+	return o->code ? look_in_store_again(o, err) : 0;
 }
 
 static int take_found(struct obtain *o, struct package *ret, struct err *err)
@@ -146,6 +162,10 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 {
 	if (!o->kept.count)
 		return take_found(o, ret, err);
+	if (o->kept.dir.fd >= 0) { // for its proof
+		package_move(&o->kept, ret);
+		return 0;
+	}
 	if (stage_package(&o->store.layout, o->fetch.state, &o->kept, err) == 0) {
 		package_move(&o->kept, ret);
 		return 0;

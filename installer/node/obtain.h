@@ -6,24 +6,30 @@
 #pragma once
 #include "node/carry.h"
 #include "node/gpu.h"
+#include "node/reuse.h"
 #include "node/watch.h"
 #include "precompiled/parcel.h"
 #include "precompiled/store.h"
 
 struct obtain {
-	struct store store;           // STATE/store; not open while there is none and nothing to put in
-	uint64_t limit;               // of the store, bytes; 0 = what the disk has
-	struct fetch fetch;           // .from, .options, .trust and .state are borrowed
-	struct package_want want;     // borrowed strings
-	struct strv kernels;          // whose packages stay when the store needs room
-	bool is_named;                // the one source was named by hand: the store is not asked
-	const struct gpus *gpus;      // for the flavour, when want.flavour is NULL
-	struct carry carry;           // of the image; .dir.fd < 0 = none
-	struct package kept;          // what the store has
-	struct found found;           // what a source has
-	char payload[DIGEST_HEX + 1]; // what obtain_payload_look() found
-	char *why_not;                // when neither: why
-	int code;                     // and the first code of a source that failed; 0 = they merely lack it
+	struct store store;             // STATE/store; not open while there is none and nothing to put in
+	uint64_t limit;                 // of the store, bytes; 0 = what the disk has
+	struct fetch fetch;             // .from, .options, .trust and .state are borrowed
+	struct package_want want;       // borrowed strings
+	struct strv kernels;            // whose packages stay when the store needs room
+	bool is_named;                  // the one source was named by hand: the store is not asked
+	const struct gpus *gpus;        // for the flavour, when want.flavour is NULL
+	struct carry carry;             // of the image; .dir.fd < 0 = none
+	struct package kept;            // what the store has
+	struct found found;             // what a source has
+	char payload[DIGEST_HEX + 1];   // what obtain_payload_look() found
+	char *why_not;                  // when neither: why
+	int code;                       // and the first code of a source that failed; 0 = they merely lack it
+	enum reuse reuse;               // whether packages of other kernels may serve
+	const struct root *host, *kern; // of the machine, for their proof
+	const char *banner;             // of the wanted kernel; NULL = not known
+	struct strv refused;            // of those, digests of manifests that failed on this kernel
+	char *compatible; // obtain_package() was made for another kernel: why it serves; NULL = it was not
 	struct watch *watch;
 	int builder_use; // keeps the unpacked builder from being collected
 };
@@ -38,10 +44,15 @@ void obtain_done(struct obtain *o);
 bool obtain_has_store(const struct obtain *o);
 int obtain_open(struct obtain *o, struct err *err);                          // the store, when there is one
 int obtain_output(void *obtain, const struct layout **ret, struct err *err); // the store, for something to put in
-// 1 = obtain_package() says what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an
+// A package of another kernel that was taken for this one before counts as the store's own. 1 = obtain_package() says
+// what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an
 // error. is_local: only the store is asked.
 int obtain_look(struct obtain *o, bool is_local, struct err *err);
 const struct package *obtain_package(const struct obtain *o); // NULL = none
+// After a look that found nothing: a package of another kernel, from the store or from a source on this machine, whose
+// modules are proven to fit the wanted kernel before anything is touched. 1 = obtain_package() and .compatible; 0 =
+// none; .why_not and .code say more then. A remote source is not asked: what it lists does not tell CRCs.
+int obtain_reuse(struct obtain *o, struct err *err);
 // Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
 int obtain_take(struct obtain *o, struct package *ret, struct err *err);
 // The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =

@@ -2,7 +2,6 @@
 #include "node/peerfile.h"
 
 #include "kmod/prove.h"
-#include "precompiled/find.h"
 #include "precompiled/stage.h"
 #include "precompiled/store.h"
 
@@ -93,7 +92,7 @@ static int find_in_store(const struct root *state, const struct facts *facts, st
 		return 0;
 	if (store_open(state, 0, &store, err) < 0)
 		return -1;
-	int r = find_package(&store.layout, &want, &f->package, NULL, err);
+	int r = store_find(&store, &want, &f->package, err);
 	if (r <= 0)
 		return r;
 	if (stage_package(&store.layout, state, &f->package, err) < 0 ||

@@ -12,6 +12,7 @@ void plan_done(struct plan *p)
 	free(p->steps);
 	free(p->driver);
 	free(p->flavour_why);
+	free(p->compatible);
 	strv_done(&p->modules);
 	strv_done(&p->optional);
 	*p = (struct plan){ 0 };
@@ -80,7 +81,8 @@ static int add_obtain(const struct making *m, const struct strv *modules, struct
 	    str_dup("what would fail later is told before anything is fetched, compiled or touched"));
 	if (is_fitting(m)) {
 		add(m->plan, STEP_PACKAGE, str_dup(a->package->place),
-		    str_fmt("made for kernel %s", a->package->key.release));
+		    str_fmt("%smade for kernel %s%s%s", a->compatible ? "compatible: " : "", a->package->key.release,
+			    a->compatible ? ", " : "", a->compatible ? a->compatible : ""));
 	} else if (m->wish->is_compile_forbidden || !a->source_version) {
 		return err_set(err, goal_no_package(m), "no package of driver %s (%s) for kernel %s%s%s, and %s",
 			       m->plan->driver, flavour_name(m->plan->flavour), m->facts->host.release,
@@ -225,7 +227,11 @@ static int use_host(const struct making *m, struct err *err)
 static int choose_and_add(const struct making *m, struct err *err)
 {
 	goal_modules(m);
-	return goal_driver(m, err) < 0 || goal_flavour(m, err) < 0 ? -1 : add_modules(m, err);
+	if (goal_driver(m, err) < 0 || goal_flavour(m, err) < 0)
+		return -1;
+	if (m->at_hand->compatible && is_fitting(m))
+		m->plan->compatible = str_dup(m->at_hand->package->key.release);
+	return add_modules(m, err);
 }
 
 static int make(const struct making *m, struct err *err)

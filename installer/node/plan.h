@@ -25,6 +25,7 @@ struct wish {
 // What the modules could come from.
 struct at_hand {
 	const struct package *package; // given or kept, known to fit release and build id; NULL = none
+	const char *compatible;        // why it serves although it was made for another kernel; NULL = it was not
 	bool is_named;                 // the package was named by hand
 	const char *package_why_not;   // why no source has one that fits
 	int package_code;              // of the first source that failed otherwise; 0 = none did
@@ -72,6 +73,7 @@ struct plan {
 	char *driver;         // target version
 	enum flavour flavour; // target flavour
 	char *flavour_why;
+	char *compatible;     // the release that its package was made for, where it is another one; NULL = it is not
 	struct strv modules;  // to be loaded in the end, full names
 	struct strv optional; // those of them that may fail
 	struct step *steps;

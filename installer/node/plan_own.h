@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of the plan share; nobody else includes it.
 #pragma once
+#include "node/modules.h"
 #include "node/plan.h"
 
 struct making {
@@ -10,8 +11,6 @@ struct making {
 	const struct holders *holders;
 	struct plan *plan;
 };
-
-static const char *const default_modules[] = { "nvidia", "nvidia-uvm", "nvidia-modeset" };
 
 // plan_goal.c: what the kernel is to have in the end
 void goal_modules(const struct making *m);

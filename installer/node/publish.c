@@ -52,7 +52,8 @@ static int write_file(const struct root *root, const struct host *host, json_t *
 // Nothing of what was measured before holds from here on.
 static json_t *blank(const char *state)
 {
-	return json_pack("{s:s, s:b, s:[], s:[], s:n}", "state", state, "ready", 0, "checks", "nodes", "last_run");
+	return json_pack("{s:s, s:b, s:n, s:[], s:[], s:n}", "state", state, "ready", 0, "compatible", "checks",
+			 "nodes", "last_run");
 }
 
 int publish_step(const struct root *root, const struct host *host, const char *step, const char *subject,

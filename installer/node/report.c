@@ -32,6 +32,11 @@ static json_t *nodes_json(const struct devices *d)
 	return list;
 }
 
+json_t *report_compatible(const char *made_for)
+{
+	return made_for ? json_pack("{s:s}", "made_for", made_for) : json_null();
+}
+
 json_t *report_status(const struct status *s)
 {
 	auto_json json_t *checks = json_array();
@@ -39,12 +44,12 @@ json_t *report_status(const struct status *s)
 		json_array_append_new(checks,
 				      json_pack("{s:s, s:b, s:o}", "name", s->checks[i].name, "pass",
 						s->checks[i].is_ok, "evidence", json_text(s->checks[i].evidence)));
-	return json_pack("{s:s, s:b, s:O, s:o, s:o}", "state",
+	return json_pack("{s:s, s:b, s:o, s:O, s:o, s:o}", "state",
 			 !s->has_gpu ? "NO_GPU" :
 			 s->is_ready ? "READY" :
 				       "NOT_READY",
-			 "ready", s->is_ready, "checks", checks, "nodes", nodes_json(&s->devices), "optional",
-			 optional_json(&s->optional));
+			 "ready", s->is_ready, "compatible", report_compatible(s->compatible), "checks", checks,
+			 "nodes", nodes_json(&s->devices), "optional", optional_json(&s->optional));
 }
 
 static json_t *gpus_json(const struct gpus *g)

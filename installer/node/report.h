@@ -7,7 +7,8 @@
 #include "node/status.h"
 #include "node/watch.h"
 
-json_t *report_error(const struct err *err);                            // code, reason, retryable, text, next
-json_t *report_phases(const struct watch *w);                           // [{phase, seconds, note}]
-json_t *report_status(const struct status *s);                          // state, ready, checks, nodes
+json_t *report_error(const struct err *err);     // code, reason, retryable, text, next
+json_t *report_phases(const struct watch *w);    // [{phase, seconds, note}]
+json_t *report_compatible(const char *made_for); // {made_for}: of another kernel; else null
+json_t *report_status(const struct status *s);   // state, ready, compatible, checks, nodes, optional
 json_t *report_json(const struct facts *facts, const struct status *s); // that, and what was read of the machine

@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "kmod/elf.h"
-#include "precompiled/find.h"
 
 #include <fcntl.h>
 
@@ -74,7 +73,7 @@ static json_t *modules_of(json_t *note)
 }
 
 int resident_note(const struct root *host, const struct root *kern, const char *boot_id, const struct strv *modules,
-		  struct err *err)
+		  const char *made_for, struct err *err)
 {
 	auto_json json_t *old = NULL, *note = NULL;
 	if (root_mkdirs(host, DIR_NAME, 0755, err) < 0)
@@ -89,11 +88,22 @@ int resident_note(const struct root *host, const struct root *kern, const char *
 		json_object_set_new(list, name, json_text(srcversion));
 	}
 	note = json_pack("{s:o, s:O}", "boot_id", json_text(boot_id), "modules", list);
+	if (made_for)
+		json_object_set_new(note, "made_for", json_text(made_for));
 	return json_put(host, NOTE, note, err);
 }
 
+char *resident_made_for(const struct root *host, const char *boot_id, const struct loaded *loaded)
+{
+	auto_json json_t *note = NULL;
+	const struct loaded_module *m = core_of(loaded);
+	if (!m || !is_noted(host, boot_id, m) || !read_note(host, boot_id, &note))
+		return NULL;
+	return str_dup(json_string_value(json_object_get(note, "made_for")));
+}
+
 // 1 = the store has a package with this module of the driver.
-static int is_stored(const struct layout *store, const struct host *facts, const char *srcversion, const char *version,
+static int is_stored(const struct store *store, const struct host *facts, const char *srcversion, const char *version,
 		     enum flavour flavour, struct err *err)
 {
 	auto_package struct package p = PACKAGE_NONE;
@@ -104,7 +114,7 @@ static int is_stored(const struct layout *store, const struct host *facts, const
 		want.driver = version;
 		want.flavour = flavour_name(flavour);
 	}
-	return find_package(store, &want, &p, NULL, err);
+	return store_find(store, &want, &p, err);
 }
 
 // What is loaded counts as idle when only modules of the set refer to modules of the set.
@@ -141,7 +151,7 @@ static void look_at_loaded(const struct loaded *l, const struct loaded_module *m
 				.file = str_dup(m->file) };
 }
 
-static int look_at_installed(const struct root *host, const struct host *facts, const struct layout *store,
+static int look_at_installed(const struct root *host, const struct host *facts, const struct store *store,
 			     const struct strv *blacklist, struct resident *r, struct err *err)
 {
 	auto_module struct module module = MODULE_NONE;
@@ -160,7 +170,7 @@ static int look_at_installed(const struct root *host, const struct host *facts, 
 }
 
 int resident_read(const struct root *host, const struct host *facts, const struct loaded *loaded,
-		  const struct layout *store, const struct strv *blacklist, struct resident *ret, struct err *err)
+		  const struct store *store, const struct strv *blacklist, struct resident *ret, struct err *err)
 {
 	const struct loaded_module *m = core_of(loaded);
 	if (!m)

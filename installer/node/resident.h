@@ -7,7 +7,7 @@
 #pragma once
 #include "node/host.h"
 #include "node/loaded.h"
-#include "precompiled/layout.h"
+#include "precompiled/store.h"
 
 enum host_policy {   // what happens to a driver that is not ours and not the wished one
 	HOST_FAIL,   // E_HOST_DRIVER; nothing is touched
@@ -27,13 +27,16 @@ struct resident {
 
 // store: NULL = there is none. blacklist: canonical names, as params_read() finds them.
 int resident_read(const struct root *host, const struct host *facts, const struct loaded *loaded,
-		  const struct layout *store, const struct strv *blacklist, struct resident *ret, struct err *err);
+		  const struct store *store, const struct strv *blacklist, struct resident *ret, struct err *err);
 void resident_done(struct resident *r);
 #define auto_resident __attribute__((cleanup(resident_done)))
 
 // "535.261.03 (open, from lib/modules/6.1.0-56-amd64/updates/dkms/nvidia.ko)". Caller frees.
 char *resident_text(const struct resident *r);
 
-// These modules, which are loaded now, were loaded by us in this boot.
+// These modules, which are loaded now, were loaded by us in this boot. made_for: the release that their package was
+// made for, where it is another one; else NULL.
 int resident_note(const struct root *host, const struct root *kern, const char *boot_id, const struct strv *modules,
-		  struct err *err);
+		  const char *made_for, struct err *err);
+// As it was noted of the driver that is loaded now; NULL = nothing was. Caller frees.
+char *resident_made_for(const struct root *host, const char *boot_id, const struct loaded *loaded);

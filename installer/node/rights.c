@@ -46,11 +46,12 @@ int rights_missing(const struct root *kern, unsigned uses, struct strv *ret, str
 	return ret->count > 0;
 }
 
-int rights_settle(bool has_daemons, char **ret_dropped, struct err *err)
+int rights_settle(bool has_daemons, bool is_compiling, char **ret_dropped, struct err *err)
 {
 	uint64_t keep = 0, dropped = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(rights); i++)
-		if (rights[i].kept == KEPT || (has_daemons && rights[i].kept == WITH_DAEMONS))
+		if (rights[i].kept == KEPT || (has_daemons && rights[i].kept == WITH_DAEMONS) ||
+		    (is_compiling && rights[i].uses & RIGHTS_COMPILE))
 			keep |= CAPS_BIT(rights[i].bit);
 	if (caps_keep(keep, &dropped, err) < 0)
 		return err_wrap(err, "give up what serving does not take");

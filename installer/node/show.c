@@ -56,7 +56,7 @@ static int make_modules(const struct run *r, struct package *p, const struct roo
 		return 0;
 	if (p->dir.fd < 0 && stage_package(&a->obtain->store.layout, a->state, p, err) < 0)
 		return -1;
-	return modtree_make(p, a->host, store, r->modules, err) < 0 ? -1 : 0;
+	return modtree_make(p, a->facts->host.release, a->host, store, r->modules, err) < 0 ? -1 : 0;
 }
 
 // Without a package, what was exported with the same modules goes on to be.
@@ -75,7 +75,7 @@ static int keep_modules(struct run *r, struct err *err)
 static int modules_of(struct run *r, struct package *p, struct err *err)
 {
 	auto_root struct root store = ROOT_NONE;
-	return modtree_key(p, r->a->host, r->modules, err) < 0 ||
+	return modtree_key(p, r->a->facts->host.release, r->a->host, r->modules, err) < 0 ||
 			       root_mkdirs(r->a->state, EXPORT_MODULES, 0755, err) < 0 ||
 			       root_sub(r->a->state, EXPORT_MODULES, &store, err) < 0 ?
 		       -1 :
@@ -175,7 +175,9 @@ void run_unexport(struct run *r)
 void run_collect(struct run *r)
 {
 	struct err why;
-	int done = r->a->export ? collect_unused(r->a->export, &why) : 1;
+	int done = 1;
+	if (r->a->export)
+		done = export_settle(r->a->export, &why) < 0 ? -1 : collect_unused(r->a->export, &why);
 	if (done < 0)
 		watch_note(r->a->watch, "what was exported before is not cleared away: %s", why.text);
 	else if (!done)

@@ -18,5 +18,14 @@ int space_open(const struct root *host, const struct root *kern, const struct sy
 void space_done(struct space *s); // back to where it was opened, too
 #define auto_space __attribute__((cleanup(space_done)))
 
+// Into a copy of the namespace, until space_done(ret): what is mounted here is there, too, and what is detached there
+// is detached here, as far as mounts are shared. at: a directory of it; its copy becomes the working directory, so that
+// what is under another mount can be reached. Killed before it is left, it goes without a trace.
+int space_copy(const struct space *s, int at, struct space *ret, struct err *err);
+
 int space_mounts(const struct space *s, struct mounts *ret, struct err *err);
 char *space_path(const struct space *s, int fd); // as mounts name it; NULL = cannot be told
+// Of the mount that an open file was reached by.
+int space_mount_id(const struct space *s, int fd, unsigned *ret, struct err *err);
+// By its name in mountinfo.
+int space_open_path(const struct space *s, const char *path, struct err *err);

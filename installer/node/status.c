@@ -12,6 +12,7 @@ void status_done(struct status *s)
 	for (size_t i = 0; i < s->count; i++)
 		free(s->checks[i].evidence);
 	free(s->checks);
+	free(s->compatible);
 	devices_done(&s->devices);
 	optional_done(&s->optional);
 	*s = (struct status){ 0 };
@@ -54,6 +55,13 @@ static void check_modules(const struct facts *facts, struct status *s)
 		add(s, "module", m->state == LOADED_LIVE && is_equal, "%s %s, %s", m->name,
 		    m->version ? m->version : "(no version)", loaded_state_name(m->state));
 	}
+}
+
+static void check_package(const struct facts *facts, const struct root *host, struct status *s)
+{
+	s->compatible = resident_made_for(host, facts->host.boot_id, &facts->loaded);
+	if (s->compatible)
+		add(s, "package", true, "compatible (made for %s)", s->compatible);
 }
 
 static int check_count(const struct root *kern, struct status *s, const char *name, const char *dir, size_t wanted,
@@ -167,6 +175,7 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 	if (s.has_gpu) {
 		size_t gpus = gpus_ours(&facts->gpus, GPU_DISPLAY), switches = gpus_ours(&facts->gpus, GPU_SWITCH);
 		check_modules(facts, &s);
+		check_package(facts, host, &s);
 		if (check_count(kern, &s, "gpus", "proc/driver/nvidia/gpus", gpus, err) < 0 ||
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||

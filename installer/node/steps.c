@@ -66,11 +66,16 @@ static int exports_of_loaded(const struct run *r, struct symvers *ret, struct er
 	return 0;
 }
 
-// A package that is not what it says must not be found again.
+static bool is_of_this_kernel(const struct run *r)
+{
+	return str_eq(r->package.key.release, r->a->facts->host.release);
+}
+
+// A package that is not what it says must not be found again. One of another kernel may be all that it says.
 static void quarantine(const struct run *r, const struct err *why)
 {
 	struct err err;
-	bool is_bad = why->code == E_ABI || why->code == E_ELF || why->code == E_ARCH;
+	bool is_bad = (why->code == E_ABI && is_of_this_kernel(r)) || why->code == E_ELF || why->code == E_ARCH;
 	if (is_bad && store_quarantine(&r->a->obtain->store, r->package.layer.digest, NULL, &err) < 0)
 		watch_note(r->a->watch, "the package stays in the store: %s", err.text);
 }
@@ -119,6 +124,17 @@ static int prove_what_fits(struct run *r, const struct step *step, struct proof 
 	return 0;
 }
 
+// What the store keeps for this kernel from now on.
+static int note_target(const struct run *r, struct err *err)
+{
+	const struct store *store = &r->a->obtain->store;
+	const struct host *host = &r->a->facts->host;
+	const char *hex = r->package.manifest.digest;
+	if (store_set_reuse(store, host->release, host->build_id, is_of_this_kernel(r) ? NULL : hex, err) < 0)
+		return -1;
+	return store_set_target(store, hex, err);
+}
+
 int step_prove(struct run *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -133,8 +149,7 @@ int step_prove(struct run *r, const struct step *step, struct err *err)
 		proof.modules[i].needs = (struct strv){ 0 };
 	}
 	r->order = mem_alloc(r->set.count * sizeof(*r->order));
-	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 ||
-	    store_set_target(&a->obtain->store, r->package.manifest.digest, err) < 0)
+	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 || note_target(r, err) < 0)
 		return -1;
 	watch_end(a->watch, "prove", "%s", proof.text);
 	return 0;

@@ -46,10 +46,12 @@ int step_unload(struct run *r, const struct step *step, struct err *err)
 }
 
 // Whose the driver is shall be known even when the store is emptied. A node that works is not failed for a note.
-static void note_loaded(const struct run *r)
+static void note_loaded(const struct run *r, const struct strv *modules, const struct package *p)
 {
 	struct err why;
-	if (resident_note(r->a->host, r->a->kern, r->a->facts->host.boot_id, &r->loaded, &why) < 0)
+	const struct host *host = &r->a->facts->host;
+	bool is_other = p->count && !str_eq(p->key.release, host->release);
+	if (resident_note(r->a->host, r->a->kern, host->boot_id, modules, is_other ? p->key.release : NULL, &why) < 0)
 		watch_note(r->a->watch, "it is not noted who loaded the driver: %s", why.text);
 }
 
@@ -78,7 +80,7 @@ int step_load(struct run *r, const struct step *step, struct err *err)
 		if (load_one(r, r->order[i], err) < 0 && !run_spare(r, name, err))
 			return -1;
 	}
-	note_loaded(r);
+	note_loaded(r, &r->loaded, &r->package);
 	settle_unbind(r);
 	auto_str char *names = r->loaded.count ? strv_join(&r->loaded, ", ") : str_dup("nothing that was not there");
 	watch_end(a->watch, "load", "%s", r->failed.count ? names : step->subject);
@@ -116,8 +118,10 @@ int undo_unload(struct run *r, struct err *err)
 	if (done < 0)
 		return -1;
 	settle_unbind(r);
-	if (done > 0)
+	if (done > 0) {
+		note_loaded(r, &d->modules, r->back.shared ? &r->package : &r->back.package);
 		watch_end(r->a->watch, "back", "driver %s %s is loaded again", d->version, d->flavour);
+	}
 	run_remember(r, d->digest, store_set_target);
 	return step_nodes(r, &nodes, err);
 }

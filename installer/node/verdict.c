@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/verdict.h"
 
+#include "kmod/distro.h"
 #include "kmod/patch.h"
 #include "kmod/prove.h"
 #include "kmod/toolchain.h"
@@ -38,8 +39,20 @@ static void say(struct verdict_result *r, enum verdict verdict, int code, const 
 	r->reason = str_dup(reason);
 }
 
-static int prove(const struct package *p, const struct kernel_abi *abi, struct verdict_result *ret, struct err *err)
+// What a proof cannot see of a package of another kernel: the policy, and whether it is what it says.
+static char *why_not_reused(const struct verdict_wish *w, const struct module_set *set, const struct kernel_abi *abi)
 {
+	const struct package_key *key = &w->package->key;
+	auto_str char *distro = distro_of(w->release, abi->banner);
+	const struct reuse_kernel kernel = { .release = w->release, .distro = distro, .compiler = abi->compiler };
+	char *why = reuse_why_not(w->reuse, key, &kernel);
+	return why ? why : reuse_lie(key, set);
+}
+
+static int prove(const struct verdict_wish *w, const struct kernel_abi *abi, struct verdict_result *ret,
+		 struct err *err)
+{
+	const struct package *p = w->package;
 	auto_strv struct strv files = { 0 };
 	auto_module_set struct module_set set = { 0 };
 	auto_proof struct proof proof = { 0 };
@@ -55,6 +68,9 @@ static int prove(const struct package *p, const struct kernel_abi *abi, struct v
 		[PROOF_REFUSED] = VERDICT_IMPOSSIBLE,
 	};
 	say(ret, verdicts[proof.verdict], proof.code, proof.text);
+	auto_str char *why = proof.verdict == PROOF_COMPATIBLE ? why_not_reused(w, &set, abi) : NULL;
+	if (why)
+		say(ret, VERDICT_NEEDS_BUILD, E_ABI, why);
 	return 0;
 }
 
@@ -89,7 +105,8 @@ static int judge_build(const struct verdict_wish *w, const struct tree *tree, st
 static int read_target(const struct verdict_wish *w, struct tree *tree, struct kernel_abi *abi, char **ret_evidence,
 		       struct err *headers_err, struct err *err)
 {
-	if (target_headers(w->host, w->state, w->headers, NULL, w->release, NULL, tree, ret_evidence, headers_err) == 0)
+	if (target_headers(w->host, w->state, w->headers, w->offer, w->release, w->banner, tree, ret_evidence,
+			   headers_err) == 0)
 		return target_abi(tree, abi, err) < 0 ? -1 : 1;
 	if (w->headers && w->headers->count) { // what was given by name must be right
 		*err = *headers_err;
@@ -112,7 +129,9 @@ int verdict_make(const struct verdict_wish *w, struct verdict_result *ret, struc
 	int has_tree = read_target(w, &tree, &abi, &result.evidence, &why, err);
 	if (has_tree < 0)
 		return -1;
-	if (w->package && prove(w->package, &abi, &result, err) < 0)
+	if (tree.banner)
+		kernel_abi_add_banner(&abi, tree.banner);
+	if (w->package && prove(w, &abi, &result, err) < 0)
 		return -1;
 	bool is_served = w->package && result.verdict != VERDICT_NEEDS_BUILD;
 	if (!is_served && (w->source || !w->package)) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Can a kernel be served, before it runs (R-F2)? Asked of a package, of a driver source, or of both.
 #pragma once
+#include "kmod/headers.h"
 #include "kmod/source.h"
 #include "node/flavour.h"
+#include "node/reuse.h"
 #include "precompiled/package.h"
 
 enum verdict {
 	VERDICT_OK = 0,           // the package was made for this kernel
-	VERDICT_COMPATIBLE = 10,  // it was made for another one and every CRC is equal
+	VERDICT_COMPATIBLE = 10,  // it was made for another one, every CRC is equal, and the policy takes it
 	VERDICT_NEEDS_BUILD = 20, // and everything for the build is at hand
 	VERDICT_IMPOSSIBLE = 30,  // and why
 };                                // the exit status of `check`, published
@@ -15,9 +17,12 @@ enum verdict {
 struct verdict_wish {
 	const char *release;
 	const struct strv *headers; // package files; empty = the host's tree, else what the host knows without headers
-	const struct package *package; // NULL = none
-	const struct source *source;   // NULL = none
+	const char *banner;         // that the headers' kernel must have; NULL = not known
+	const struct headers_offer *offer; // who is asked for headers that are not here; NULL = nobody
+	const struct package *package;     // NULL = none
+	const struct source *source;       // NULL = none
 	enum flavour flavour;
+	enum reuse reuse;
 	const struct gpus *gpus;
 	const struct root *host, *kern, *state;
 	const struct root *patches;

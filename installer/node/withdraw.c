@@ -56,15 +56,16 @@ static int check_path(const struct export *e, const char *release, const char *d
 			1;
 }
 
-static int remove_place(const struct export *e, struct err *err)
+// The directory may be bound by consumers and the kubelet.
+static int clear_place(const struct export *e, struct err *err)
 {
 	auto_space struct space space = SPACE_NONE;
 	auto_root struct root parent = ROOT_NONE;
+	const struct stack stack = { .space = &space, .parent = &parent, .name = e->base, .source = GENERATION_SOURCE };
 	if (!root_exists(e->host, e->dir))
 		return 0;
 	return space_open(e->host, e->kern, e->sys, &space, err) < 0 ||
-			       root_sub(e->host, e->parent, &parent, err) < 0 ||
-			       generation_remove(&space, &parent, e->base, err) < 0 ?
+			       root_sub(e->host, e->parent, &parent, err) < 0 || stack_clear(&stack, err) < 0 ?
 		       -1 :
 		       0;
 }
@@ -77,7 +78,7 @@ int withdraw_export(const struct export *e, const char *release, const char *dri
 		return -1;
 	if (e->sys->record)
 		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is withdrawn");
-	if ((has_path > 0 && export_unset_path(e, err) < 0) || remove_place(e, err) < 0)
+	if ((has_path > 0 && export_unset_path(e, err) < 0) || clear_place(e, err) < 0)
 		return -1;
 	int r = is_last ? exported_restore(e->host, NULL, err) : exported_forget(e->host, err);
 	return r < 0 || collect_unused(e, err) < 0 ? -1 : 0;

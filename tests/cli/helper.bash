@@ -40,9 +40,9 @@ commands() {
 }
 groups() { commands | sed -n 's/ .*//p' | uniq; }
 
-tree_state() { # every file, link and mode below ROOT, without the record of calls and the last holder of the lock
+tree_state() { # every file, link and mode below ROOT, without the record of calls and the last holders of locks
   (cd "$ROOT" && find . ! -name .sys-calls -printf '%p %y %m %l\n' | sort
-    find . -type f ! -name .sys-calls ! -path ./run/kmodsmith/lock -print0 | sort -z | xargs -0r sha256sum)
+    find . -type f ! -name .sys-calls ! -path ./run/kmodsmith/lock ! -path ./run/kmodsmith/ahead.lock -print0 | sort -z | xargs -0r sha256sum)
 }
 snapshot() { tree_state >"$BATS_TEST_TMPDIR/before"; }
 assert_unchanged() { # nothing below ROOT differs from the last snapshot

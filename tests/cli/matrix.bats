@@ -85,7 +85,7 @@ EOF
   assert_status 0
   assert_line --regexp "^$driver +open +6.1.0-1-rt-amd64 +refused E_SOURCE_KERNEL .* PREEMPT_RT"
   assert_line --regexp "^$driver +open +6.1.0-1-amd64 +there .* sha256:[0-9a-f]{64}$"
-  assert_line "0 built, 1 there, 0 skipped, 1 refused, 0 failed"
+  assert_line "0 built, 1 there, 0 fetched, 0 skipped, 1 refused, 0 failed"
 }
 
 @test "a package of other inputs is not taken for the pair's own" {
@@ -113,10 +113,115 @@ EOF
   assert_json '.pairs[0].result' failed
 }
 
+@test "what a source of --from has, believed, is brought and not built again; its signatures come along" {
+  headers 6.1.0-1-amd64
+  local one='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-amd64"}]}'
+  made 6.1.0-1-amd64
+  mv out site
+  mkdir trust
+  matrix "$one" --from oci:site --trust-dir trust --json
+  assert_json '.pairs[0].result' failed # nobody vouches for it, and what is to be compiled here is no driver
+  assert_regex "$stderr" 'site: .*(signed|trust)'
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem 2>/dev/null
+  openssl pkey -in key.pem -pubout -out site.pem
+  "$KMODSMITH" trust add site.pem --trust-dir trust >/dev/null
+  "$KMODSMITH" sign oci:site --key key.pem >/dev/null
+  rm -rf out
+  matrix "$one" --from oci:none,oci:site --trust-dir trust --json
+  assert_status 0
+  assert_json '[.built, .there, .fetched, .failed] | join(" ")' "0 0 1 0"
+  assert_json '.pairs[0].digest' "$(jq -r '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] | startswith("535")).digest' site/index.json)"
+  run --separate-stderr "$KMODSMITH" sign oci:out --key key.pem --json
+  assert_json '[.packages[].changed] | join(" ")' false
+  matrix "$one" --from oci:site --trust-dir trust --json
+  assert_json '.pairs[0].result' there # the output is asked first
+}
+
+@test "what a source has of other inputs, or damaged, is not taken" {
+  headers 6.1.0-1-amd64
+  local one='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-amd64"}]}'
+  made 6.1.0-1-amd64 --label "compiler=gcc-12 of somebody else"
+  mv out other
+  matrix "$one" --from oci:other --insecure-skip-verify --json
+  assert_json '.pairs[0].result' failed
+  assert_regex "$stderr" 'other: its package is of another compiler, or of other patches'
+  made 6.1.0-1-amd64
+  cp -r out good
+  mv out bad
+  printf x >>"$(blob bad layer)"
+  matrix "$one" --from oci:bad --insecure-skip-verify --json
+  assert_json '.pairs[0].result' failed
+  matrix "$one" --from oci:other,oci:bad,oci:good --insecure-skip-verify --json
+  assert_json '.pairs[0].result' fetched # each has its turn
+}
+
 @test "a source with another digest than the file says fails for every kernel" {
   headers 6.1.0-1-amd64
   matrix '{"drivers":[{"source":"open.tar.xz","sha256":"'"$(printf '0%.0s' {1..64})"'"}],
     "kernels":[{"release":"6.1.0-1-amd64"},{"release":"6.6"}]}' --json
   assert_status 1
   assert_json '[.pairs[].error.code] | join(" ")' "E_DIGEST E_DIGEST"
+}
+
+nodes() { # RELEASE...: what a cluster says of one node each, with more than is looked at
+  jq -n '{apiVersion: "v1", kind: "List", items: [$ARGS.positional | to_entries[] | {kind: "Node",
+    metadata: {name: "gpu-\(.key)", annotations: {"x": "y"}}, status: {images: [{sizeBytes: 1}],
+    nodeInfo: {kernelVersion: .value, architecture: "amd64", osImage: "Debian"}}}]}' --args "$@"
+}
+@test "kernels come from what nodes report, each once, beside those of the file; from a file or standard input" {
+  headers 6.1.0-1-amd64
+  made 6.1.0-1-amd64
+  local drivers='{"drivers":[{"source":"open.tar.xz"}]'
+  nodes 6.1.0-1-amd64 6.6.1 6.1.0-1-amd64 >nodes.json
+  matrix "$drivers}" --nodes nodes.json --json
+  assert_status 1
+  assert_json '[.pairs[] | .kernel + " " + .result] | join(", ")' "6.1.0-1-amd64 there, 6.6.1 failed"
+  matrix "$drivers}" --nodes nodes.json --json --partial
+  assert_status 0
+  assert_json '.failed' 1
+  matrix "$drivers,\"kernels\":[{\"release\":\"6.1.0-1-amd64\"}]}" --nodes - --json < <(nodes 6.1.0-1-amd64)
+  assert_status 0
+  assert_json '[.pairs[].kernel] | join(" ")' 6.1.0-1-amd64
+  matrix "$drivers}" --nodes - --json --partial < <(nodes 6.6.1)
+  assert_status 1 # nothing is there that could be used
+}
+
+@test "what is no answer of a cluster is refused; a node that says nonsense is left out" {
+  headers 6.1.0-1-amd64
+  made 6.1.0-1-amd64
+  local drivers='{"drivers":[{"source":"open.tar.xz"}]}' text
+  matrix "$drivers" --nodes none.json
+  assert_error E_NOT_FOUND "--nodes: "
+  while read -r text; do
+    matrix "$drivers" --nodes - <<<"$text"
+    assert_error E_CONFIG "'-'"
+  done <<'EOF'
+no json
+{"kind":"Node"}
+{"items":[]}
+{"items":[{"status":{"nodeInfo":{"kernelVersion":"$(reboot)"}}}]}
+EOF
+  truncate -s 1G huge
+  matrix "$drivers" --nodes huge
+  assert_error E_TOO_LARGE "'huge'"
+  matrix "$drivers" --nodes - --json < <(nodes 6.1.0-1-amd64 '../../etc')
+  assert_status 0
+  assert_regex "$stderr" "items\[1\] \(node 'gpu-1'\) reports what is no kernel release; 1 such nodes"
+  assert_json '[.pairs[] | .kernel + " " + .result] | join(", ")' "6.1.0-1-amd64 there"
+}
+
+@test "--no-compile only says whether all is there" {
+  headers 6.1.0-1-amd64
+  local one='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-amd64"}]}' option
+  matrix "$one" --no-compile --json
+  assert_status 1
+  assert_json '.pairs[0].error.code' E_NO_PACKAGE
+  made 6.1.0-1-amd64
+  matrix "$one" --no-compile --json
+  assert_status 0
+  assert_json '.pairs[0].result' there
+  for option in --no-compile --partial --nodes=x; do
+    kmodsmith build --source ci/open.tar.xz "$option"
+    assert_error E_USAGE "${option%=*} is for --matrix"
+  done
 }

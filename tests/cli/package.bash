@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages, sources and archives made of a few bytes, for tests that need a sound shape and no content.
 
-# A module that the proof accepts for a kernel: what modinfo says, struct module's name, one export or import.
+# A module that the proof accepts for a kernel: what modinfo says, struct module's name, one export or import. With
+# CRCS="SYMBOL=0xCRC ..." it imports these, too, and was built for a kernel with modversions; with COMPILER it says so.
 tiny_module() { # FILE.ko KERNEL-RELEASE EXPORT IMPORT
   local name=${1##*/} kv
   name=${name%.ko}
   {
     printf '.section .modinfo,"a"\n'
     for kv in license=NVIDIA version=535.261.03 srcversion=ABCDEF0123456789ABCDEF0 depends= "name=${name//-/_}" ${EXTRA:+"$EXTRA"} \
-      "vermagic=$2 SMP preempt mod_unload "; do
+      "vermagic=$2 SMP preempt mod_unload ${CRCS:+modversions }"; do
       printf '.asciz "%s"\n' "$kv"
     done
     printf '.section .gnu.linkonce.this_module,"aw"\n.zero 24\n.asciz "%s"\n.zero 800\n' "${name//-/_}"
@@ -17,6 +18,11 @@ tiny_module() { # FILE.ko KERNEL-RELEASE EXPORT IMPORT
     [ -z "$3" ] || printf '.globl %s\n%s: ret\n.section __ksymtab_strings,"aMS",@progbits,1\n__kstrtab_%s: .asciz "%s"
 .section ___ksymtab+%s,"a"\n__ksymtab_%s: .long 0,0,0\n' "$3" "$3" "$3" "$3" "$3" "$3"
     [ -z "$4" ] || printf '.text\ncall %s\n' "$4"
+    for kv in ${CRCS-}; do
+      printf '.section __versions,"a"\n.quad %s\n.asciz "%s"\n.balign 64\n' "${kv#*=}" "${kv%=*}"
+      [ "${kv%=*}" = module_layout ] || printf '.text\ncall %s\n' "${kv%=*}"
+    done
+    [ -z "${COMPILER-}" ] || printf '.section .comment,"MS",@progbits,1\n.asciz "%s"\n' "$COMPILER"
   } | as --64 -o "$1" -
 }
 

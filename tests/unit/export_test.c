@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/export.h"
 
+#include "node/collect.h"
 #include "node/exported.h"
 #include "node/generation.h"
 #include "node/withdraw.h"
 #include "tests/unit/tempdir.h"
+
+#include <sched.h>
+#include <sys/mount.h>
 
 #define RELEASE "6.1.0-9-amd64"
 
@@ -278,6 +282,141 @@ static void test_withdrawn(void **state)
 	}
 }
 
+#define HEX_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define HEX_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define FIRMWARE "lib/firmware/nvidia/535.261.03/gsp_ga10x.bin"
+static const char FWPATH[] = "machine/sys/module/firmware_class/parameters/path";
+static struct watch quiet;
+static struct sys calls; // the kernel's, but for attributes
+
+// A file keeps what was longer before.
+static int set_attribute(const struct sys *sys, const struct root *kern, const char *path, const char *text)
+{
+	(void)sys;
+	struct err err;
+	return root_put(kern, path, text, strlen(text), 0644, &err);
+}
+
+// A machine as a folder, but with the kernel's own mounts, in a namespace of this process.
+static void make_machine(struct root *ret_machine, struct root *ret_data)
+{
+	static const char *const files[] = { "state/payloads/" HEX_A "/usr/version",
+					     "state/payloads/" HEX_B "/usr/version" };
+	folder_make(&folder);
+	auto_str char *proc = str_fmt("%s/machine/proc", folder.path);
+	folder_dir(&folder, "machine/proc");
+	folder_dir(&folder, "machine/run/nvidia/driver");
+	folder_dir(&folder, "machine/dev");
+	tempdir_write(&folder, FWPATH, "\n");
+	tempdir_write(&folder, files[0], "a");
+	tempdir_write(&folder, files[1], "b");
+	tempdir_write(&folder, "state/payloads/" HEX_A "/" FIRMWARE, "x");
+	tempdir_write(&folder, "state/payloads/" HEX_B "/" FIRMWARE, "x");
+	assert_int_equal(mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL), 0);
+	assert_int_equal(mount("/proc", proc, NULL, MS_BIND | MS_REC, NULL), 0);
+	*ret_machine = below("machine");
+	*ret_data = below("state");
+}
+
+static void begin(struct export *e, const struct root *machine, const struct root *data)
+{
+	struct err err;
+	export_done(e);
+	*e = (struct export){
+		.host = machine, .kern = machine, .state = data, .sys = &calls, .watch = &quiet, .boot = "this"
+	};
+	assert_int_equal(export_open(e, EXPORT_DEFAULT, &err), 0);
+}
+
+static void expect_look(struct export *e, const struct export_wish *wish, const char *why)
+{
+	struct err err = { 0 };
+	auto_str char *found = NULL;
+	expect(export_look(e, wish, &found, &err) == (why ? 0 : 1), found ? found : err.text);
+	expect(!why || strstr(found, why), found);
+}
+
+static void switch_to(struct export *e, const struct export_wish *wish)
+{
+	struct err err = { 0 };
+	expect(export_prepare(e, wish, &err) == 0, err.text);
+	expect(export_firmware(e, wish, &err) >= 0, err.text);
+	auto_str char *made = str_fmt("/run/nvidia/.driver.%u/lib/firmware", e->number);
+	folder_expect(&folder, FWPATH, made);
+	expect(export_switch(e, wish, &err) == 0, err.text);
+	folder_expect(&folder, FWPATH, "/run/nvidia/driver/lib/firmware");
+}
+
+static void settle(struct export *e)
+{
+	struct err err = { 0 };
+	expect(export_settle(e, &err) == 0, err.text);
+	expect(collect_unused(e, &err) >= 0, err.text);
+}
+
+// R-D4: one start after the other, with one that comes to nothing, one that is cut off, and the driver manager.
+static void test_starts(void **state)
+{
+	(void)state;
+	if (unshare(CLONE_NEWNS) < 0)
+		skip(); // CAP_SYS_ADMIN is needed
+	struct err err = { 0 };
+	auto_root struct root machine = ROOT_NONE, data = ROOT_NONE;
+	auto_export struct export e = { 0 };
+	const struct export_wish a = { .driver = "535.261.03", .payload = HEX_A, .release = RELEASE };
+	const struct export_wish b = { .driver = "535.261.03", .payload = HEX_B, .release = RELEASE };
+	calls = *sys_real();
+	calls.attribute_set = set_attribute;
+	make_machine(&machine, &data);
+	auto_str char *driver = str_fmt("%s/machine/run/nvidia/driver", folder.path);
+	begin(&e, &machine, &data);
+	expect_look(&e, &a, "there is none yet");
+	switch_to(&e, &a);
+	settle(&e);
+	folder_expect(&folder, "machine/run/nvidia/driver/usr/version", "a");
+
+	begin(&e, &machine, &data);
+	expect_look(&e, &a, NULL);
+	tempdir_write(&folder, "state/payloads/" HEX_B "/usr/version", "b");
+	tempdir_write(&folder, "state/payloads/" HEX_B "/" FIRMWARE, "x");
+	expect_look(&e, &b, "is of something else");
+	switch_to(&e, &b);
+	folder_expect(&folder, "machine/run/nvidia/driver/usr/version", "b");
+	expect(export_back(&e, &err) == 0, err.text);
+	folder_expect(&folder, "machine/run/nvidia/driver/usr/version", "a");
+	folder_expect(&folder, FWPATH, "/run/nvidia/driver/lib/firmware");
+	expect_look(&e, &a, NULL);
+
+	switch_to(&e, &b); // and killed
+	begin(&e, &machine, &data);
+	expect_look(&e, &b, "an earlier one lies beneath it");
+	switch_to(&e, &b);
+	settle(&e);
+	expect_look(&e, &b, NULL);
+
+	assert_int_equal(umount2(driver, MNT_DETACH), 0);
+	folder_dir(&folder, "machine/run/nvidia/driver/lib/firmware");
+	begin(&e, &machine, &data);
+	expect_look(&e, &b, "there is none yet");
+	switch_to(&e, &b);
+	settle(&e);
+	expect_look(&e, &b, NULL);
+	auto_strv struct strv left = { 0 };
+	assert_int_equal(root_list(&machine, "run/nvidia", &left, &err), 1);
+	assert_int_equal(left.count, 1);
+}
+
+static int end_machine(void **state)
+{
+	(void)state;
+	auto_str char *proc = str_fmt("%s/machine/proc", folder.path),
+		      *driver = str_fmt("%s/machine/run/nvidia/driver", folder.path);
+	umount2(driver, MNT_DETACH);
+	umount2(proc, MNT_DETACH);
+	folder_done(&folder);
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,6 +428,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_the_record, setup, teardown),
 		cmocka_unit_test(test_withdrawn),
 		cmocka_unit_test_setup_teardown(test_the_firmware_path, setup, teardown),
+		cmocka_unit_test_teardown(test_starts, end_machine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,8 +24,29 @@ static void which_kernels_count(void **state)
 	assert_int_equal(without.count, 3);
 }
 
+static void deployments_count(void **state)
+{
+	(void)state;
+	static const char DEPLOYMENT[] =
+		"ostree/deploy/os/deploy/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.0/usr/lib/"
+		"modules";
+	auto_folder struct folder f;
+	auto_strv struct strv found = { 0 };
+	struct err err;
+	folder_make(&f);
+	auto_str char *staged = str_fmt("%s/6.9-staged/vmlinuz", DEPLOYMENT),
+		      *same = str_fmt("%s/6.1-own/x", DEPLOYMENT);
+	tempdir_write(&f, "lib/modules/6.1-own/vmlinuz", "");
+	tempdir_write(&f, staged, "");
+	tempdir_write(&f, same, "");
+	assert_int_equal(kernels_list(&f.root, "6.1-own", &found, &err), 0);
+	auto_str char *all = strv_join(&found, " ");
+	assert_string_equal(all, "6.1-own 6.9-staged");
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(which_kernels_count) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(which_kernels_count),
+					    cmocka_unit_test(deployments_count) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

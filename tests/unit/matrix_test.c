@@ -27,7 +27,7 @@ static void what_a_file_says(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err;
 		auto_matrix struct matrix m = { 0 };
-		expect(matrix_parse(WHOLE, strlen(WHOLE), rows[i].file, &m, &err) == 0, rows[i].file);
+		expect(matrix_parse(WHOLE, strlen(WHOLE), rows[i].file, false, &m, &err) == 0, rows[i].file);
 		assert_int_equal(m.driver_count, 2);
 		assert_int_equal(m.kernel_count, 2);
 		assert_string_equal(m.drivers[0].source, rows[i].source);
@@ -56,7 +56,7 @@ static void pairs_are_skipped_by_globs(void **state)
 	};
 	struct err err;
 	auto_matrix struct matrix m = { 0 };
-	assert_int_equal(matrix_parse(WHOLE, strlen(WHOLE), "m", &m, &err), 0);
+	assert_int_equal(matrix_parse(WHOLE, strlen(WHOLE), "m", false, &m, &err), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const char *why = matrix_skipped(&m, rows[i].driver, rows[i].release);
 		expect(rows[i].why ? str_eq(why, rows[i].why) : !why, rows[i].driver);
@@ -106,10 +106,97 @@ static void what_is_wrong_is_named(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err;
 		auto_matrix struct matrix m = { 0 };
-		expect(matrix_parse(rows[i].text, strlen(rows[i].text), "m.json", &m, &err) == -1, rows[i].text);
+		expect(matrix_parse(rows[i].text, strlen(rows[i].text), "m.json", false, &m, &err) == -1, rows[i].text);
 		expect(err.code == E_CONFIG && strstr(err.text, "'m.json'") && strstr(err.text, rows[i].says),
 		       err.text);
 		expect(!m.drivers && !m.kernels, rows[i].text);
+	}
+}
+
+#define NODE(name, release, more)                                                                              \
+	"{\"metadata\":{\"name\":\"" name "\"" more "},\"status\":{\"nodeInfo\":{\"kernelVersion\":\"" release \
+	"\",\"architecture\":\"amd64\"}}}"
+#define NEXT(list) ",\"annotations\":{\"kmodsmith.io/agent.kernels\":\"" list "\"}"
+#define ITEMS(items) "{\"kind\":\"List\",\"items\":[" items "]}"
+
+static void nodes_add_their_kernels(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		const char *kernels; // of the matrix afterwards
+		size_t nodes, others, added, bad;
+		const char *says; // of the first bad one
+	} rows[] = {
+		{ ITEMS(""), "6.1", 0, 0, 0, 0, NULL },
+		{ ITEMS(NODE("a", "6.1", "") "," NODE("b", "6.12.1+deb12-amd64", "") "," NODE("c", "6.12.1+deb12-amd64",
+											      "")),
+		  "6.1 6.12.1+deb12-amd64", 3, 0, 1, 0, NULL },
+		{ ITEMS(NODE("a", "6.5", NEXT("[\\\"6.6\\\",\\\"6.5\\\"]"))), "6.1 6.5 6.6", 1, 0, 2, 0, NULL },
+		{ ITEMS("{\"status\":{\"nodeInfo\":{\"kernelVersion\":\"6.5\",\"architecture\":\"arm64\"}}}"), "6.1", 1,
+		  1, 0, 0, NULL },
+		{ ITEMS("{\"status\":{\"nodeInfo\":{\"kernelVersion\":\"6.5\"}}}"), "6.1 6.5", 1, 0, 1, 0, NULL },
+		{ ITEMS("{\"status\":{\"nodeInfo\":{\"architecture\":7}}},{},7,[]," NODE("x\\n", "6.6", "")), "6.1 6.6",
+		  5, 1, 1, 3, "items[1] (node '?') reports" },
+		{ ITEMS(NODE("n-1", "../etc", "") "," NODE("b", "6.5", "")), "6.1 6.5", 2, 0, 1, 1,
+		  "items[0] (node 'n-1')" },
+		{ ITEMS(NODE("b", "6.5\\u0000x", "")), "6.1", 1, 0, 0, 1, "no kernel release" },
+		{ ITEMS(NODE("b", "6.5\\nx", "")), "6.1", 1, 0, 0, 1, "no kernel release" },
+		{ ITEMS(NODE("b", "", "")), "6.1", 1, 0, 0, 1, "no kernel release" },
+		{ ITEMS(NODE("b", "6" HEX, "")), "6.1", 1, 0, 0, 1, "no kernel release" },
+		{ ITEMS(NODE("b", "6.5", NEXT("6.6"))), "6.1 6.5", 1, 0, 1, 1, "agent.kernels" },
+		{ ITEMS(NODE("b", "6.5", NEXT("[6.6]"))), "6.1 6.5", 1, 0, 1, 1, "no kernel release" },
+		{ ITEMS(NODE("b", "6.5", NEXT(HEX HEX HEX HEX "[]"))), "6.1 6.5", 1, 0, 1, 1, "at most 256 bytes" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		static const char base[] = "{" D "," K "}";
+		struct err err;
+		struct matrix_nodes found;
+		auto_strv struct strv releases = { 0 };
+		auto_matrix struct matrix m = { 0 };
+		assert_int_equal(matrix_parse(base, strlen(base), "m", true, &m, &err), 0);
+		expect(matrix_add_nodes(rows[i].text, strlen(rows[i].text), "n.json", "x86_64", &m, &found, &err) == 0,
+		       rows[i].text);
+		for (size_t k = 0; k < m.kernel_count; k++)
+			strv_add(&releases, str_dup(m.kernels[k].release));
+		auto_str char *kernels = strv_join(&releases, " ");
+		expect(str_eq(kernels, rows[i].kernels), kernels);
+		expect(found.nodes == rows[i].nodes && found.others == rows[i].others &&
+			       found.kernels == rows[i].added && found.bad == rows[i].bad,
+		       rows[i].text);
+		expect(!rows[i].says || strstr(found.first_bad.text, rows[i].says), rows[i].text);
+	}
+}
+
+static void nodes_ask_for_so_many_kernels_and_no_more(void **state)
+{
+	(void)state;
+	auto_str char *text = str_dup("{\"items\":[");
+	auto_matrix struct matrix m = { 0 };
+	struct matrix_nodes found;
+	struct err err;
+	for (int i = 0; i < 300; i++)
+		str_add(&text, "%s{\"status\":{\"nodeInfo\":{\"kernelVersion\":\"6.%d\"}}}", i ? "," : "", i);
+	str_add(&text, "]}");
+	assert_int_equal(matrix_parse("{" D "}", strlen("{" D "}"), "m", true, &m, &err), 0);
+	assert_int_equal(matrix_add_nodes(text, strlen(text), "n", "x86_64", &m, &found, &err), 0);
+	assert_int_equal(m.kernel_count, 256);
+	assert_int_equal(found.bad, 300 - 256);
+}
+
+static void what_is_no_list_of_nodes_is_refused(void **state)
+{
+	(void)state;
+	static const char *const texts[] = {
+		"", "[]", "{}", "{\"items\":{}}", "{\"items\":[],\"items\":[]}", "{\"items\":["
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		auto_matrix struct matrix m = { 0 };
+		struct matrix_nodes found;
+		struct err err;
+		expect(matrix_add_nodes(texts[i], strlen(texts[i]), "n.json", "x86_64", &m, &found, &err) == -1,
+		       texts[i]);
+		expect(err.code == E_CONFIG && strstr(err.text, "'n.json'"), err.text);
 	}
 }
 
@@ -119,6 +206,9 @@ int main(void)
 		cmocka_unit_test(what_a_file_says),
 		cmocka_unit_test(pairs_are_skipped_by_globs),
 		cmocka_unit_test(what_is_wrong_is_named),
+		cmocka_unit_test(nodes_add_their_kernels),
+		cmocka_unit_test(nodes_ask_for_so_many_kernels_and_no_more),
+		cmocka_unit_test(what_is_no_list_of_nodes_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,28 @@ static void test_what_is_mounted(void **state)
 	assert_int_equal(mounts_at(&m, "/run/nvidia/driver/usr")->minor, 30);
 	assert_null(mounts_at(&m, "/run/nvidia"));
 	assert_null(mounts_at(&m, "/run/nvidia/driver/us"));
+	assert_int_equal(mounts_depth(&m, "/run/nvidia/driver/usr"), 2);
+	assert_int_equal(mounts_depth(&m, "/run/nvidia/driver"), 0);
+	assert_string_equal(mounts_find(&m, 43)->source, "/dev/sdb1");
+	assert_int_equal(mounts_find(&m, 43)->parent, 1);
+	assert_int_equal(mounts_find(&m, 40)->peers, 9);
+	assert_int_equal(mounts_find(&m, 42)->peers, 0);
+	assert_null(mounts_find(&m, 7));
+}
+
+// One that came through another namespace is put beneath what was there before; the text has them by their age.
+static void test_what_lies_on_top(void **state)
+{
+	(void)state;
+	auto_mounts struct mounts m = { 0 };
+	mounts_parse("50 52 0:40 / /place rw master:1 shared:2 - tmpfs kmod\\040smith rw\n"
+		     "51 50 0:41 / /place/dev rw - devtmpfs shared:7 rw\n"
+		     "52 1 0:42 / /place rw - tmpfs other rw\n",
+		     &m);
+	assert_int_equal(mounts_at(&m, "/place")->id, 50);
+	assert_int_equal(mounts_at(&m, "/place")->peers, 2);
+	assert_string_equal(mounts_at(&m, "/place")->source, "kmod smith");
+	assert_int_equal(mounts_at(&m, "/place/dev")->peers, 0);
 }
 
 static void test_below(void **state)
@@ -140,9 +162,9 @@ static void test_the_views_of_a_machine(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_is_mounted),        cmocka_unit_test(test_below),
-		cmocka_unit_test(test_where_a_directory_is),   cmocka_unit_test(test_who_refers),
-		cmocka_unit_test(test_the_views_of_a_machine),
+		cmocka_unit_test(test_what_is_mounted), cmocka_unit_test(test_what_lies_on_top),
+		cmocka_unit_test(test_below),           cmocka_unit_test(test_where_a_directory_is),
+		cmocka_unit_test(test_who_refers),      cmocka_unit_test(test_the_views_of_a_machine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

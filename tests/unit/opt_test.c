@@ -118,11 +118,45 @@ static void help_names_every_option(void **state)
 	}
 }
 
+// Values told to another command are those that it reads.
+static void words_are_read_back(void **state)
+{
+	(void)state;
+	static const struct opt other_opts[] = {
+		{ "list", 0, "A,B", NULL, OPT_LIST, offsetof(struct values, list), "a list" },
+		{ "flag", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_flag), "a flag" },
+		{ "text", 0, "X", NULL, OPT_STR, offsetof(struct values, text), "a text" },
+		{ "number", 0, NULL, NULL, OPT_FLAG, 0, "of the same name, and something else" },
+		{ 0 },
+	};
+	static const struct cmd child = { .name = "child", .opts = { other_opts } };
+	static const struct cmd *const commands[] = { &child, NULL };
+	const struct opt *const tables[] = { opts, NULL };
+	struct values v = { .text = str_dup(" --a b"), .number = 7, .is_flag = true }, back = { 0 };
+	auto_strv struct strv words = { 0 };
+	struct err err;
+	char **args;
+	size_t count;
+	strv_split(&v.list, "x,y z", ",");
+	strv_add(&words, str_dup("child"));
+	opt_words(tables, &v, &child, &words);
+	auto_str char *line = strv_join(&words, "|");
+	assert_string_equal(line, "child|--text= --a b|--list=x|--list=y z|--flag");
+	assert_int_equal(opt_parse(&child, commands, (int)words.count, words.items, NULL, &back, &args, &count, &err),
+			 0);
+	assert_string_equal(back.text, v.text);
+	assert_int_equal(back.list.count, 2);
+	assert_true(back.is_flag);
+	opt_done(&cmd, &v);
+	opt_done(&cmd, &back);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parses),
 		cmocka_unit_test(help_names_every_option),
+		cmocka_unit_test(words_are_read_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,6 +55,11 @@ static void no_symvers(struct kernel_abi *abi)
 	symvers_free(abi->symvers);
 	abi->symvers = NULL;
 }
+static void no_vermagic(struct kernel_abi *abi)
+{
+	free(abi->vermagic);
+	abi->vermagic = NULL;
+}
 static void no_modversions(struct kernel_abi *abi)
 {
 	no_symvers(abi);
@@ -225,6 +230,42 @@ static void test_one_module(void **state)
 		  PROOF_REBUILD,
 		  E_ABI,
 		  "no CRCs of" },
+		{ "no version magic of the kernel, same release",
+		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT) },
+		  no_vermagic,
+		  PROOF_EXACT,
+		  0,
+		  "" },
+		{ "no version magic of the kernel, other release",
+		  { .vermagic = OTHER, .imports = SYMBOLS(LAYOUT) },
+		  no_vermagic,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "the version magic of 6.1.0-56-cloud-amd64 is not known" },
+		{ "no CRC of module_layout in the module, other release",
+		  { .vermagic = OTHER, .imports = SYMBOLS({ "kfree", 2, NULL, false }) },
+		  NULL,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "the CRC of module_layout of 6.1.0-56-cloud-amd64 is not known" },
+		{ "no CRC of an import in the kernel, other release",
+		  { .vermagic = OTHER, .imports = SYMBOLS(LAYOUT, { "asm_symbol", 7, NULL, false }) },
+		  NULL,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "the CRC of asm_symbol (vmlinux) of 6.1.0-56-cloud-amd64 is not known" },
+		{ "assembler code on both sides, other release",
+		  { .vermagic = OTHER, .imports = SYMBOLS(LAYOUT, { "asm_symbol", 0, NULL, false }) },
+		  NULL,
+		  PROOF_COMPATIBLE,
+		  0,
+		  "all 1 CRCs" },
+		{ "other flags, other release",
+		  { .vermagic = "6.1.0-50-cloud-amd64 SMP mod_unload modversions ", .imports = SYMBOLS(LAYOUT) },
+		  NULL,
+		  PROOF_REBUILD,
+		  E_ABI,
+		  "version magic '6.1.0-50-cloud-amd64 SMP mod_unload modversions ' should be" },
 		{ "no vermagic", { .imports = SYMBOLS(LAYOUT) }, NULL, PROOF_REBUILD, E_ELF, "no version magic" },
 		{ "struct module",
 		  { .vermagic = SAME, .imports = SYMBOLS(LAYOUT) },

@@ -16,6 +16,7 @@ struct row {
 	unsigned refcount;                     // of it; nvidia_uvm holds it once
 	const char *file, *license;            // srcversion and license of the host's file; NULL = none
 	const char *stored;                    // srcversion of a package of 535.2 in the store
+	enum { OWN, OTHER, TAKEN } made;       // for this kernel; for another one; for that, and taken for this one
 	const char *noted;                     // srcversion at the time of our note; NULL = none was made
 	bool is_note_of_other_boot, is_listed; // is_listed: in a blacklist
 	bool is_foreign, is_stale;
@@ -60,6 +61,25 @@ static const struct row rows[] = {
 	  .loaded = "H",
 	  .refcount = 4,
 	  .stored = "S",
+	  .is_foreign = true,
+	  .flavour = FLAVOUR_OPEN },
+	{ .name = "a package of another kernel has it",
+	  .loaded = "S",
+	  .refcount = 4,
+	  .stored = "S",
+	  .made = OTHER,
+	  .is_foreign = true,
+	  .flavour = FLAVOUR_OPEN },
+	{ .name = "a package of another kernel that was taken",
+	  .loaded = "S",
+	  .refcount = 4,
+	  .stored = "S",
+	  .made = TAKEN },
+	{ .name = "one was taken, and what is loaded is not of it",
+	  .loaded = "H",
+	  .refcount = 4,
+	  .stored = "S",
+	  .made = TAKEN,
 	  .is_foreign = true,
 	  .flavour = FLAVOUR_OPEN },
 	{ .name = "ours by the note", .loaded = "N", .refcount = 4, .noted = "N" },
@@ -127,21 +147,27 @@ static void install(const struct folder *t, const struct row *row)
 	tempdir_write(t, "lib/modules/6.1/modules.dep", "updates/dkms/nvidia-current.ko: kernel/x.ko\n");
 }
 
-static void keep(const struct folder *t, const char *srcversion, struct store *store)
+#define BUILD "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+static void keep(const struct folder *t, const struct row *row, struct store *store)
 {
 	struct err err;
 	auto_root struct root dir = ROOT_NONE;
 	auto_package struct package p = PACKAGE_NONE;
-	char driver[] = "535.2", flavour[] = "open", release[] = "6.1", arch[] = "x86_64", module[] = "nvidia",
-	     file[] = "nvidia.ko";
-	auto_str char *version = str_dup(srcversion);
-	struct package_key key = { .driver = driver, .flavour = flavour, .release = release, .arch = arch };
+	char driver[] = "535.2", flavour[] = "open", release[] = "6.1", other[] = "6.0", arch[] = "x86_64",
+	     module[] = "nvidia", file[] = "nvidia.ko";
+	auto_str char *version = str_dup(row->stored);
+	struct package_key key = {
+		.driver = driver, .flavour = flavour, .release = row->made == OWN ? release : other, .arch = arch
+	};
 	struct package_file files = { .name = file, .module = module, .srcversion = version };
 	strv_add(&key.modules, str_dup("nvidia"));
 	tempdir_write(t, "new/nvidia.ko", "a module");
 	assert_int_equal(root_sub(&t->root, "new", &dir, &err), 0);
 	assert_int_equal(create_package(&store->layout, &dir, &key, &files, 1, &p, &err), 0);
 	strv_done(&key.modules);
+	if (row->made == TAKEN)
+		assert_int_equal(store_set_reuse(store, release, BUILD, p.manifest.digest, &err), 1);
 }
 
 static void note(const struct folder *t, const struct row *row)
@@ -151,7 +177,7 @@ static void note(const struct folder *t, const struct row *row)
 	strv_add(&modules, str_dup("nvidia"));
 	tell_srcversion(t, row->noted);
 	const char *boot = row->is_note_of_other_boot ? "b0" : "b1";
-	assert_int_equal(resident_note(&t->root, &t->root, boot, &modules, &err), 0);
+	assert_int_equal(resident_note(&t->root, &t->root, boot, &modules, NULL, &err), 0);
 }
 
 static void check(const struct row *row, const struct resident *r)
@@ -172,7 +198,7 @@ static void check_row(const struct row *row)
 	auto_resident struct resident resident = { 0 };
 	auto_strv struct strv blacklist = { 0 };
 	char release[] = "6.1", boot[] = "b1";
-	struct host facts = { .release = release, .boot_id = boot };
+	struct host facts = { .release = release, .boot_id = boot, .build_id = BUILD };
 	struct err err;
 	folder_make(&t);
 	if (row->loaded)
@@ -186,10 +212,9 @@ static void check_row(const struct row *row)
 		strv_add(&blacklist, str_dup("nvidia"));
 	assert_int_equal(store_open(&t.root, 0, &store, &err), 0);
 	if (row->stored)
-		keep(&t, row->stored, &store);
+		keep(&t, row, &store);
 	assert_true(loaded_read(&t.root, &t.root, "6.1", &loaded, &err) >= 0);
-	expect(resident_read(&t.root, &facts, &loaded, row->stored ? &store.layout : NULL, &blacklist, &resident,
-			     &err) == 0,
+	expect(resident_read(&t.root, &facts, &loaded, row->stored ? &store : NULL, &blacklist, &resident, &err) == 0,
 	       row->name);
 	check(row, &resident);
 }
@@ -223,14 +248,40 @@ static void notes_add_up(void **state)
 	tempdir_write(&t, "sys/module/nvidia_uvm/srcversion", "B\n");
 	strv_add(&first, str_dup("nvidia"));
 	strv_add(&second, str_dup("nvidia-uvm"));
-	assert_int_equal(resident_note(&t.root, &t.root, "b1", &first, &err), 0);
-	assert_int_equal(resident_note(&t.root, &t.root, "b1", &second, &err), 0);
+	assert_int_equal(resident_note(&t.root, &t.root, "b1", &first, NULL, &err), 0);
+	assert_int_equal(resident_note(&t.root, &t.root, "b1", &second, NULL, &err), 0);
 	folder_expect(&t, "run/kmodsmith/loaded.json",
 		      "{\n  \"boot_id\": \"b1\",\n  \"modules\": {\n    \"nvidia\": \"A\",\n    \"nvidia_uvm\": "
 		      "\"B\"\n  }\n}\n");
-	assert_int_equal(resident_note(&t.root, &t.root, "b2", &second, &err), 0); // what another boot loaded is gone
+	assert_int_equal(resident_note(&t.root, &t.root, "b2", &second, NULL, &err),
+			 0); // what another boot loaded is gone
 	folder_expect(&t, "run/kmodsmith/loaded.json",
 		      "{\n  \"boot_id\": \"b2\",\n  \"modules\": {\n    \"nvidia_uvm\": \"B\"\n  }\n}\n");
+}
+
+// What the loaded modules were made for: only as long as they are those of the note.
+static void tells_the_kernel(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	auto_loaded struct loaded now = { 0 }, later = { 0 };
+	auto_strv struct strv modules = { 0 };
+	struct err err;
+	folder_make(&t);
+	load(&t, &rows[0]);
+	tempdir_write(&t, "sys/module/nvidia/srcversion", "A\n");
+	strv_add(&modules, str_dup("nvidia"));
+	assert_int_equal(resident_note(&t.root, &t.root, "b1", &modules, "6.0", &err), 0);
+	assert_true(loaded_read(&t.root, &t.root, "6.1", &now, &err) >= 0);
+	auto_str char *made_for = resident_made_for(&t.root, "b1", &now);
+	assert_string_equal(made_for, "6.0");
+	assert_null(resident_made_for(&t.root, "b2", &now));
+	assert_null(resident_made_for(&t.root, "b1", &later)); // nothing is loaded
+	folder_file(&t, "sys/module/nvidia/srcversion", "B\n");
+	assert_true(loaded_read(&t.root, &t.root, "6.1", &later, &err) >= 0);
+	assert_null(resident_made_for(&t.root, "b1", &later));
+	assert_int_equal(resident_note(&t.root, &t.root, "b1", &modules, NULL, &err), 0);
+	assert_null(resident_made_for(&t.root, "b1", &later));
 }
 
 static void policies(void **state)
@@ -249,9 +300,8 @@ static void policies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whose_it_is),
-		cmocka_unit_test(says_it_in_one_line),
-		cmocka_unit_test(notes_add_up),
+		cmocka_unit_test(whose_it_is),  cmocka_unit_test(says_it_in_one_line),
+		cmocka_unit_test(notes_add_up), cmocka_unit_test(tells_the_kernel),
 		cmocka_unit_test(policies),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

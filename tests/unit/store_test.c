@@ -33,7 +33,15 @@ static void damaged_roots(void **state)
 {
 	(void)state;
 	static const char *const rows[] = {
-		"", "[]", "{\"target\":\"x\"}", "{\"pins\":{}}", "{\"pins\":[\"x\"]}", "{\"last-good\":7}"
+		"",
+		"[]",
+		"{\"target\":\"x\"}",
+		"{\"pins\":{}}",
+		"{\"pins\":[\"x\"]}",
+		"{\"last-good\":7}",
+		"{\"reused\":{}}",
+		"{\"reused\":[{}]}",
+		"{\"reused\":[{\"release\":\"6.1\",\"build-id\":\"x\",\"digest\":\"y\"}]}"
 	};
 	auto_setting struct setting s;
 	setting_make(&s, 1);
@@ -46,6 +54,44 @@ static void damaged_roots(void **state)
 		expect(store_gc(&s.store, &s.kernels, false, &g, &err) == -1, rows[i]);
 		expect(has(&s, 0), rows[i]);
 	}
+}
+
+#define BUILD_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define BUILD_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+// What serves a kernel that it was not made for is found for that build of it, and stays as long as the kernel does.
+static void reuses(void **state)
+{
+	(void)state;
+	auto_setting struct setting s;
+	auto_store_roots struct store_roots r = { 0 };
+	auto_store_garbage struct store_garbage first = { 0 }, second = { 0 };
+	auto_package struct package of = PACKAGE_NONE, taken = PACKAGE_NONE, none = PACKAGE_NONE;
+	struct package_want want = { .driver = "535.1", .release = "6.9", .build_id = BUILD_A };
+	struct err err;
+	setting_make(&s, 3);
+	assert_int_equal(store_set_reuse(&s.store, "6.9", BUILD_A, NULL, &err), 0);
+	assert_int_equal(store_set_reuse(&s.store, "6.9", BUILD_A, s.hex[0], &err), 1);
+	assert_int_equal(store_set_reuse(&s.store, "6.9", BUILD_A, s.hex[0], &err), 0);
+	assert_int_equal(store_set_reuse(&s.store, "6.8", BUILD_A, s.hex[1], &err), 1);
+	assert_int_equal(store_roots(&s.store, &r, &err), 0);
+	assert_int_equal(r.reuse_count, 2);
+	assert_string_equal(store_roots_reuse(&r, "6.9", BUILD_A), s.hex[0]);
+	assert_null(store_roots_reuse(&r, "6.9", BUILD_B));
+	assert_null(store_roots_reuse(&r, "6.9", NULL));
+	assert_int_equal(store_find(&s.store, &want, &taken, &err), 1);
+	assert_string_equal(taken.manifest.digest, s.hex[0]);
+	want.build_id = BUILD_B;
+	assert_int_equal(store_find(&s.store, &want, &none, &err), 0);
+	want.release = "6.1";
+	assert_int_equal(store_find(&s.store, &want, &of, &err), 1);
+	assert_string_equal(of.manifest.digest, s.hex[1]);
+	strv_add(&s.kernels, str_dup("6.9"));
+	assert_int_equal(store_gc(&s.store, &s.kernels, false, &first, &err), 0);
+	assert_true(has(&s, 0) && !has(&s, 1) && !has(&s, 2));
+	assert_int_equal(store_set_reuse(&s.store, "6.9", BUILD_B, NULL, &err), 1); // another build came instead
+	assert_int_equal(store_gc(&s.store, &s.kernels, false, &second, &err), 0);
+	assert_false(has(&s, 0));
 }
 
 static void sizes(void **state)
@@ -237,6 +283,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(roots),
 		cmocka_unit_test(damaged_roots),
+		cmocka_unit_test(reuses),
 		cmocka_unit_test(sizes),
 		cmocka_unit_test(gc_takes_what_nothing_holds),
 		cmocka_unit_test(gc_leaves_others_alone),

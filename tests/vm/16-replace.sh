@@ -49,7 +49,7 @@ broken() { # CODE NAME COMMAND...: refused or undone with this code, and the old
   t "  and everything about it is right" kmodsmith status
   like "  R-K1: what happened is recorded" "$out" "^last run: .* failed at .*: $code "
 }
-broken E_NO_PACKAGE "wrong kernel: a package of another one" kmodsmith install --package /packages/open-K61R
+broken E_ABI "wrong kernel: a package of another one, by proof" kmodsmith install --package /packages/open-K61R
 broken E_ABI "wrong kernel: a package that lies" kmodsmith install --package /packages/liar
 mv $state/store /tmp/store # which has it from the replacements above
 broken E_DIGEST "truncated on the way" sh -c 'rm -rf /tmp/p && cp -rL /packages/proprietary /tmp/p &&

@@ -14,9 +14,17 @@ root=/run/nvidia/driver
 fwpath=/sys/module/firmware_class/parameters/path
 from() { payload=$1 && shift && kmodsmith install --package /beside/"$payload" "$@"; }
 mounts() { wc -l </proc/self/mountinfo; }
+left() { find /run/nvidia -mindepth 1 -maxdepth 1 | sed 's|.*/||' | sort | tr '\n' ' '; }
 generations() { find /run/nvidia -maxdepth 1 -name '.driver.*' | wc -l; }
 break_it() { umount -l $root/dev; }
-library() { ls $root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$driver; }
+library() { ls "${1-}"$root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$driver; }
+consume() { # a container that has bound the driver root as it is now, and gets events
+  /usr/bin/unshare --mount --propagation slave sh -c "mount -o rbind $root /consumer/$root && exec sleep 1000000" &
+  consumer=$!
+  until grep -q " /consumer$root " /proc/$consumer/mountinfo; do kill -0 $consumer || return; sleep 0.1; done
+}
+payloads() { for pid; do cat /proc/"$pid"/root/consumer$root/etc/payload; done | tr '\n' ' '; }
+driver_manager() { awk '$5 ~ "^/run/nvidia/driver(/|$)" { print $5 }' /proc/self/mountinfo | sort -r | xargs -n 1 umount -l; }
 sources=$root/usr/src/nvidia-$driver/kernel-open
 
 empty=$(mounts)
@@ -32,8 +40,12 @@ t_fails 2 "--export with a relative path" from a --export run/driver
 t "unload" kmodsmith unload
 rm -r /lib/firmware/nvidia
 
-# As the kubelet does for the driver's firmware.
-mkdir -p $root/lib/firmware
+# As the kubelet does for the driver's firmware, on a machine that shares its mounts.
+mount --make-shared /run
+mkdir -p $root/lib/firmware /consumer/$root
+inode=$(stat -c %i $root)
+t "a consumer that is there before the driver" consume
+early=$consumer
 t "install and export" from a --export $root
 like "  in this order" "$(echo "$out" | sed -n 's/^kmodsmith: \([a-z]*\) .*/\1/p' | tr '\n' ' ')" \
   'payload preflight package prove load nodes export verify'
@@ -48,6 +60,10 @@ t "  proc" test -e $root/proc/driver/nvidia/version
 t_fails 1 "  what is of the payload cannot be written" touch $root/usr/x
 is "  nothing is left beside it" "$(generations)" 0
 base=$(mounts)
+t "the consumer that was there before sees the driver" library /proc/"$early"/root/consumer
+t "one that comes now" consume
+late=$consumer
+t "  sees it, too" library /proc/"$late"/root/consumer
 t "nvidia-smi starts after a chroot" chroot $root nvidia-smi --help
 like "  and is of this version" "$out" "$driver"
 is "  and finds its library, which finds the modules" "$(chroot $root nvidia-smi 2>&1 | grep -c "couldn't find libnvidia-ml")" 0
@@ -71,9 +87,9 @@ is "  loads what the module needs, too" "$(grep -c '^nvidia' /proc/modules)" 2
 t "the rest is loaded, the export is as it should be" from a
 unlike "  and stays" "$out" 'export  +[0-9]'
 
-t "a start that finds everything" strace -f -e trace=mount,umount2,renameat2,connect -o /tmp/calls kmodsmith install --driver $driver \
+t "a start that finds everything" strace -f -e trace=mount,umount2,unshare,setns,connect -o /tmp/calls kmodsmith install --driver $driver \
   --from docker://192.0.2.1/drivers
-is "  changes no mount and asks nobody" "$(grep -cE 'mount|EXCHANGE|connect' /tmp/calls)" 0
+is "  changes no mount and asks nobody" "$(grep -cE 'mount|unshare|setns|connect' /tmp/calls)" 0
 is "  and no generation" "$(generations) $(mounts)" "0 $base"
 hold /dev/nvidia0
 t "R-E4: another payload of the same version, while the GPU is held" strace -f -e trace=delete_module,finit_module,init_module \
@@ -81,6 +97,7 @@ t "R-E4: another payload of the same version, while the GPU is held" strace -f -
 like "  is seen as such" "$out" '^kmodsmith: payload .*'
 is "  no module goes or comes" "$(grep -c module /tmp/calls)" 0
 is "  the new one is in place, the old one gone" "$(cat $root/etc/payload) $(generations)" "b 0"
+is "  also for the consumers from before the driver, and from before this payload" "$(payloads "$early" "$late")" "b b "
 is "  its links lead to itself" "$(readlink $root/lib)" usr/lib
 t "  modprobe finds its modules through them" chroot $root /sbin/modprobe --show-depends nvidia-uvm
 release
@@ -88,6 +105,7 @@ b_base=$(mounts)
 t_fails 1 "a payload without libraries" from c
 like "  fails the measurement" "$out" 'E_NOT_READY: .*user space'
 is "  the former one is in place again" "$(cat $root/etc/payload) $(generations) $(mounts)" "b 0 $b_base"
+is "  for the consumers, too" "$(payloads "$early" "$late")" "b b "
 t "  and is right" kmodsmith status
 t "a plan" kmodsmith plan --package /beside/a
 like "  names the two steps and why" "$out" 'payload +user space 535.261.03, [0-9a-f]+ +payload [0-9a-f]{12} is not unpacked yet'
@@ -104,23 +122,38 @@ is "  modules and user space are those from before" \
 is "  and the kernel looks for their firmware" "$(cat $fwpath)" $root/lib/firmware
 t "  and ready" kmodsmith status
 rm /run/kmodsmith/export.json
-t "a pod that does not know what the one before it exported" strace -f -e trace=mount,umount2,renameat2 -o /tmp/calls kmodsmith install \
+t "a pod that does not know what the one before it exported" strace -f -e trace=mount,umount2,unshare,setns -o /tmp/calls kmodsmith install \
   --package /beside/b --export $root
-is "  sees that it is right" "$(grep -cE 'mount|EXCHANGE' /tmp/calls) $(generations) $(mounts)" "0 0 $b_base"
+is "  sees that it is right" "$(grep -cE 'mount|unshare|setns' /tmp/calls) $(generations) $(mounts)" "0 0 $b_base"
 like "  and measures it" "$out" "pass  export +$root"
+
+# Between two pods the driver manager detaches whatever is mounted, and the kubelet makes the directory of the firmware.
+t "as the driver manager leaves it" driver_manager
+is "  nothing of ours is in the directory" "$(find $root -mindepth 1 | sort | tr '\n' ' ')" "$root/lib $root/lib/firmware "
+t "  nothing is in the way of the kubelet" mkdir -p $root/lib/firmware/nvidia
+rmdir $root/lib/firmware/nvidia
+t "the next start" from b
+is "  as before" "$(cat $root/etc/payload) $(generations) $(mounts)" "b 0 $b_base"
+is "  the consumer that has bound the directory sees it again" "$(payloads "$early")" "b "
+for consumer in $early $late; do
+  kill "$consumer"
+  wait "$consumer"
+done
 
 # Elsewhere, and nowhere.
 t "another place" from b --export /run/nvidia/other
-is "  the old one is gone, with its mounts" "$(ls -A /run/nvidia) $(mounts)" "other $b_base"
+is "  the old one is gone, with its mounts" "$(left)$(mounts)" "driver other $b_base"
 is "  the kernel looks for firmware there" "$(cat $fwpath)" /run/nvidia/other/lib/firmware
 like "  status knows" "$out" 'pass  export +/run/nvidia/other'
 t_fails 1 "none, while the kernel finds its firmware nowhere else" from b --export none
 like "  is refused with the file" "$out" "E_FIRMWARE: .*nvidia/$driver/gsp_ga10x.bin"
-is "  and it stays" "$(ls -A /run/nvidia) $(mounts)" "other $b_base"
+is "  and it stays" "$(left)$(mounts)" "driver other $b_base"
 mkdir -p /lib/firmware/nvidia/$driver
 echo x >/lib/firmware/nvidia/$driver/gsp_ga10x.bin
 t "none, with firmware of the host's own" from b --export none
-is "  nothing of it is left" "$(ls -A /run/nvidia) $(mounts) $(cat $fwpath)" " $empty "
+is "  nothing of it is left but the directories" "$(left)$(mounts) $(cat $fwpath)" "driver other $empty "
+is "  and nothing is in them" "$(find /run/nvidia -mindepth 2 | sort | tr '\n' ' ')" "$root/lib $root/lib/firmware "
+is "  which are the same as ever" "$(stat -c %i $root)" "$inode"
 unlike "  and status expects nothing" "$out" '(pass|FAIL) +(user space|export) '
 is "  nor on the disk" "$(find /var/lib/kmodsmith/payloads /var/lib/kmodsmith/sources -mindepth 1 -maxdepth 1 ! -name .tmp | wc -l)" 0
 rm -r /lib/firmware/nvidia
@@ -136,7 +169,7 @@ mount -o bind /tmp $root/etc
 t "a start puts it right" from b
 is "  with as many mounts as before" "$(mounts) $(generations)" "$b_base 0"
 mount -o rbind / $root
-t "NVIDIA's way to export, a mount on the place itself" from b
+t "NVIDIA's way to export, its own root on the place" from b
 is "  is replaced" "$(cat $root/etc/payload) $(mounts)" "b $b_base"
 t "  the machine's own mounts are there" test -e /sys/kernel/security -a -c /dev/null -a -d /proc/1
 

@@ -4,6 +4,7 @@
 # middle of it, and whoever still looks at an earlier one.
 # gpus: 1
 # stub: yes
+# kernel: K61 K612
 # beside: payloads
 # programs: strace
 # mem: 1536M
@@ -14,6 +15,7 @@ from() { payload=$1 && shift && kmodsmith install --package /beside/"$payload" "
 mounts() { wc -l </proc/self/mountinfo; }
 generations() { find /run/nvidia -maxdepth 1 -name '.driver.*' | wc -l; }
 files() { find /run /var -xdev | wc -l; }
+payloads() { find /var/lib/kmodsmith/payloads -mindepth 1 -maxdepth 1 ! -name .tmp | wc -l; }
 trees() { find /var/lib/kmodsmith/payloads /var/lib/kmodsmith/modules /var/lib/kmodsmith/sources -mindepth 1 -maxdepth 1 ! -name .tmp | wc -l; }
 measure() { echo "$(mounts) $(files) $(df -k /run /var | awk 'NR > 1 { print $3 }' | tr '\n' ' ')$(trees) $(generations)"; }
 break_it() { umount -l $root/dev; }
@@ -34,9 +36,9 @@ done
 is "R-D4: 40 restarts, 12 of them with new generations, all succeed" $failed 0
 is "  mounts, files, bytes, trees and generations are as before" "$(measure)" "$before"
 
-# Killed at every change of a mount or a name: either generation is in place, and the next start is enough.
+# Killed at every change of a mount or a namespace: either generation is in place, and the next start is enough.
 base=$(mounts) killed=0 lost=0 stuck=0
-for call in mount umount2 renameat2; do
+for call in mount umount2 unshare setns; do
   n=0
   while n=$((n + 1)); do
     break_it
@@ -61,23 +63,21 @@ mkdir -p /mnt
 unshare -m sh -c "mount -o rbind $root /mnt && exec sleep 1000000" &
 consumer=$!
 until [ -e /proc/$consumer/root/mnt/usr ]; do kill -0 $consumer || break; sleep 0.1; done
-break_it
-t "a new generation while a consumer has the old one" from a
-is "  which keeps it" "$(generations)" 1
-t "  and sees its library" ls /proc/$consumer/root/mnt/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$driver
-t "  others see the new one" library
+t "another payload while a consumer that gets no events has the former one" from b
+is "  which stays on the disk, and nowhere else" "$(payloads) $(generations) $(mounts)" "2 0 $base"
+t "  the consumer sees its library" ls /proc/$consumer/root/mnt/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.$driver
+is "  others see the new one" "$(cat $root/etc/payload)" b
 kill $consumer
 wait $consumer
-t "when it has left" from a
-is "  the old one is collected" "$(generations) $(mounts)" "0 $base"
+t "when it has left" from b
+is "  the former one is collected" "$(payloads) $(generations) $(mounts)" "1 0 $base"
+t "and back" from a
 chroot $root /bin/busybox sleep 1000000 &
 consumer=$!
 until [ "$(readlink /proc/$consumer/root)" = $root ]; do kill -0 $consumer || break; sleep 0.1; done
 break_it
-t "a new generation while a process is in the old one" from a
-is "  which stays" "$(generations)" 1
+t "a new generation while a process is in the former one" from a
+is "  nothing of which is left" "$(generations) $(mounts)" "0 $base"
+t "  the process lives" kill -0 $consumer
 kill $consumer
-wait $consumer
-t "when it has left" from a
-is "  the old one is collected" "$(generations) $(mounts)" "0 $base"
-
+wait $consumer || true # killed

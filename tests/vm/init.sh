@@ -27,6 +27,7 @@ switch_root() {
   mkdir /new
   mount -t ext4 "$(disk root)" /new
   if [ "$image" ]; then mount -o ro -t ext4 "$(disk image)" /new/images; fi
+  if [ "$toolkit" ]; then mkdir /new/toolkit && mount -o ro -t ext4 "$(disk toolkit)" /new/toolkit; fi
   for dir in vm files packages beside boot; do
     [ ! -d /$dir ] || mount -o bind /$dir /new/$dir
   done
@@ -56,7 +57,7 @@ ln -s ../run /var/run
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 
-gpus=0 switches=0 stub=no net=no fakegpu='' root='' image=''
+gpus=0 switches=0 stub=no net=no fakegpu='' root='' image='' toolkit=''
 # shellcheck source=/dev/null
 . /vm/machine
 if [ "$gpus$switches" != 00 ]; then

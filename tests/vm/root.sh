@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Disks for guests that run containers: a Debian root with the real runc and podman, and the unpacked driver image.
-# Both are ext4 files made without root rights or loop devices, kept by what they are made from; no guest ever changes one.
+# Disks for guests that run containers: a Debian root with the real runc and podman, the unpacked driver image, and what
+# stands for OpenShift's driver toolkit. All are ext4 files made without root rights or loop devices, kept by what they are
+# made from; no guest ever changes one.
 
 # Every package by name, because the closure that apt makes drags in perl, GnuPG and network plug-ins that nobody calls.
 # podman needs the files of golang-github-containers-*; the others are libraries of the programs.
@@ -10,6 +11,9 @@ root_packages="base-files libc6 libgcc-s1 busybox-static dash bash libtinfo6 kmo
   libgpg-error0 podman libgpgme11 libassuan0 libdevmapper1.02.1 libselinux1 libudev1 libsubid4 libacl1 libattr1
   libaudit1 libcap-ng0 libcrypt1 libsemanage2 libsepol2 libbz2-1.0 libpam0g
   golang-github-containers-image golang-github-containers-common"
+
+# The compiler of Debian's kernels, and what the build of a kernel module calls.
+toolkit_packages="gcc-12 make bash coreutils diffutils findutils grep sed gawk patch libelf1"
 
 root_debs() { # -> paths, asked of apt as seldom as the kernels are
   local list
@@ -76,11 +80,24 @@ make_image() { # DIR NAME OCI-TAR ROOT-TAR
     tar -x -C "$tree/$2" --no-same-owner -f "$4" && make_disk "$1/disk" 4G "$tree" && rm -rf "$tree" "$work"
 }
 
+# What the tests look at, and the smaller one of the two sources: a third of what `make images` puts into a driver image. A
+# guest copies all of it at the first start of a driver, and its processor is emulated.
+make_driver_image() {
+  local version files
+  version=$(dpkg-deb -f "$(of OPEN)" Version)
+  files=$("$top/scripts/inputs.sh" {libcuda1,libnvidia-ml1,nvidia-smi,firmware-nvidia-gsp,nvidia-kernel-source}="$version" \
+    nvidia-modprobe nvidia-persistenced libtirpc3 libtirpc-common libgcc-s1)
+  make -s -C "$top" all static
+  "$top/scripts/images.sh" runtime
+  # shellcheck disable=SC2086 # several paths
+  "$top/scripts/images.sh" driver --driver "${version%%-*}" $files
+}
+
 image_disk() { # NAME -> file, of an image that is not older than the program in it
-  local dir=$top/build/images/$1 code made lock
+  local dir=$top/build/images-vm/$1 code made lock
   mkdir -p "$top/build" && exec {lock}>"$top/build/images.lock" && flock "$lock"
   if [ ! -f "$dir/oci.tar" ] || [ "$dir/oci.tar" -ot "$top/build/release/kmodsmith" ]; then
-    make -s -C "$top" all static >&2 && "$top/scripts/images.sh" runtime >&2 && "$top/scripts/images.sh" "$1" >&2
+    IMAGES_OUT=$top/build/images-vm "make_$1_image" >&2
   fi
   exec {lock}>&-
   code=$(declare -f make_image make_disk | sha256sum)
@@ -90,4 +107,39 @@ image_disk() { # NAME -> file, of an image that is not older than the program in
 
 unpack_image() { # DIR CODE NAME OCI-TAR ROOT-TAR
   as_root bash -euc "$(declare -f make_disk make_image); "'make_image "$@"' bash "$1" "${@:3}"
+}
+
+# A container's root that is none of ours, with a compiler, and the kernel's headers and image where Red Hat's toolkit has
+# them; beside it what the image's configuration would say.
+make_toolkit() { # DIR KERNEL RELEASE DEB...
+  local made=$1 tree=$1/tree root=$1/tree/root image=$2 release=$3 dir deb
+  shift 3
+  mkdir -p "$root"/usr/{bin,sbin,lib,lib64}
+  for dir in bin sbin lib lib64; do ln -s "usr/$dir" "$root/$dir"; done
+  for deb in "$@"; do
+    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --no-same-owner --keep-directory-symlink \
+      --exclude='./usr/share/[dlm]o[c-e]*/*' --exclude='./usr/share/man/*' || return
+  done
+  ln -sf bash "$root/usr/bin/sh" && ln -sf gawk "$root/usr/bin/awk" && ldconfig -r "$root" &&
+    mkdir -p "$root"/{dev,proc,sys,tmp,mnt,host-etc,run,var/log} &&
+    cp "$image/boot/vmlinuz-$release" "$root/usr/lib/modules/$release/vmlinuz" &&
+    echo '{"Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}' >"$tree/image.json" && make_disk "$made/disk" 2G "$tree" &&
+    rm -rf "$tree"
+}
+
+toolkit_disk() { # KEY -> file
+  local image release headers debs code made
+  image=$(kernel "$1")
+  release=$(of "$1")
+  headers=$(of "$1" _HEADERS)
+  # shellcheck disable=SC2086 # several names
+  debs=$("$top/scripts/inputs.sh" --closure $toolkit_packages)
+  code=$(declare -f make_toolkit make_disk | sha256sum)
+  # shellcheck disable=SC2086 # several paths
+  made=$(cached "toolkit-$1" unpack_toolkit "$code" "$image" "$release" $debs $headers)
+  echo "$made/disk"
+}
+
+unpack_toolkit() { # DIR CODE KERNEL RELEASE DEB...
+  as_root bash -euc "$(declare -f make_disk make_toolkit); "'make_toolkit "$@"' bash "$1" "${@:3}"
 }

@@ -37,8 +37,15 @@ pod_mounts() { # SHAPE: the directories that are made when the host has none, an
   done
 }
 
+pod_image() { # SHAPE: sets image and, what its configuration says, config
+  image=/images/driver config=/images/driver.json
+  case $1 in
+  consumer) image=$pods/scratch ;;
+  toolkit) image=/toolkit/root config=/toolkit/image.json ;;
+  esac
+}
 pod_layers() { # NAME SHAPE
-  case $2 in consumer) image=$pods/scratch ;; *) image=/images/driver ;; esac
+  pod_image "$2"
   mkdir -p "$pods/$1/rootfs" "/var/lib/pods/$1/upper" "/var/lib/pods/$1/work"
   mount -t overlay -o "lowerdir=$image,upperdir=/var/lib/pods/$1/upper,workdir=/var/lib/pods/$1/work" overlay "$pods/$1/rootfs"
 }
@@ -58,7 +65,7 @@ pod_start() {
   : >"$pods/$pod/termination-log"
   # shellcheck disable=SC2016 # of jq
   jq --arg shape "$shape" --arg name "$pod" --arg env "$pod_env" --arg args "$pod_args" --arg devices "$(host_devices)" \
-    --slurpfile images /images/driver.json '$images[0] as $image | '"$(grep -v '^#' $here/oci.jq)" $here/shapes.json \
+    --slurpfile images "$config" '$images[0] as $image | '"$(grep -v '^#' $here/oci.jq)" $here/shapes.json \
     >"$pods/$pod/config.json" || return
   runc run --detach --bundle "$pods/$pod" "$pod" >"$pods/$pod/log" 2>&1 </dev/null && return
   pod_log "$pod"

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kube_own.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <time.h>
+
+enum {
+	DEADLINE_MS = 30000,
+	TRY_MS = 10000, // an answer takes milliseconds; a try that hangs must leave time for the next
+	REPLY_MAX = 1 << 20,
+	TOKEN_MS =
+		60000, // bound tokens are renewed by the kubelet at 80 % of an hour; client-go reads at this pace, too
+	WAIT_MS = 250,
+	WAIT_MAX_MS = 8000,
+	RETRY_MAX_S = 3600,
+};
+
+long kube_now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int kube_open(struct kube_config *take, struct kube **ret, struct err *err)
+{
+	struct http_options o = {
+		.authorities = take->authorities, .certificate = take->certificate, .key = take->key, .is_http1 = true
+	};
+	struct http *http = NULL;
+	if (http_new(&o, &http, err) < 0)
+		return err_wrap(err, "%s", take->server);
+	struct kube *k = mem_alloc(sizeof(*k));
+	*k = (struct kube){ .config = *take, .http = http, .token = str_dup(take->token) };
+	*take = KUBE_CONFIG_NONE;
+	*ret = k;
+	return 0;
+}
+
+void kube_free(struct kube *k)
+{
+	if (!k)
+		return;
+	http_free(k->http);
+	free(k->token);
+	kube_config_done(&k->config);
+	free(k);
+}
+
+const char *kube_namespace(const struct kube *k)
+{
+	return k->config.namespace;
+}
+
+int kube_token(struct kube *k, bool is_refused, struct err *err)
+{
+	auto_str char *text = NULL;
+	if (!k->config.token_file || (!is_refused && k->token_ms && kube_now_ms() - k->token_ms < TOKEN_MS))
+		return 0;
+	int r = root_line(&k->config.token_root, k->config.token_file, &text, err);
+	if (r < 0 || (r == 0 && !k->token))
+		return r < 0 ? err_wrap(err, "token") :
+			       err_set(err, E_AUTH, "the token file '%s' is gone", k->config.token_file);
+	k->token_ms = kube_now_ms();
+	if (r == 0 || !*text || str_eq(text, k->token)) // while it is exchanged the old one serves
+		return 0;
+	free(k->token);
+	k->token = TAKE(text);
+	return 1;
+}
+
+void kube_call_done(struct kube_call *call)
+{
+	json_decref(TAKE(call->reply));
+	free(TAKE(call->reason));
+}
+
+static const char PATCH_TYPE[] = "application/json-patch+json";
+
+// A uid in a merge patch that is not the object's is refused as the change of a field that nobody may change.
+static bool is_other_uid(const json_t *reply)
+{
+	size_t i;
+	const json_t *cause;
+	json_array_foreach(json_object_get(json_object_get(reply, "details"), "causes"), i, cause)
+	{
+		if (str_eq(json_string_value(json_object_get(cause, "field")), "metadata.uid"))
+			return true;
+	}
+	return false;
+}
+
+static int code_of(const struct http_call *http, const struct kube_call *call, const json_t *reply)
+{
+	switch (http->status) {
+	case 401:
+	case 403:
+		return E_AUTH;
+	case 404:
+		return E_NOT_FOUND;
+	case 409:
+		return E_CONFLICT;
+	case 422:
+		return str_eq(call->type, PATCH_TYPE) || is_other_uid(reply) ? E_CONFLICT : E_KUBE;
+	default:
+		return E_KUBE;
+	}
+}
+
+// Seconds; the other form, a date, is not what API servers send.
+static unsigned retry_after(const struct http_call *http)
+{
+	uint64_t seconds;
+	const char *text = http_header(http, "Retry-After");
+	if (!text || !str_u64(text, 10, &seconds))
+		return 0;
+	return (unsigned)(seconds < RETRY_MAX_S ? seconds : RETRY_MAX_S) * 1000;
+}
+
+int kube_judge(const struct http_call *http, struct kube_call *call, struct err *err)
+{
+	json_error_t problem;
+	auto_str char *url = http_url_shown(http->url);
+	call->status = http->status;
+	call->retry_ms = retry_after(http);
+	auto_json json_t *reply = http->reply ? json_loadb(http->reply, http->reply_len, 0, &problem) : NULL;
+	if (http->status / 100 == 2 && !call->table && !json_is_object(reply))
+		return err_set(err, E_KUBE, "%s: the answer is no JSON object", url);
+	if (http->status / 100 == 2) {
+		call->reply = TAKE(reply);
+		return 0;
+	}
+	const char *message = json_string_value(json_object_get(reply, "message"));
+	call->reason = str_dup(json_string_value(json_object_get(reply, "reason")));
+	if (!message) {
+		http_status_error(http, err);
+		return err_code(err, code_of(http, call, reply));
+	}
+	return err_set(err, code_of(http, call, reply), "%s %s: status %ld: %s", http->method ? http->method : "GET",
+		       url, http->status, message);
+}
+
+struct attempt {
+	struct http_call http;
+	struct sift *sift;
+};
+
+static int feed(struct http_call *http, const void *data, size_t len, struct err *err)
+{
+	struct attempt *a = http->ctx;
+	return sift_feed(a->sift, data, len, err);
+}
+
+static int ask(struct kube *k, struct kube_call *call, const char *body, unsigned left_ms, struct err *err)
+{
+	auto_str char *url = str_fmt("%s%s", k->config.server, call->path);
+	auto_strv struct strv headers = { 0 };
+	auto_sift struct sift *sift = call->table ? sift_new(call->table, call->take, call->ctx) : NULL;
+	unsigned try_ms = call->try_ms ? call->try_ms : TRY_MS;
+	strv_add(&headers, str_dup("Accept: application/json"));
+	if (body)
+		strv_add(&headers, str_fmt("Content-Type: %s", call->type ? call->type : "application/json"));
+	struct attempt a = { .sift = sift };
+	a.http = (struct http_call){ .method = call->method,
+				     .url = url,
+				     .headers = &headers,
+				     .bearer = k->token,
+				     .body = body ? body : "",
+				     .body_size = body ? strlen(body) : 0,
+				     .max = REPLY_MAX,
+				     .total_ms = sift || left_ms < try_ms ? left_ms : try_ms,
+				     .stall_ms = try_ms,
+				     .sink = sift ? feed : NULL,
+				     .ctx = &a };
+	int r = http_run(k->http, &a.http, err);
+	if (r == 0)
+		r = kube_judge(&a.http, call, err);
+	if (r == 0 && sift)
+		r = sift_end(sift, &call->reply, err);
+	http_end(&a.http);
+	return r;
+}
+
+static bool is_again(const struct kube_call *call, const struct err *err)
+{
+	bool is_safe = !call->method || call->is_repeatable;
+	if (call->status == 429)
+		return !call->is_busy_final;
+	if (call->status >= 500)
+		return is_safe || call->retry_ms;
+	return call->status == 0 && is_safe && (err->code == E_NETWORK || err->code == E_TIMEOUT);
+}
+
+// Doubled each time, and somewhere in the upper half of that: many nodes that fail together do not come back together.
+static unsigned backoff_ms(unsigned turn)
+{
+	uint32_t random = 0;
+	unsigned most = turn < 5 ? (unsigned)WAIT_MS << turn : WAIT_MAX_MS;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		random = UINT32_MAX / 2;
+	return most / 2 + (unsigned)((uint64_t)random * (most / 2) / UINT32_MAX);
+}
+
+int kube_run(struct kube *k, struct kube_call *call, struct err *err)
+{
+	long end = kube_now_ms() + (call->deadline_ms ? call->deadline_ms : DEADLINE_MS);
+	auto_str char *body = call->body ? json_dumps(call->body, JSON_COMPACT) : NULL;
+	bool is_refused = false;
+	for (unsigned turn = 0;; turn++) {
+		kube_call_done(call);
+		call->status = 0;
+		call->retry_ms = 0;
+		long left = end - kube_now_ms();
+		if (turn == 0 && kube_token(k, false, err) < 0)
+			return -1;
+		if (ask(k, call, body, left > 1 ? (unsigned)left : 1, err) == 0)
+			return 0;
+		struct err ignored;
+		if (call->status == 401 && !is_refused && kube_token(k, true, &ignored) > 0) {
+			is_refused = true;
+			continue;
+		}
+		long wait = call->retry_ms ? call->retry_ms : backoff_ms(turn);
+		if (!is_again(call, err) || kube_now_ms() + wait >= end)
+			return -1;
+		poll(NULL, 0, (int)wait);
+	}
+}

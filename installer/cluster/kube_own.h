@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the Kubernetes client share; nobody else includes it.
+#pragma once
+#include "cluster/kube.h"
+
+struct kube {
+	struct kube_config config;
+	struct http *http;
+	char *token; // NULL = none
+	long token_ms;
+};
+
+long kube_now_ms(void);
+int kube_token(struct kube *k, bool is_refused, struct err *err); // k->token as it is now. 1 = another than before
+int kube_judge(const struct http_call *http, struct kube_call *call, struct err *err); // the answer: 0, or why not

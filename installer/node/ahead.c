@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/prebuild_own.h"
+
+#include "kmod/prove.h"
+#include "kmod/vmlinuz.h"
+#include "node/compile.h"
+#include "node/modules.h"
+#include "node/verdict.h"
+
+#include <fcntl.h>
+#include <time.h>
+
+enum { RETRY_FIRST_S = 15 * 60, RETRY_MOST_S = 24 * 60 * 60, DOUBLINGS_MAX = 7 };
+
+// "Linux version ...": which build of the release it is. An image in a form that cannot be read says nothing.
+static char *image_banner(const struct coming_kernel *k)
+{
+	auto_strv struct strv paths = { 0 };
+	strv_add(&paths, str_fmt("boot/vmlinuz-%s", k->release));
+	strv_add(&paths, str_fmt("lib/modules/%s/vmlinuz", k->release));
+	for (size_t i = 0; i < paths.count; i++) {
+		struct err ignored;
+		auto_vmlinuz struct vmlinuz v = { 0 };
+		auto_fd int fd = root_open(&k->root, paths.items[i], O_RDONLY | O_NONBLOCK, &ignored);
+		if (fd >= 0 && vmlinuz_read(fd, paths.items[i], &v, &ignored) == 0)
+			return TAKE(v.banner);
+	}
+	return NULL;
+}
+
+void ahead_open(struct prebuild *p, size_t at, struct ahead *ret)
+{
+	struct ahead a = AHEAD_NONE;
+	a.p = p;
+	a.entry = &p->forecast.items[at];
+	for (size_t i = 0; i < p->coming.count; i++)
+		if (str_eq(p->coming.items[i].release, a.entry->release))
+			a.kernel = &p->coming.items[i];
+	a.banner = image_banner(a.kernel);
+	if (a.banner)
+		digest_data(a.banner, strlen(a.banner), a.build_id);
+	*ret = a;
+}
+
+void ahead_done(struct ahead *a)
+{
+	obtain_done(&a->obtain);
+	free(a->banner);
+	*a = AHEAD_NONE;
+}
+
+// Afresh: what was found for another question must not answer this one.
+static void open_obtain(struct ahead *a)
+{
+	const struct prebuild *p = a->p;
+	struct obtain *o = &a->obtain;
+	obtain_done(o);
+	o->fetch = *p->fetch;
+	o->limit = p->wish->store_limit;
+	o->gpus = &p->facts->gpus;
+	o->watch = p->watch;
+	for (size_t i = 0; i < p->kept.count; i++)
+		strv_add(&o->kernels, str_dup(p->kept.items[i]));
+	o->want = (struct package_want){ .driver = p->wish->driver,
+					 .flavour = p->wish->flavour ? flavour_name(p->wish->flavour) : NULL,
+					 .release = a->kernel->release,
+					 .build_id = *a->build_id ? a->build_id : NULL,
+					 .arch = p->facts->host.arch,
+					 .source = *p->source_digest ? p->source_digest : NULL,
+					 .modules = p->wish->modules };
+}
+
+// What the running kernel enforces because of its firmware, the next one will, too.
+static int read_abi(const struct ahead *a, struct kernel_abi *abi, struct err *err)
+{
+	const struct host *h = &a->p->facts->host;
+	if (kernel_abi_read(abi, &a->kernel->root, a->p->kern, a->kernel->release, err) < 0)
+		return -1;
+	abi->is_sig_enforced |= h->is_sig_enforced;
+	abi->is_locked_down |= h->lockdown == LOCKDOWN_INTEGRITY || h->lockdown == LOCKDOWN_CONFIDENTIALITY;
+	abi->has_sig |= abi->is_sig_enforced || abi->is_locked_down;
+	return 0;
+}
+
+int ahead_prove(const struct ahead *a, const struct package *package, struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_proof struct proof proof = { 0 };
+	for (size_t i = 0; i < package->count; i++)
+		strv_add(&files, str_dup(package->files[i].name));
+	if (read_abi(a, &abi, err) < 0 || module_set_read(&package->dir, &files, &set, err) < 0)
+		return -1;
+	prove_modules(set.pointers, set.count, &abi, NULL, &proof);
+	if (proof_error(&proof, err) < 0)
+		return -1;
+	auto_str char *tag = package_tag(&package->key), *text = str_fmt("%s: %s", tag, proof.text);
+	forecast_say(a->entry, FORECAST_READY, 0, text);
+	free(a->entry->package);
+	a->entry->package = oci_digest_text(package->manifest.digest);
+	return 0;
+}
+
+static bool was_proven(const struct ahead *a)
+{
+	const struct forecast_kernel *old = forecast_find(&a->p->before, a->kernel->release);
+	auto_str char *digest = oci_digest_text(a->obtain.kept.manifest.digest);
+	if (!a->obtain.kept.count || !old || old->verdict != FORECAST_READY || !str_eq(old->stamp, a->entry->stamp) ||
+	    !str_eq(old->package, digest))
+		return false;
+	forecast_say(a->entry, FORECAST_READY, 0, old->evidence);
+	a->entry->package = TAKE(digest);
+	return true;
+}
+
+// One that is not what it says must not be found again.
+static void put_aside(struct ahead *a, const struct package *package, const struct err *why)
+{
+	struct err err;
+	bool is_bad = why->code == E_ABI || why->code == E_ELF || why->code == E_ARCH;
+	if (!is_bad || store_quarantine(&a->obtain.store, package->layer.digest, NULL, &err) < 0)
+		return;
+	auto_str char *tag = package_tag(&package->key);
+	watch_note(a->p->watch, "%s does not fit %s and is quarantined: %s", tag, a->kernel->release, why->text);
+}
+
+static int obtain_once(struct ahead *a, bool is_local, struct err *why)
+{
+	auto_package struct package package = PACKAGE_NONE;
+	struct obtain *o = &a->obtain;
+	open_obtain(a);
+	int r = obtain_look(o, is_local, why);
+	if (r == 0)
+		err_set(why, o->code ? o->code : E_NO_PACKAGE, "%s",
+			o->why_not ? o->why_not : "the store has no package for it, and no source was named (--from)");
+	if (r <= 0)
+		return r;
+	if (was_proven(a))
+		return 1;
+	if (obtain_take(o, &package, why) < 0)
+		return -1;
+	if (ahead_prove(a, &package, why) == 0)
+		return 1;
+	put_aside(a, &package, why);
+	return -1;
+}
+
+static bool has_sources(const struct prebuild *p)
+{
+	return p->fetch->from && p->fetch->from->count;
+}
+
+// What the store has may be bad; then the sources are asked as if it had nothing.
+int ahead_obtain(struct ahead *a, struct err *why)
+{
+	struct err local;
+	if (obtain_once(a, true, &local) > 0)
+		return 1;
+	*why = local;
+	if (!has_sources(a->p))
+		return 0;
+	return obtain_once(a, false, why) > 0;
+}
+
+static int open_source(struct prebuild *p)
+{
+	if (p->source.version)
+		return 0;
+	if (p->unopened.code)
+		return -1;
+	if (scratch_make(p->state, "source", &p->source_work, &p->unopened) < 0 ||
+	    source_open(p->wish->source, p->wish->source_sha256, &p->source_work.root, &p->source, &p->unopened) < 0)
+		return -1;
+	p->unopened.code = 0;
+	return 0;
+}
+
+static int judge(struct ahead *a, struct verdict_result *ret, struct err *err)
+{
+	struct prebuild *p = a->p;
+	struct headers_offer offer = { .bring = obtain_headers, .ctx = &a->obtain };
+	const char *signing = host_signing_reason(&p->facts->host);
+	if (signing)
+		return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded", signing);
+	if (open_source(p) < 0) {
+		*err = p->unopened;
+		return -1;
+	}
+	if (!str_eq(p->wish->driver, p->source.version))
+		return err_set(err, E_SOURCE, "the source is of driver %s, wished is %s", p->source.version,
+			       p->wish->driver);
+	struct verdict_wish wish = { .release = a->kernel->release,
+				     .banner = a->banner,
+				     .headers = p->wish->headers,
+				     .offer = &offer,
+				     .source = &p->source,
+				     .flavour = p->wish->flavour,
+				     .gpus = &p->facts->gpus,
+				     .host = &a->kernel->root,
+				     .kern = p->kern,
+				     .state = p->state,
+				     .patches = p->wish->patches,
+				     .is_rt_allowed = p->wish->is_rt_allowed };
+	return verdict_make(&wish, ret, err);
+}
+
+void ahead_judge(struct ahead *a)
+{
+	auto_verdict struct verdict_result result = { 0 };
+	struct err why;
+	if (judge(a, &result, &why) < 0)
+		forecast_say(a->entry, FORECAST_IMPOSSIBLE, why.code, why.text);
+	else if (result.code == E_TOOLCHAIN && has_sources(a->p)) // which may have a builder image
+		forecast_say(a->entry, FORECAST_NEEDS_BUILD, result.code, result.reason);
+	else
+		forecast_say(a->entry,
+			     result.verdict == VERDICT_IMPOSSIBLE ? FORECAST_IMPOSSIBLE : FORECAST_NEEDS_BUILD,
+			     result.code, result.reason);
+}
+
+static int64_t now_s(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return t.tv_sec;
+}
+
+static void failed(struct ahead *a, const struct err *why)
+{
+	struct forecast_kernel *e = a->entry;
+	if (!err_info(why->code)->retryable) {
+		forecast_say(e, FORECAST_IMPOSSIBLE, why->code, why->text);
+		return;
+	}
+	int64_t pause = (int64_t)RETRY_FIRST_S << (e->tries < DOUBLINGS_MAX ? e->tries : DOUBLINGS_MAX);
+	e->tries++;
+	e->not_before_s = now_s() + (pause < RETRY_MOST_S ? pause : RETRY_MOST_S);
+	forecast_say(e, FORECAST_NEEDS_BUILD, why->code, why->text);
+}
+
+static int compile(struct ahead *a, struct err *err)
+{
+	const struct prebuild *p = a->p;
+	auto_package struct package package = PACKAGE_NONE;
+	auto_compile_report struct compile_report report = { 0 };
+	struct headers_offer offer = { .bring = obtain_headers, .ctx = &a->obtain };
+	struct compile_wish wish = { .release = a->kernel->release,
+				     .banner = a->banner,
+				     .source = &p->source,
+				     .headers = p->wish->headers,
+				     .offer = &offer,
+				     .builder = obtain_builder,
+				     .builder_ctx = &a->obtain,
+				     .modules = p->wish->modules,
+				     .flavour = p->wish->flavour,
+				     .gpus = &p->facts->gpus,
+				     .host = &a->kernel->root,
+				     .kern = p->kern,
+				     .state = p->state,
+				     .patches = p->wish->patches,
+				     .jobs = p->wish->jobs,
+				     .timeout_s = p->wish->timeout_s,
+				     .is_rt_allowed = p->wish->is_rt_allowed,
+				     .output = obtain_output,
+				     .output_ctx = &a->obtain };
+	if (compile_package(&wish, p->watch, &package, &report, err) < 0)
+		return -1;
+	if (ahead_prove(a, &package, err) == 0)
+		return 0;
+	put_aside(a, &package, err);
+	return -1;
+}
+
+void ahead_compile(struct ahead *a)
+{
+	struct err why;
+	if (!a->p->wish->is_retry && a->entry->tries && now_s() < a->entry->not_before_s)
+		return;
+	auto_str char *text = str_fmt("driver %s is compiled for it now", a->p->source.version);
+	forecast_say(a->entry, FORECAST_BUILDING, 0, text);
+	if (forecast_write(a->p->host, a->p->facts->host.boot_id, &a->p->forecast, &why) < 0)
+		watch_note(a->p->watch, "%s", why.text);
+	open_obtain(a);
+	if (compile(a, &why) < 0) {
+		watch_fail(a->p->watch);
+		failed(a, &why);
+	}
+}

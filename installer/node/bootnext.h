@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel the boot loader starts next, read from the files that it reads itself; nothing is asked or started.
+//
+// Asked in this order, the first that can tell is believed:
+//   ostree         the deployment that is staged, else the first boot entry's (ostree-sysroot-deploy.c: a staged one
+//                  gets its entry only when the machine goes down)
+//   systemd-boot   EFI variables LoaderEntryOneShot and LoaderEntryDefault, loader.conf `default`, else the order of
+//                  the entries (Boot Loader Specification, "Sorting"; systemd.io/BOOT_LOADER_INTERFACE)
+//   GRUB           next_entry, `set default` and saved_entry, on the entries of grub.cfg, or where grub.cfg says blscfg
+//                  (Red Hat's), on loader/entries. grubby only edits these
+//   links          vmlinuz, as Debian keeps it in / and SUSE in /boot
+// Files are somebody else's: what is too large, damaged or hostile tells nothing, and the next one is asked.
+#pragma once
+#include "base/root.h"
+
+struct bootnext {
+	char *release; // NULL = not known
+	char *by;      // what said so: "boot/grub/grub.cfg, entry '0'"
+};
+// kern: where EFI variables and the command line are seen. releases: kernels that there are; others are no answer.
+// true = known.
+bool bootnext_read(const struct root *host, const struct root *kern, const struct strv *releases, struct bootnext *ret);
+void bootnext_done(struct bootnext *b);
+#define auto_bootnext __attribute__((cleanup(bootnext_done)))

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that this machine may start after the running one, in the order in which they matter: the one that the
+// boot loader starts next, then the newest first (R-F1). Of the host's own root, of deployments of ostree that do not
+// run, and of directories where an updater has the root of the next boot (A/B partitions).
+//
+// Files only; what is being installed is told by what it lacks, so that nobody builds for half a kernel.
+#pragma once
+#include "base/digest.h"
+#include "base/root.h"
+
+struct coming_kernel {
+	char *release;
+	struct root root; // that has its files
+	char *where;      // "" = the host's own, else below it: "ostree/deploy/..."
+	bool is_next;
+	char *lacks;                // what it has not yet; NULL = it is whole
+	char stamp[DIGEST_HEX + 1]; // changes when its files do, its headers' among them
+};
+struct coming {
+	struct coming_kernel *items;
+	size_t count;
+	char *next;    // release that the boot loader starts, which may be the running one; NULL = not known
+	char *next_by; // what said so
+};
+
+// roots: directories below the host's root, may be NULL; one that is not there has nothing to say. At most a few dozen.
+int coming_read(const struct root *host, const struct root *kern, const char *running, const struct strv *roots,
+		struct coming *ret, struct err *err);
+void coming_done(struct coming *c);
+#define auto_coming __attribute__((cleanup(coming_done)))
+
+bool kernel_name_is_sane(const char *release); // as uname(2) has them: at most 64 bytes of letters, digits and ._+~-

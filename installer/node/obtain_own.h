@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of obtain share; nobody else includes it.
+#pragma once
+#include "node/obtain.h"
+
+// The flavour that serves the GPUs; NULL = it cannot be told.
+const char *obtain_flavour(const struct obtain *o, const char *driver);
+// reuse.c's policy asked of the labels: what the store took for this very kernel before. 1 = .kept and .compatible.
+int obtain_reused(struct obtain *o, struct err *err);

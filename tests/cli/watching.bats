@@ -1,0 +1,210 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# `watch` and `init` while kernels come and go: what is noticed, when it is looked at, and that nothing stops it.
+# shellcheck disable=SC2154,SC2016 # bats and helper.bash set stderr, top and ROOT
+load helper
+load package
+
+running=6.1.0-56-cloud-amd64
+next=6.1.0-57-cloud-amd64
+record=run/kmodsmith/kernels.json
+setup() {
+  loadable
+  package=$BATS_TEST_TMPDIR/next
+  tiny_package "$package" $next
+  mkdir -p "$ROOT/boot"
+  log=$BATS_TEST_TMPDIR/log
+}
+teardown() { [ -z "${watcher-}" ] || ! kill -0 "$watcher" 2>/dev/null || kill -KILL "$watcher"; }
+
+within() { # COMMAND...: becomes true
+  local _
+  for _ in {1..200}; do
+    "$@" && return
+    sleep 0.1
+  done
+  cat "$log"
+  fail "did not happen: $*"
+}
+verdict() { jq -r --arg release "$1" '.kernels[] | select(.release == $release).verdict' "$ROOT/$record" 2>/dev/null; }
+is_verdict() { [ "$(verdict "$1")" = "$2" ]; }
+start() { # COMMAND OPTION...
+  "$KMODSMITH" "$@" --root "$ROOT" --driver 535.261.03 --from "oci:$package" --insecure-skip-verify \
+    >>"$log" 2>&1 3>&- &
+  watcher=$!
+}
+watch() { start watch --quiet-time 1 && within is_watching; }
+is_watching() { grep -q inotify "/proc/$watcher/fdinfo/"* 2>/dev/null; }
+is_empty() { [ -z "$(ls "$1")" ]; }
+looks() { grep -c "store: it has no package" "$log" || true; }
+leave() { # it ends by itself, soon
+  kill -TERM "$watcher"
+  wait "$watcher"
+}
+image() { echo image >"$ROOT/boot/vmlinuz-$next" && ln -sfn "boot/vmlinuz-$next" "$ROOT/vmlinuz"; }
+modules() {
+  mkdir -p "$ROOT/lib/modules/$next/kernel"
+  cp "$ROOT/lib/modules/$running/config" "$ROOT/lib/modules/$next"
+  touch "$ROOT/lib/modules/$next"/modules.{order,builtin}
+}
+index() { # as depmod: temporary names, then renames
+  touch "$ROOT/lib/modules/$next/modules.dep.tmp"
+  mv "$ROOT/lib/modules/$next/modules.dep.tmp" "$ROOT/lib/modules/$next/modules.dep"
+}
+
+@test "a kernel that is unpacked slowly is looked at when it is whole and quiet" {
+  watch
+  modules
+  local i
+  for i in {1..30}; do # for three seconds nothing is looked at
+    touch "$ROOT/lib/modules/$next/kernel.$i"
+    sleep 0.1
+  done
+  assert_file_not_exist "$ROOT/$record"
+  image
+  index
+  within is_verdict $next ready
+  assert_equal "$(looks)" 1
+  leave
+  assert_file_contains "$log" "signal 15: leaving"
+}
+
+@test "half a kernel is told; the rest comes; it goes again, and its package with it" {
+  watch
+  modules
+  within is_verdict $next incomplete
+  image
+  index
+  within is_verdict $next ready
+  rm -rf "$ROOT/lib/modules/$next" "$ROOT/boot/vmlinuz-$next"
+  within grep -q "leaves the store: its kernel was removed" "$log"
+  leave
+}
+
+@test "hooks: what they queue is seen; nonsense is not queued, and never fails" {
+  watch
+  modules
+  image
+  index
+  within is_verdict $next ready
+  local hook queue=$ROOT/var/lib/kmodsmith/kernels
+  mkdir -p "$ROOT/etc/kernel/postinst.d" "$ROOT/usr/lib/kernel/install.d"
+  run -0 "$top/scripts/hooks/install.sh" --gate "$ROOT"
+  assert_line "$ROOT/etc/kernel/header_postinst.d/zz-kmodsmith"
+  export KMODSMITH_STATE_DIR=$ROOT/var/lib/kmodsmith
+  kill -STOP "$watcher" # so that what is queued stays
+  hook=$ROOT/etc/kernel/postinst.d/zz-kmodsmith
+  for word in "" ../../x "a b" '$(reboot)' .hidden -rf / "$(printf 'x%.0s' {1..65})" 'x;y' $'x\ny'; do
+    run -0 "$hook" "$word"
+    assert_output ""
+  done
+  run -0 "$hook"
+  assert_equal "$(ls "$queue")" ""
+  run -0 "$hook" 6.9.9 /boot/vmlinuz-6.9.9
+  run -0 "$hook" 6.9.9 /boot/vmlinuz-6.9.9
+  run -0 "$ROOT/etc/kernel/install.d/90-kmodsmith.install" add 6.9.10 /x /y
+  run -0 "$ROOT/etc/kernel/install.d/90-kmodsmith.install" inspect 6.9.11
+  assert_equal "$(cd "$queue" && printf '%s ' *)" "6.9.10 6.9.9 "
+  kill -CONT "$watcher"
+  within is_empty "$queue"
+  leave
+  KMODSMITH_STATE_DIR=/nonexistent run -0 "$hook" 6.9.9
+  run -0 "$top/scripts/hooks/install.sh" --remove "$ROOT"
+  assert_equal "$(find "$ROOT/etc" -name '*kmodsmith*' ! -type d)" ""
+}
+
+@test "the gate: who asks before a reboot is told" {
+  export KMODSMITH_RUN_DIR=$ROOT/run/kmodsmith
+  run -0 "$top/scripts/hooks/reboot-gate"
+  mkdir -p "$KMODSMITH_RUN_DIR"
+  echo "6.1 starts next: impossible: E_X: why" >"$KMODSMITH_RUN_DIR/reboot-blocked"
+  run -1 "$top/scripts/hooks/reboot-gate"
+  assert_output "kmodsmith: no reboot: 6.1 starts next: impossible: E_X: why"
+}
+
+@test "killed while it works, it starts again, and leaves a store that verifies" {
+  local i
+  for i in {1..3}; do
+    watch
+    modules
+    image
+    index
+    sleep "1.$i"
+    kill -KILL "$watcher"
+    wait "$watcher" || true
+  done
+  watch
+  within is_verdict $next ready
+  leave
+  kmodsmith "store verify"
+  assert_status 0
+}
+
+# A driver source whose compile takes so many seconds, by a builder image, and the next kernel with its headers.
+slow_driver() { # SECONDS
+  builder=$BATS_TEST_TMPDIR/builder
+  tiny_builder "$builder.tar" 99 $next
+  echo "$1" >"$builder.tar.d/opt/slow"
+  tar -cf "$builder.tar" -C "$builder.tar.d" --exclude=./dev .
+  "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir "$BATS_TEST_TMPDIR/elsewhere" --arch x86_64
+  tiny_source "$BATS_TEST_TMPDIR/driver"
+  touch "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia/nvidia.Kbuild"
+  modules
+  image
+  index
+  tiny_headers "$BATS_TEST_TMPDIR/headers.tar" $next
+  built_with 99 "$BATS_TEST_TMPDIR/headers.tar" $next
+  tar -xf "$BATS_TEST_TMPDIR/headers.tar" -C "$ROOT" --keep-directory-symlink
+}
+
+@test "a kernel that is removed during its build is forgotten, and the package made for it, too" {
+  slow_driver 4
+  "$KMODSMITH" watch --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --flavour open --modules nvidia --quiet-time 1 \
+    --from "oci:$builder" --insecure-skip-verify >>"$log" 2>&1 3>&- &
+  watcher=$!
+  within is_verdict $next building
+  rm -rf "$ROOT/lib/modules/$next" "$ROOT/boot/vmlinuz-$next"
+  forgotten() { [ "$(jq '.kernels | length' "$ROOT/$record")" = 0 ]; }
+  within forgotten
+  leave
+  kmodsmith "store ls" --json
+  assert_json '[.. | .tag? // empty | select(startswith("535"))] | length' 0
+  kmodsmith "store verify"
+  assert_status 0
+}
+
+@test "a compile has the lowest priority; killed, it holds nobody up and is begun again" {
+  local child
+  slow_driver 60
+  tiny_package "$BATS_TEST_TMPDIR/now" $running
+  "$KMODSMITH" init --root "$ROOT" --driver 535.261.03 --flavour open --source "$BATS_TEST_TMPDIR/driver" --insecure-skip-verify \
+    --from "oci:$BATS_TEST_TMPDIR/now,oci:$builder" --no-daemons --export none --cdi none >>"$log" 2>&1 3>&- &
+  watcher=$!
+  within is_verdict $next building
+  kmodsmith status
+  assert_line --regexp "^kernel $next starts next: building: driver 535.261.03 is compiled for it now"
+  child=$(pgrep -P "$watcher" -f 'watch --once')
+  run -0 ps -o ni=,cls= -p "$child"
+  assert_output --regexp '^ *19 +B$'
+  run -0 ionice -p "$child"
+  assert_output idle
+  within pgrep -P "$child"
+  kill -KILL "$child"
+  within grep -q "ended by signal 9" "$log"
+  kill -0 "$watcher"
+  leave
+  assert_file_contains "$log" "the driver stays loaded"
+}
+
+@test "init: it looks after them while it serves" {
+  tiny_package "$BATS_TEST_TMPDIR/now" $running
+  modules
+  image
+  index
+  "$KMODSMITH" init --root "$ROOT" --driver 535.261.03 --from "oci:$BATS_TEST_TMPDIR/now,oci:$package" \
+    --insecure-skip-verify --no-daemons --export none --cdi none >>"$log" 2>&1 3>&- &
+  watcher=$!
+  within is_verdict $next ready
+  leave
+  assert_file_contains "$log" "the driver stays loaded"
+}

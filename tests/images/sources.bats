@@ -1,0 +1,44 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The sources that a driver image carries are what the images of GPUDirect Storage and GDRCopy look for in the exported root:
+# usr/src/nvidia-VERSION, in which `make` gives the Module.symvers that nvidia-fs is compiled with.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+load helper
+
+setup() {
+  [ "$(id -u)" -eq 0 ] || skip "only root can chroot"
+  cd "$top" || return
+  sources=$images/driver/root/usr/share/kmodsmith/payload/root/usr/src/nvidia-$DRIVER work=$BATS_TEST_TMPDIR
+}
+# With the compilers of the builder image, whose root gets the headers as if they were installed there.
+make_sources() { # RELEASE DIRECTORY
+  unshare -m --propagation private bash -euc '
+    mount --rbind "$1" "$2/root"
+    mount -t overlay -o "lowerdir=$2/headers/usr:$1/usr" headers "$2/root/usr"
+    mount --bind "$2/sources" "$2/root/mnt"
+    mount --rbind /dev "$2/root/dev"
+    mount -t proc proc "$2/root/proc"
+    exec chroot "$2/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin make -C "/mnt/$4" -j"$(nproc)" modules NV_KERNEL_MODULES=nvidia \
+      SYSSRC="/usr/src/linux-headers-${3%-cloud-amd64}-common" SYSOUT="/usr/src/linux-headers-$3"
+  ' - "$images/builder/root" "$work" "$@"
+}
+
+@test "as nvidia-fs and gdrcopy look for them" {
+  run find "$sources" -name nv-p2p.h
+  assert_line "$sources/kernel-open/nvidia/nv-p2p.h"
+  run find "$sources" -name nv-p2p.c
+  assert_line "$sources/kernel-open/nvidia/nv-p2p.c"
+}
+@test "make in a copy of them gives Module.symvers with what nvidia-fs calls" {
+  local K61R K61R_HEADERS deb symbol
+  eval "$(scripts/inputs.sh | grep ^K61R)"
+  mkdir "$work"/{root,headers}
+  cp -r "$sources" "$work/sources"
+  for deb in $K61R_HEADERS; do dpkg-deb --extract "$deb" "$work/headers"; done
+  run make_sources "$K61R" kernel-open
+  assert_success
+  for symbol in nvidia_p2p_{get_pages,put_pages,dma_map_pages,dma_unmap_pages,free_page_table}; do
+    run grep -cE "^0x[0-9a-f]{8}"$'\t'"$symbol"$'\t' "$work/sources/kernel-open/Module.symvers"
+    assert_output 1
+  done
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/forecast.h"
+
+#include "tests/unit/tempdir.h"
+
+#define BOOT "11111111-1111-1111-1111-111111111111"
+#define STAMP "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+static const char BLOCKED[] = "run/kmodsmith/reboot-blocked", METRICS[] = "run/kmodsmith/metrics/kernels.prom";
+
+static struct forecast two_kernels(const char *next)
+{
+	struct forecast f = {
+		.running = str_dup("6.1"), .driver = str_dup("535.261.03"), .next = str_dup(next), .count = 2
+	};
+	f.items = mem_alloc(2 * sizeof(*f.items));
+	f.items[0] = (struct forecast_kernel){ .release = str_dup("6.3"), .where = str_dup(""), .stamp = STAMP };
+	f.items[1] = (struct forecast_kernel){
+		.release = str_dup("6.2"), .where = str_dup("mnt/b"), .stamp = STAMP, .tries = 3, .not_before_s = 77
+	};
+	forecast_say(&f.items[0], FORECAST_READY, 0, "fits");
+	f.items[0].package = str_dup("sha256:" STAMP);
+	forecast_say(&f.items[1], FORECAST_IMPOSSIBLE, E_SOURCE_KERNEL, "it says \"no\"");
+	return f;
+}
+
+static void written_and_read(void **state)
+{
+	(void)state;
+	struct err err;
+	auto_folder struct folder f;
+	auto_forecast struct forecast a = two_kernels("6.2"), b = { 0 }, none = { 0 };
+	folder_make(&f);
+	a.is_gated = true;
+	assert_int_equal(forecast_read(&f.root, BOOT, &none, &err), 0);
+	assert_int_equal(forecast_write(&f.root, BOOT, &a, &err), 1);
+	assert_int_equal(forecast_write(&f.root, BOOT, &a, &err), 0); // it says all of it already
+	assert_int_equal(forecast_read(&f.root, "another boot", &none, &err), 0);
+	assert_int_equal(forecast_read(&f.root, BOOT, &b, &err), 1);
+	auto_json json_t *x = forecast_json(&a), *y = forecast_json(&b);
+	assert_true(json_equal(x, y));
+	assert_int_equal(b.items[1].not_before_s, 77);
+	folder_expect(&f, BLOCKED, "6.2: impossible: E_SOURCE_KERNEL: it says \"no\"\n");
+	auto_str char *metrics = NULL;
+	assert_int_equal(root_read(&f.root, METRICS, &metrics, NULL, &err), 1);
+	assert_non_null(
+		strstr(metrics, "{kernel=\"6.2\",next=\"true\",verdict=\"impossible\",code=\"E_SOURCE_KERNEL\"} 0\n"));
+	assert_non_null(strstr(metrics, "\nkmodsmith_next_kernel_ready 0\n"));
+}
+
+// next: what the boot loader says.
+static const struct row {
+	const char *next;
+	bool is_gated, is_blocked;
+} rows[] = {
+	{ "6.2", true, true },
+	{ "6.2", false, false },
+	{ "6.3", true, false },
+	{ "6.1", true, false } /* the running one */,
+	{ NULL, true, false } /* the newest, which is ready */,
+	{ "6.9-gone", true, false },
+};
+
+static void the_gate(void **state)
+{
+	(void)state;
+	struct err err;
+	auto_folder struct folder f;
+	folder_make(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct row *row = &rows[i];
+		auto_forecast struct forecast forecast = two_kernels(row->next);
+		forecast.is_gated = row->is_gated;
+		expect(forecast_write(&f.root, BOOT, &forecast, &err) >= 0, row->next);
+		expect(root_exists(&f.root, BLOCKED) == row->is_blocked, row->next);
+	}
+}
+
+static void damaged_records(void **state)
+{
+	(void)state;
+	static const char *const texts[] = {
+		"",
+		"{",
+		"[]",
+		"{\"boot_id\": \"" BOOT "\"}",
+		"{\"boot_id\": 7, \"running\": \"6.1\"}",
+		"{\"boot_id\": \"" BOOT "\", \"running\": \"6.1\", \"kernels\": 7}",
+		"{\"boot_id\": \"" BOOT
+		"\", \"running\": \"6.1\", \"kernels\": [7, {}, {\"release\": \"6.2\", \"verdict\": \"x\"}]}",
+		"{\"boot_id\": \"" BOOT
+		"\", \"running\": \"6.1\", \"kernels\": [{\"release\": 7, \"verdict\": \"ready\", "
+		"\"stamp\": \"" STAMP "\"}]}",
+	};
+	struct err err;
+	auto_folder struct folder f;
+	folder_make(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		auto_forecast struct forecast forecast = { 0 };
+		tempdir_write(&f, "run/kmodsmith/kernels.json", texts[i]);
+		expect(forecast_read(&f.root, BOOT, &forecast, &err) >= 0 && forecast.count == 0, texts[i]);
+		expect(!forecast_next(&forecast), texts[i]);
+	}
+	auto_forecast struct forecast forecast = two_kernels("6.2");
+	assert_int_equal(forecast_write(&f.root, BOOT, &forecast, &err), 1); // and replaced
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(written_and_read),
+		cmocka_unit_test(the_gate),
+		cmocka_unit_test(damaged_records),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

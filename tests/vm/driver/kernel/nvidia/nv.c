@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an installer sees of NVIDIA's driver, and nothing else: the name, version and licence of the module, its
+// GPUs, its files in proc and its character device. For tests in which a guest has to compile a driver: one file
+// instead of fifty, and the same headers, tools and checks.
+#include <linux/fs.h>
+#include <linux/module.h>
+#include <linux/pci.h>
+#include <linux/proc_fs.h>
+#include <linux/seq_file.h>
+
+enum { MAJOR_GPU = 195, MINORS = 256, VENDOR = 0x10de };
+
+static struct proc_dir_entry *top, *gpus;
+static int gpu_count;
+
+static int show_version(struct seq_file *out, void *unused)
+{
+	seq_puts(out, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  " NV_VERSION_STRING "  (stand-in for tests)\n");
+	return 0;
+}
+
+static int show_gpu(struct seq_file *out, void *unused)
+{
+	seq_printf(out, "Device Minor: \t %ld\n", (long)out->private);
+	return 0;
+}
+
+static int probe(struct pci_dev *pci, const struct pci_device_id *id)
+{
+	struct proc_dir_entry *gpu = proc_mkdir(pci_name(pci), gpus);
+
+	if (!gpu || !proc_create_single_data("information", 0444, gpu, show_gpu, (void *)(long)gpu_count))
+		return -ENOMEM;
+	gpu_count++;
+	return 0;
+}
+
+static const struct pci_device_id ids[] = {
+	{ PCI_DEVICE(VENDOR, PCI_ANY_ID), .class = PCI_CLASS_DISPLAY_3D << 8, .class_mask = 0xffff00 },
+	{},
+};
+MODULE_DEVICE_TABLE(pci, ids);
+
+static struct pci_driver driver = { .name = "nvidia", .id_table = ids, .probe = probe };
+static const struct file_operations operations = { .owner = THIS_MODULE };
+
+static int __init nv_init(void)
+{
+	int r = __register_chrdev(MAJOR_GPU, 0, MINORS, "nvidia-frontend", &operations);
+
+	if (r)
+		return r;
+	top = proc_mkdir("driver/nvidia", NULL);
+	gpus = proc_mkdir("gpus", top);
+	if (top && gpus && proc_create_single("version", 0444, top, show_version))
+		r = pci_register_driver(&driver);
+	else
+		r = -ENOMEM;
+	if (r) {
+		proc_remove(top);
+		__unregister_chrdev(MAJOR_GPU, 0, MINORS, "nvidia-frontend");
+	}
+	return r;
+}
+
+static void __exit nv_exit(void)
+{
+	pci_unregister_driver(&driver);
+	proc_remove(top);
+	__unregister_chrdev(MAJOR_GPU, 0, MINORS, "nvidia-frontend");
+}
+
+module_init(nv_init);
+module_exit(nv_exit);
+MODULE_DESCRIPTION("Stand-in for NVIDIA's driver in tests");
+MODULE_VERSION(NV_VERSION_STRING);
+MODULE_LICENSE("NVIDIA");
