@@ -74,6 +74,7 @@ struct domain {
 	uint32_t without; // bits of acts
 	enum on_halt on_halt;
 	bool waits;
+	enum foreign_cordon foreign;
 	unsigned away; // maxUnavailable; 0 = 1
 };
 
@@ -99,6 +100,7 @@ static void set_up(const struct domain *d)
 			      .waiting = 1,
 			      .attempts = 2,
 			      .on_halt = d->on_halt,
+			      .foreign_cordon = d->foreign,
 			      .wait_for = d->waits ? (char *)(uintptr_t) "job" : NULL,
 			      .breaker_percent = 100,
 			      .breaker_row = 2,

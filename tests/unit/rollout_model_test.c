@@ -194,6 +194,12 @@ static const struct domain domains[] = {
 	  .nodes = 1,
 	  .people = 2,
 	  .without = NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) | NO(HOLD) | NO(BOOT_LOAD) | NO(TICK) },
+	{ .name = "one node, somebody's cordon is used",
+	  .nodes = 1,
+	  .people = 2,
+	  .without = (NO_PEOPLE & ~NO(CORDON) & ~NO(UNCORDON)) | NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) |
+		     NO(HOLD) | NO(REBOOT) | NO(BOOT_LOAD),
+	  .foreign = CORDON_USE_FIRST },
 	{ .name = "two nodes",
 	  .away = 2,
 	  .nodes = 2,
