@@ -52,8 +52,7 @@ static void round_trip(void **state)
 	assert_memory_equal(&m.record, &full, sizeof(full));
 }
 
-// Of every key: each value one byte shorter, one byte longer, or with another byte in it means either nothing or what it
-// writes again.
+// Of every key: each value with one byte more or another byte in it means either nothing or what it writes again.
 static void t83_nothing_but_what_we_write(void **state)
 {
 	(void)state;
