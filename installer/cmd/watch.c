@@ -24,6 +24,8 @@ static const struct opt opts[] = {
 	  offsetof(struct watch_values, job.is_compile_forbidden), "use packages only" },
 	{ "retry", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, job.is_retry),
 	  "try again what failed before" },
+	{ "kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, offsetof(struct watch_values, job.kubeconfig),
+	  "the Kubernetes API, where this is no pod with a service account; NODE_NAME says which Node is told" },
 	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct watch_values, job.payload),
 	  "what an image carries: its driver, and its sources" },
 	{ 0 },
