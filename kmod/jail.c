@@ -273,6 +273,33 @@ static void make_devices(void)
 		jail_fail("link", "/dev/fd");
 }
 
+// Filters of container runtimes (containerd's and docker's default) let whoever may mount do so, but nobody pivot_root.
+static bool is_filtered(void)
+{
+	return errno == EPERM || errno == ENOSYS;
+}
+
+// Instead, the working directory's mount is laid over the root. What it covers has no name any more, and the rights to
+// uncover it are given up before the program starts.
+static void cover_root(void)
+{
+	if (mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0)
+		jail_fail("move the new root to", "/");
+}
+
+// In the copy of the machine's root, what is mounted here hides what lies under it.
+static void bind_old(const char *at)
+{
+	char here[PATH_MAX];
+	if (!getcwd(here, sizeof(here)))
+		jail_fail("name", at);
+	auto_str char *hidden = str_fmt("oldroot%s", here);
+	if (mount("/", "oldroot", NULL, MS_BIND | MS_REC, NULL) < 0)
+		jail_fail("bind", "/");
+	if (umount2(hidden, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+		jail_fail("uncover", at);
+}
+
 // The machine's root moves to OLD below a temporary root, because binds need the source at hand until the very end.
 static void enter_temporary(const char *at)
 {
@@ -280,8 +307,12 @@ static void enter_temporary(const char *at)
 		jail_fail("mount a tmpfs on", at);
 	if (chdir(at) < 0 || mkdir("newroot", 0755) < 0 || mkdir("oldroot", 0755) < 0)
 		jail_fail("make directories in", at);
-	if (syscall(SYS_pivot_root, ".", "oldroot") < 0)
-		jail_fail("pivot_root to", at);
+	if (syscall(SYS_pivot_root, ".", "oldroot") < 0) {
+		if (!is_filtered())
+			jail_fail("pivot_root to", at);
+		bind_old(at);
+		cover_root();
+	}
 	if (chdir("/") < 0)
 		jail_fail("enter", "/");
 }
@@ -290,10 +321,15 @@ static void leave_temporary(const struct jail *jail)
 {
 	if (mount(NEW, NEW, NULL, MS_BIND | MS_REC, NULL) < 0)
 		jail_fail("bind", NEW);
-	if (chdir(NEW) < 0 || syscall(SYS_pivot_root, ".", "." OLD) < 0)
+	if (chdir(NEW) < 0)
+		jail_fail("enter", NEW);
+	bool is_pivoted = syscall(SYS_pivot_root, ".", "." OLD) == 0;
+	if (!is_pivoted && !is_filtered())
 		jail_fail("pivot_root to", NEW);
-	if (umount2(OLD, MNT_DETACH) < 0 || rmdir(OLD) < 0)
+	if (umount2(OLD, MNT_DETACH) < 0 || rmdir("." OLD) < 0)
 		jail_fail("let go of", OLD);
+	if (!is_pivoted)
+		cover_root();
 	if (mount(NULL, "/", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
 		jail_fail("restrict", "/");
 	if (chdir(jail->dir) < 0)
@@ -337,6 +373,11 @@ void jail_files(const struct jail *jail)
 		make_dirs(NEW SANDBOX_WORK);
 		bind(work, NEW SANDBOX_WORK, MS_NODEV);
 	}
+	if (jail->cache) {
+		auto_str char *cache = str_fmt(OLD "%s", jail->cache);
+		make_dirs(NEW SANDBOX_CACHE);
+		bind(cache, NEW SANDBOX_CACHE, MS_NODEV | MS_NOEXEC);
+	}
 	tmpfs(NEW "/tmp", "mode=1777");
 	leave_temporary(jail);
 }
@@ -354,6 +395,8 @@ static void parse(struct jail *jail, int argc, char **argv, char ***ret_program)
 			jail->base = value + 1;
 		else if (str_starts(argv[i], "--work="))
 			jail->work = value + 1;
+		else if (str_starts(argv[i], "--cache="))
+			jail->cache = value + 1;
 		else if (str_starts(argv[i], "--dir="))
 			jail->dir = value + 1;
 		else if ((is_scratch || str_starts(argv[i], "--show=")) && to)

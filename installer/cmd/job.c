@@ -36,6 +36,8 @@ const struct opt source_opts[] = {
 	OPT("timeout", 0, "SECONDS", NULL, OPT_UINT, timeout_s, "deadline of the compile; default 3600"),
 	OPT("allow-rt", 0, NULL, NULL, OPT_FLAG, is_rt_allowed,
 	    "compile for a PREEMPT_RT kernel although NVIDIA refuses it"),
+	OPT("no-cache", 0, NULL, "KMODSMITH_NO_CACHE", OPT_FLAG, is_cache_off,
+	    "compile everything anew: take and keep neither objects nor conftest's answers"),
 	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
 	    "kept packages, headers, scratch; default /var/lib/kmodsmith of the host"),
 	{ 0 },
@@ -201,6 +203,12 @@ static bool is_loaded(const struct job *j)
 	return j->driver && str_eq(j->driver, j->facts.loaded.version);
 }
 
+// And it is the wished flavour, too: a package of another kernel is not looked for.
+static bool is_served(const struct job *j)
+{
+	return is_loaded(j) && (!j->wish.flavour || j->wish.flavour == j->facts.loaded.flavour);
+}
+
 // A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
 static bool is_far(const struct strv *from)
 {
@@ -222,7 +230,7 @@ static int look(struct job *j, struct err *err)
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
 	if (is_told)
 		watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
-	return p || is_local ? 0 : obtain_reuse(o, err);
+	return p || is_served(j) ? 0 : obtain_reuse(o, is_local, err);
 }
 
 // What failed on this kernel while another one does well with it: parameters and hardware are not the package's.

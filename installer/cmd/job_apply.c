@@ -20,6 +20,7 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 		.jobs = v->jobs,
 		.timeout_s = v->timeout_s,
 		.is_rt_allowed = v->is_rt_allowed,
+		.is_cache_off = v->is_cache_off,
 	};
 	*ret = (struct apply){
 		.host = &j->machine.host,

@@ -139,17 +139,6 @@ static int prove_what_fits(struct run *r, const struct step *step, struct proof 
 	return 0;
 }
 
-// What the store keeps for this kernel from now on.
-static int note_target(const struct run *r, struct err *err)
-{
-	const struct store *store = &r->a->obtain->store;
-	const struct host *host = &r->a->facts->host;
-	const char *hex = r->package.manifest.digest;
-	if (store_set_reuse(store, host->release, host->build_id, is_of_this_kernel(r) ? NULL : hex, err) < 0)
-		return -1;
-	return store_set_target(store, hex, err);
-}
-
 int step_prove(struct run *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -164,7 +153,8 @@ int step_prove(struct run *r, const struct step *step, struct err *err)
 		proof.modules[i].needs = (struct strv){ 0 };
 	}
 	r->order = mem_alloc(r->set.count * sizeof(*r->order));
-	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 || note_target(r, err) < 0)
+	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 || run_keep_reuse(r, &r->package, err) < 0 ||
+	    store_set_target(&a->obtain->store, r->package.manifest.digest, err) < 0)
 		return -1;
 	watch_end(a->watch, "prove", "%s", proof.text);
 	return 0;

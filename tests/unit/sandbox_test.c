@@ -4,9 +4,15 @@
 
 #include "kmod/sandbox.h"
 
+#include <errno.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 struct output {
@@ -162,6 +168,47 @@ static void test_root_without_mounts(void **state)
 	folder_expect(&in.work, "made", "text\n");
 }
 
+static bool forbid_pivot_root(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pivot_root, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { .len = ARRAY_SIZE(code), .filter = code };
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+}
+
+// The default filter of containerd and docker: mounts are allowed to who has the right, pivot_root is not.
+static void test_without_pivot_root(void **state)
+{
+	(void)state;
+	static const char script[] = "echo text >made; cat /usr/src/linux-headers-test/Makefile; ls -a / /../..;"
+				     "touch /x /usr/x 2>/dev/null || echo refused;"
+				     "umount / /usr 2>/dev/null || echo refused; cat /etc/passwd 2>/dev/null; pwd";
+	auto_inside struct inside in;
+	struct err err = { 0 };
+	inside_make(&in);
+	assert_int_equal(run(&in, script, &err), 0);
+	auto_str char *expected = str_dup(in.out.text);
+	assert_non_null(strstr(expected, "refused\nrefused\n/build\n"));
+	assert_null(strstr(expected, "oldroot"));
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		bool is_good = forbid_pivot_root() && run(&in, script, &err) == 0 && str_eq(in.out.text, expected);
+		dprintf(STDERR_FILENO, "%s", is_good ? "" : err.code ? err.text : in.out.text);
+		_exit(is_good ? 0 : 1);
+	}
+	int status = -1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	folder_expect(&in.work, "made", "text\n");
+	assert_int_not_equal(access("/usr/src/linux-headers-test", F_OK), 0); // nothing of it is seen outside
+}
+
 static void test_base(void **state)
 {
 	(void)state;
@@ -248,6 +295,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_devices_and_processes),
 		cmocka_unit_test(test_root_without_mounts),
+		cmocka_unit_test(test_without_pivot_root),
 		cmocka_unit_test(test_base),
 		cmocka_unit_test(test_endings),
 		cmocka_unit_test(test_timeout),
