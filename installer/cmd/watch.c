@@ -26,6 +26,8 @@ static const struct opt opts[] = {
 	  REUSE_HELP },
 	{ "retry", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, job.is_retry),
 	  "try again what failed before" },
+	{ "kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, offsetof(struct watch_values, job.kubeconfig),
+	  "the Kubernetes API, where this is no pod with a service account; NODE_NAME says which Node is told" },
 	{ "store-limit", 0, "BYTES", "KMODSMITH_STORE_LIMIT", OPT_STR, offsetof(struct watch_values, job.store_limit),
 	  STORE_LIMIT_HELP },
 	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct watch_values, job.payload),

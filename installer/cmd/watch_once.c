@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cluster/nodereport.h"
 #include "cmd/watch.h"
 #include "node/journal.h"
 #include "node/lock.h"
@@ -141,6 +142,24 @@ static void show(const struct watch_values *v, const struct forecast *f)
 		printf("there is no other kernel\n");
 }
 
+// A cluster that cannot be told is no reason to fail: the record on the node says the same.
+static void tell_cluster(const struct watch_values *v, const struct once *o)
+{
+	struct err err;
+	const char *node = getenv("NODE_NAME");
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
+	auto_kube struct kube *kube = NULL;
+	if (!node)
+		return;
+	int r = v->job.kubeconfig ? kube_config_file(v->job.kubeconfig, NULL, &config, &err) :
+				    kube_config_pod(&o->machine.kern, environ, &config, &err);
+	if (r == 0 && !config.server) // no pod with a service account
+		return;
+	if (r < 0 || kube_open(&config, &kube, &err) < 0 ||
+	    nodereport_tell(kube, node, &o->prebuild.forecast, &err) < 0)
+		log_warn("the Node %s is not told: %s", node, err.text);
+}
+
 static int look_after(const struct watch_values *v, struct once *o, struct err *err)
 {
 	if (fill_wish(v, o, err) < 0)
@@ -155,6 +174,7 @@ static int look_after(const struct watch_values *v, struct once *o, struct err *
 	if (prebuild_run(&o->prebuild, err) < 0)
 		return -1;
 	show(v, &o->prebuild.forecast);
+	tell_cluster(v, o);
 	return prebuild_is_well(&o->prebuild.forecast) ? 0 : 1;
 }
 
