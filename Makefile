@@ -68,6 +68,7 @@ $B/%.o: %.c Makefile
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $B/kmod/patch.o: $(DATA)
+$B/kmod/probes.o: kmod/ask.sh
 
 $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@echo "  CC      $<"

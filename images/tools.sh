@@ -9,7 +9,7 @@ cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/images
 # gcc as far as Debian has it (a kernel wants the one that built it), clang with its linker for kernels built with it,
 # what kernel headers and their scripts call, and the GNU tools where busybox knows less.
 packages=('^gcc-1[1-4]$' gcc clang lld llvm make libc6-dev libelf-dev libssl-dev bc bison flex perl gawk coreutils
-  findutils grep sed tar gzip patch cpio xz-utils zstd kmod dwarves file diffutils python3-minimal rsync)
+  findutils grep sed tar gzip patch cpio xz-utils zstd kmod dwarves file diffutils python3-minimal rsync ccache)
 
 plain_texts() { # ROOT: a link to the texts of another package becomes a directory, as in the runtime
   local link text

@@ -4,6 +4,8 @@
 #include "base/copy.h"
 #include "kmod/compile.h"
 #include "kmod/jobs.h"
+#include "kmod/objects.h"
+#include "kmod/probes.h"
 
 #include <signal.h>
 
@@ -19,6 +21,7 @@ struct build {
 	struct toolchain tools;
 	struct patches series, patches;
 	struct compile compile;
+	struct probes probes;
 	struct jobs_facts facts;
 	unsigned jobs;
 	size_t objects;
@@ -31,6 +34,8 @@ static void build_end(struct build *b)
 	root_done(&b->copy);
 	root_done(&b->compile.headers);
 	root_done(&b->compile.job);
+	root_done(&b->compile.objects);
+	probes_done(&b->probes);
 	if (b->wish->work)
 		root_rmtree(b->wish->work, JOB, &ignored);
 
@@ -82,6 +87,20 @@ static int prepare(struct build *b, struct err *err)
 	return patches_apply(&b->patches, &b->copy, b->tools.path, w->base, err);
 }
 
+// A tree that cannot be read is for the compile to complain of.
+static int use_cache(struct build *b, struct err *err)
+{
+	const struct build_wish *w = b->wish;
+	auto_strv struct strv variables = { 0 };
+	char tree[DIGEST_HEX + 1];
+	struct err unreadable;
+	if (!w->cache || probes_tree(w->tree, tree, &unreadable) < 0)
+		return 0;
+	compile_variables(&b->compile, &variables);
+	auto_str char *all = strv_join(&variables, " "), *what = str_fmt("%s\n%s", b->tools.version, all);
+	return probes_start(&b->probes, w->cache, &b->compile.job, tree, what, err);
+}
+
 static void make_argv(const struct build *b, struct strv *argv)
 {
 	auto_str char *names = strv_join(&b->modules, " ");
@@ -104,24 +123,38 @@ static int say_why(const struct build *b, const struct buildlog *log, const stru
 		       flavour_name(b->wish->flavour), b->wish->tree->release, log->error ? log->error : end->tail);
 }
 
+static void on_probe(void *probes)
+{
+	probes_save(probes, false);
+}
+
 static int make_once(struct build *b, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
 	struct buildlog log = {
-		.fd = b->wish->log_fd, .total = b->objects, .progress = b->wish->progress, .ctx = b->wish->ctx
+		.fd = b->wish->log_fd,
+		.total = b->objects,
+		.progress = b->wish->progress,
+		.ctx = b->wish->ctx,
+		.probe = on_probe,
+		.probe_ctx = &b->probes,
 	};
 	struct proc_end end;
 	make_argv(b, &argv);
 	int r = compile_run(&b->compile, (const char *const *)argv.items, SANDBOX_WORK "/src", &log, &end, err);
+	probes_save(&b->probes, true);
 	if (r == 0 && (end.status != 0 || end.signal))
 		r = say_why(b, &log, &end, err);
 	buildlog_done(&log);
 	return r;
 }
 
-// What was compiled before the kill stays, so the second run is not from the start.
+// Objects of the canaries are not kept: they tell of the compiler. What was compiled before the kill stays, so the
+// second run is not from the start.
 static int make(struct build *b, struct err *err)
 {
+	if (b->wish->cache)
+		objects_open(b->wish->cache, &b->tools, &b->compile.objects);
 	int r = make_once(b, err);
 	if (r == 0 || err->code != E_BUILD_OOM || b->jobs <= 1)
 		return r;
@@ -184,6 +217,8 @@ static void report(struct build *b, long started_ms, struct build_done *ret)
 				    .objects = b->objects,
 				    .is_rt_override = w->tree->is_rt };
 	b->patches = (struct patches){ 0 };
+	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
+	ret->objects_kept = objects_count(&b->compile.job);
 	memcpy(ret->build_id, w->tree->build_id, sizeof(ret->build_id));
 	for (size_t i = 0; i < b->modules.count; i++)
 		strv_add(&ret->files, str_fmt("%s.ko", b->modules.items[i]));
@@ -198,12 +233,13 @@ int build_run(const struct build_wish *wish, struct build_done *ret, struct err 
 				      .tools = &b.tools,
 				      .job = ROOT_NONE,
 				      .headers = ROOT_NONE,
+				      .objects = ROOT_NONE,
 				      .deadline_ms = started_ms + (long)seconds * 1000,
 				      .is_rt_allowed = wish->is_rt_allowed };
 	jobs_read(wish->kern, &b.facts);
 	b.jobs = jobs_count(&b.facts, wish->jobs);
-	if (check(&b, err) < 0 || prepare(&b, err) < 0 || compile_canaries(&b.compile, err) < 0 || make(&b, err) < 0 ||
-	    strip(&b, err) < 0 || put(&b, err) < 0)
+	if (check(&b, err) < 0 || prepare(&b, err) < 0 || use_cache(&b, err) < 0 ||
+	    compile_canaries(&b.compile, err) < 0 || make(&b, err) < 0 || strip(&b, err) < 0 || put(&b, err) < 0)
 		return -1;
 	report(&b, started_ms, ret);
 	return 0;
@@ -222,7 +258,7 @@ void build_done_free(struct build_done *done)
 int build_look(const struct build_wish *wish, struct build_done *ret, struct err *err)
 {
 	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE };
-	b.compile = (struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE };
+	b.compile = (struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE, .objects = ROOT_NONE };
 	if (check(&b, err) < 0)
 		return -1;
 	report(&b, compile_now_ms(), ret);

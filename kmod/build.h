@@ -22,6 +22,7 @@ struct build_wish {
 	unsigned jobs;              // 0 = choose
 	unsigned timeout_s;         // of the whole compile; 0 = one hour
 	bool is_rt_allowed;         // --allow-rt (R-B8)
+	const struct root *cache;   // what earlier builds left (probes.h, objects.h); NULL = nothing is kept
 	const struct root *work;    // scratch; what the build makes in it is removed at the end
 	const struct root *output;  // receives the modules
 	const char *name;           // directory in output that appears whole or not at all; replaced when it exists
@@ -41,7 +42,8 @@ struct build_done {
 	unsigned jobs;
 	long peak_kib; // largest resident set of one process
 	double seconds;
-	size_t objects;
+	size_t objects, objects_kept;     // in all; from the cache, as far as the tool that keeps them tells
+	size_t probes_kept, probes_asked; // answered from the cache, by the compiler; both 0 = not counted
 	bool is_rt_override;
 };
 

@@ -68,6 +68,8 @@ void buildlog_line(void *buildlog, const char *line)
 			log->progress(log->ctx, log->done, log->total);
 		return;
 	}
+	if (log->probe && str_starts(line, " CONFTEST: "))
+		log->probe(log->probe_ctx);
 	if (strstr(line, "Killed signal terminated program") || str_ends(line, "Error 137"))
 		log->is_killed = true;
 	unsigned rank = 0;

@@ -9,6 +9,8 @@ struct buildlog {
 	size_t total;
 	void (*progress)(void *ctx, size_t done, size_t total);
 	void *ctx;
+	void (*probe)(void *ctx); // one of conftest's begins; may be NULL
+	void *probe_ctx;
 	char *error; // the nearest to the cause so far; NULL = none
 	unsigned rank;
 	bool is_killed; // a compiler was ended by SIGKILL: the kernel's out-of-memory killer

@@ -2,6 +2,7 @@
 #include "kmod/compile.h"
 
 #include "base/copy.h"
+#include "kmod/objects.h"
 
 #include <time.h>
 
@@ -52,7 +53,8 @@ void compile_variables(const struct compile *c, struct strv *argv)
 		strv_add(argv, str_dup("LLVM=1"));
 	for (size_t i = 0; i < ARRAY_SIZE(binutils) && !c->tools->is_clang; i++)
 		strv_add(argv, str_dup(binutils[i]));
-	strv_add(argv, str_fmt("CC=%s", c->tools->cc));
+	bool is_kept = c->objects.fd >= 0;
+	strv_add(argv, str_fmt("CC=%s%s%s", is_kept ? c->tools->ccache : "", is_kept ? " " : "", c->tools->cc));
 	strv_add(argv, str_fmt("ARCH=%s", make_arch(c->tree->arch)));
 	if (c->is_rt_allowed)
 		strv_add(argv, str_dup("IGNORE_PREEMPT_RT_PRESENCE=1"));
@@ -70,6 +72,7 @@ int compile_run(struct compile *c, const char *const *argv, const char *dir, str
 			      "KBUILD_BUILD_USER=kmodsmith",
 			      "KBUILD_BUILD_HOST=kmodsmith",
 			      "SOURCE_DATE_EPOCH=0",
+			      OBJECTS_ENVIRONMENT,
 			      NULL };
 	long left = c->deadline_ms - compile_now_ms();
 	struct sandbox sandbox = { .base = c->tools->base,
@@ -77,6 +80,7 @@ int compile_run(struct compile *c, const char *const *argv, const char *dir, str
 				   .dirs = &c->tree->dirs,
 				   .scratch = c->tree->build,
 				   .work = &c->job,
+				   .cache = c->objects.fd >= 0 ? &c->objects : NULL,
 				   .argv = argv,
 				   .env = env,
 				   .dir = dir,

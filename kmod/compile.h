@@ -10,6 +10,7 @@ struct compile {
 	const struct toolchain *tools;
 	struct root job;     // what SANDBOX_WORK is: src, probe, out
 	struct root headers; // root of the tree's directories, where they can be bound from
+	struct root objects; // what SANDBOX_CACHE is, for the tool that keeps objects; ROOT_NONE = no object is kept
 	long deadline_ms;    // on the monotonic clock
 	bool is_rt_allowed;
 	long peak_kib;

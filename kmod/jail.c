@@ -373,6 +373,11 @@ void jail_files(const struct jail *jail)
 		make_dirs(NEW SANDBOX_WORK);
 		bind(work, NEW SANDBOX_WORK, MS_NODEV);
 	}
+	if (jail->cache) {
+		auto_str char *cache = str_fmt(OLD "%s", jail->cache);
+		make_dirs(NEW SANDBOX_CACHE);
+		bind(cache, NEW SANDBOX_CACHE, MS_NODEV | MS_NOEXEC);
+	}
 	tmpfs(NEW "/tmp", "mode=1777");
 	leave_temporary(jail);
 }
@@ -390,6 +395,8 @@ static void parse(struct jail *jail, int argc, char **argv, char ***ret_program)
 			jail->base = value + 1;
 		else if (str_starts(argv[i], "--work="))
 			jail->work = value + 1;
+		else if (str_starts(argv[i], "--cache="))
+			jail->cache = value + 1;
 		else if (str_starts(argv[i], "--dir="))
 			jail->dir = value + 1;
 		else if ((is_scratch || str_starts(argv[i], "--show=")) && to)

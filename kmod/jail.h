@@ -13,6 +13,7 @@ struct jail {
 	const char *enter; // link of a mount namespace that all paths are of; NULL = ours
 	const char *base;  // whose programs and libraries; "" = the machine's own
 	const char *work;  // NULL = none
+	const char *cache; // NULL = none
 	const char *dir;
 	struct jail_show *shows;
 	size_t count;

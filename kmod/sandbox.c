@@ -75,7 +75,7 @@ static char *inner(char *take, const char *base, size_t len)
 static void describe(const struct sandbox *s, struct strv *argv)
 {
 	auto_str char *work = s->work ? absolute(s->work) : NULL, *headers = s->headers ? absolute(s->headers) : NULL,
-		      *base = s->base ? absolute(s->base) : NULL;
+		      *base = s->base ? absolute(s->base) : NULL, *cache = s->cache ? absolute(s->cache) : NULL;
 	strv_add(argv, str_dup("/proc/self/exe"));
 	strv_add(argv, str_dup(SANDBOX_ARG));
 	auto_str char *named = str_dup(base);
@@ -84,11 +84,14 @@ static void describe(const struct sandbox *s, struct strv *argv)
 		strv_add(argv, str_fmt("--enter=%.*s/ns/mnt", (int)(foreign - strlen("/root")), named));
 	work = inner(work, named, foreign);
 	headers = inner(headers, named, foreign);
+	cache = inner(cache, named, foreign);
 	base = inner(base, named, foreign);
 	if (base)
 		strv_add(argv, str_fmt("--base=%s", base));
 	if (work)
 		strv_add(argv, str_fmt("--work=%s", work));
+	if (cache)
+		strv_add(argv, str_fmt("--cache=%s", cache));
 	strv_add(argv, str_fmt("--dir=%s", s->dir ? s->dir : s->work ? SANDBOX_WORK : "/"));
 	// A tree of this very file system is seen through /usr anyway.
 	bool is_elsewhere = headers && (base || !is_same(s->headers, "/"));
@@ -107,6 +110,10 @@ int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 {
 	if (s->work && geteuid() == 0 && give_entry(s->work->fd, ".", SANDBOX_UID) < 0)
 		return err_set(err, errno, "give '%s' to uid %d", s->work->name, SANDBOX_UID);
+	// What is below was made by it already.
+	if (s->cache && geteuid() == 0 &&
+	    fchownat(s->cache->fd, ".", SANDBOX_UID, SANDBOX_UID, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_set(err, errno, "give '%s' to uid %d", s->cache->name, SANDBOX_UID);
 	auto_strv struct strv argv = { 0 };
 	describe(s, &argv);
 	struct proc proc = { .argv = (const char *const *)argv.items,

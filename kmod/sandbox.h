@@ -3,10 +3,10 @@
 //
 // The child sees: the machine's (or another root's) /usr, /bin, /sbin, /lib* read-only; the header trees read-only at
 // their original absolute paths; a private /tmp, /proc and a /dev of null, zero, full, random and urandom; and one
-// writable directory, SANDBOX_WORK. It has new mount, network, pid, ipc and (unless root may do without) user
-// namespaces, no capabilities, no_new_privs, a non-root uid, bounded files and core size. Nothing on the machine is
-// changed. That the work directory always has the same path inside is also what makes builds independent of where they
-// run.
+// writable directory, SANDBOX_WORK (and SANDBOX_CACHE, where one is given). It has new mount, network, pid, ipc and
+// (unless root may do without) user namespaces, no capabilities, no_new_privs, a non-root uid, bounded files and core
+// size. Nothing on the machine is changed. That the work directory always has the same path inside is also what makes
+// builds independent of where they run.
 //
 // The program starts itself again: main() must hand argv[1] == SANDBOX_ARG to sandbox_main before anything else.
 #pragma once
@@ -15,6 +15,7 @@
 
 #define SANDBOX_ARG "sandbox-exec"
 #define SANDBOX_WORK "/build"
+#define SANDBOX_CACHE "/cache"
 enum { SANDBOX_UID = 65534, SANDBOX_FAILED = 125 };
 
 struct sandbox {
@@ -24,6 +25,8 @@ struct sandbox {
 	const char *scratch;        // one of dirs whose top level takes new files, kept in memory only; NULL = none
 	// What SANDBOX_WORK is; its files are given to SANDBOX_UID when we are root. NULL, with a base: there is none.
 	const struct root *work;
+	const struct root
+		*cache; // what SANDBOX_CACHE is, writable and outliving the work; given away likewise; NULL = none
 	const char *const *argv; // absolute program, as seen inside
 	const char *const *env;
 	const char *dir; // working directory inside; NULL = SANDBOX_WORK

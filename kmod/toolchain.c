@@ -121,6 +121,7 @@ int toolchain_find(const struct tree *tree, const char *path, const struct root 
 	if (find_compiler(tree, &t, err) < 0 || find_tool(&t, "make", "gmake", &t.make, err) < 0 ||
 	    find_tool(&t, t.is_clang ? "llvm-strip" : "strip", "strip", &t.strip, err) < 0)
 		return -1;
+	t.ccache = toolchain_program(t.base, t.path, "ccache");
 	*ret = t;
 	t = (struct toolchain){ 0 };
 	return 0;
@@ -132,6 +133,7 @@ void toolchain_done(struct toolchain *t)
 	free(t->version);
 	free(t->make);
 	free(t->strip);
+	free(t->ccache);
 	free(t->path);
 	*t = (struct toolchain){ 0 };
 }

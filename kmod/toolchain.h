@@ -15,6 +15,7 @@ struct toolchain {
 	bool is_clang;
 	char *make;              // absolute path
 	char *strip;             // absolute path; llvm-strip for clang
+	char *ccache;            // absolute path; NULL = absent
 	char *path;              // the PATH that it was found in
 	const struct root *base; // the builder root that all paths are in, borrowed; NULL = this machine
 };

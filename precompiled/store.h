@@ -21,8 +21,8 @@ void store_done(struct store *s);
 #define auto_store __attribute__((cleanup(store_done)))
 bool store_size_parse(const char *text, uint64_t *ret); // "500M": bytes, or with K, M, G (1024 each)
 
-// A package that was proven to serve another kernel than it was made for, and was taken for it: it stays as long as that
-// kernel does.
+// A package that was proven to serve another kernel than it was made for, and was taken for it: it stays as long as
+// that kernel does.
 struct store_reuse {
 	char *release, *build_id; // of the kernel that it serves
 	char *digest;

@@ -8,13 +8,13 @@ declare -A tiers=(
   [build]="gcc make pkg-config libc6-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev liblz4-dev liblzma-dev
     zlib1g-dev libacl1-dev libcurl4-openssl-dev libyaml-dev nettle-dev"
   [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl"
-  [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
+  [cli]="bats bats-support bats-assert bats-file ccache jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static"
   [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3 binutils etcd-server golang-go docker-registry procps libcmocka-dev"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
-  [vm]="docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc
+  [vm]="ccache docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc
     patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
   [man]="scdoc man-db" [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
 )

@@ -189,6 +189,7 @@ static bool is_loaded(const struct view *v)
 static void loaded(const struct view *v, struct decision *d)
 {
 	struct aim goal = transition_goal(v);
+	d->next.attempts = 0;
 	enter(v, d, aim_eq(&goal, &d->next.target) ? PHASE_DONE : PHASE_IDLE, REASON_NONE, "");
 	take_back_order(v, d);
 }

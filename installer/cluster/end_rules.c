@@ -27,17 +27,6 @@ static void arrive(const struct view *v, struct decision *d)
 	memset(d->next.pool, 0, sizeof(d->next.pool));
 }
 
-// Whoever uncordons a failed node by hand has decided about it.
-static bool is_taken_over(const struct view *v)
-{
-	return v->m->record.receipt.is_there && !v->m->facts.is_unschedulable;
-}
-static void hand_over(const struct view *v, struct decision *d)
-{
-	enter(v, d, PHASE_HELD, REASON_UNCORDONED, "");
-	give_back(d);
-	d->next.receipt = (struct receipt){ 0 };
-}
 static bool is_receipt_lost(const struct view *v)
 {
 	return !v->m->record.receipt.is_there;
@@ -100,7 +89,6 @@ static void recover(const struct view *v, struct decision *d)
 const struct rule end_rules[] = {
 	{ IN(RELEASING), "a receipt is still there: released again", is_unreleased, release_again },
 	{ IN(RELEASING), "released, as was read back: the attempt is over", is_always, arrive },
-	{ IN(FAILED), "somebody uncordoned it: it is theirs", is_taken_over, hand_over },
 	{ IN(FAILED), "the record of our cordon is gone: held", is_receipt_lost, hold },
 	{ IN(FAILED), "somebody asks for a retry: one more attempt", is_retry_wanted, try_again },
 	{ IN(FAILED), "there is a new target: it is tried", is_new_target, try_new },

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What people and accidents did to our keys: looked at before anything else, in every state (T13, T62, 5.6).
+#include "cluster/keys.h"
 #include "cluster/rules.h"
 
 enum { CLOCK_SLACK = 300 };
@@ -11,9 +12,18 @@ static bool is_unknown_retry(const struct view *v)
 static void forget(const struct view *v, struct decision *d)
 {
 	bool is_ours = v->m->record.receipt.is_there;
+	bool is_lost = key_is_bad(&v->m->record, KEY_PREFIX "cordon") && v->m->facts.is_unschedulable;
 	d->next.malformed = 0;
 	d->next.retry = v->m->facts.retry;
-	enter(v, d, is_ours ? PHASE_FAILED : PHASE_IDLE, is_ours ? REASON_UNKNOWN_STATE : REASON_NONE, "");
+	enter(v, d,
+	      is_ours ? PHASE_FAILED :
+	      is_lost ? PHASE_HELD :
+			PHASE_IDLE,
+	      is_ours ? REASON_UNKNOWN_STATE :
+	      is_lost ? REASON_RECEIPT_MISSING :
+			REASON_NONE,
+	      "");
+	d->next.receipt.touched = is_ours;
 	take_back_order(v, d);
 }
 static bool is_unknown(const struct view *v)
@@ -68,6 +78,18 @@ static void hold_unreceipted(const struct view *v, struct decision *d)
 	give_back(d);
 }
 
+// Whoever uncordons by hand a node that failed has decided about it.
+static bool is_taken_over(const struct view *v)
+{
+	return v->m->record.receipt.is_there && !v->m->facts.is_unschedulable;
+}
+static void hand_over(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_HELD, REASON_UNCORDONED, "");
+	take_back_order(v, d);
+	give_back(d);
+	d->next.receipt = (struct receipt){ 0 };
+}
 // Deleted, or further away than anybody can have meant it (T17).
 static bool is_deadline_bad(const struct view *v)
 {
@@ -111,6 +133,7 @@ const struct rule repair_rules[] = {
 	{ ANY, "the state's label is gone: it is rebuilt from what is left", is_lost, rebuild },
 	{ DRAINING, "the record of our cordon is gone: the node is held and stays as it is", is_receipt_lost,
 	  hold_unreceipted },
+	{ IN(FAILED) | IN(STAGING) | IN(QUEUED), "somebody uncordoned it: it is theirs", is_taken_over, hand_over },
 	{ TIMED, "the deadline is missing or absurd: it is set", is_deadline_bad, set_deadline },
 	{ RESTING | IN(HELD), "a record of our cordon where there is none: it stays cordoned until a driver is proven",
 	  is_receipt_stray, fail_stray },

@@ -93,6 +93,7 @@ static int make(const struct build_values *v, struct build *b, struct err *err)
 		.jobs = j->jobs,
 		.timeout_s = j->timeout_s,
 		.is_rt_allowed = j->is_rt_allowed,
+		.is_cache_off = j->is_cache_off,
 		.output = output_layout,
 		.output_ctx = &b->output,
 	};
@@ -107,11 +108,14 @@ static void show(const struct build_values *v, const struct build *b)
 	const struct package *p = &b->package;
 	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
 	const char *place = b->output.name ? b->output.name : p->place;
-	auto_json json_t *json =
-		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i}", "package", json_text(place), "tag",
-			  json_text(tag), "digest", json_text(digest), "key", package_key_json(&p->key), "phases",
-			  report_phases(&b->watch), "headers", json_text(b->report.headers_from), "jobs",
-			  b->report.jobs, "objects", (int)b->report.objects, "peak_kib", (int)b->report.peak_kib);
+	const struct compile_report *r = &b->report;
+	json_t *kept = json_pack("{s:i, s:i, s:i}", "objects", (int)r->objects_kept, "probes", (int)r->probes_kept,
+				 "probes_asked", (int)r->probes_asked);
+	auto_json json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i}", "package",
+					   json_text(place), "tag", json_text(tag), "digest", json_text(digest), "key",
+					   package_key_json(&p->key), "phases", report_phases(&b->watch), "headers",
+					   json_text(b->report.headers_from), "jobs", b->report.jobs, "objects",
+					   (int)b->report.objects, "cache", kept, "peak_kib", (int)b->report.peak_kib);
 	if (v->job.origin.remote.common.is_json) {
 		show_json(json);
 		return;

@@ -128,6 +128,7 @@ static void fill_wish(struct loop *l, const struct matrix_kernel *k, enum flavou
 		.jobs = j->jobs,
 		.timeout_s = j->timeout_s,
 		.is_rt_allowed = j->is_rt_allowed,
+		.is_cache_off = j->is_cache_off,
 		.output = output_layout,
 		.output_ctx = &l->output,
 	};

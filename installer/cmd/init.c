@@ -18,7 +18,8 @@ struct values {
 	struct job_values job;
 	struct rdma_values rdma;
 	char *termination_log, *config_digest;
-	bool is_operator, is_without_daemons, is_privileged, is_without_watch;
+	struct strv next_roots;
+	bool is_operator, is_without_daemons, is_privileged, is_without_watch, is_gated;
 };
 
 static const struct opt opts[] = {
@@ -38,6 +39,10 @@ static const struct opt opts[] = {
 	  "with --rdma: deadline for the network driver to come, which the GPUs do not wait for; default 1200" },
 	{ "no-watch", 0, NULL, "KMODSMITH_NO_WATCH", OPT_FLAG, offsetof(struct values, is_without_watch),
 	  "do not look after the kernels that this machine may start next; see `kmodsmith watch`" },
+	{ "next-root", 0, "DIR,...", "KMODSMITH_NEXT_ROOT", OPT_LIST, offsetof(struct values, next_roots),
+	  "where an updater has the root of the next boot, as `kmodsmith watch` takes it" },
+	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct values, is_gated),
+	  "keep /run/kmodsmith/reboot-blocked while the kernel that starts next cannot be served" },
 	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
 	  "give up no capability once the driver is ready" },
 	{ 0 },
@@ -175,10 +180,9 @@ static bool is_compiling(const struct values *v)
 static int watch_kernels(const struct values *v, struct serve_kernels *ret, struct serve_part *ret_part,
 			 struct err *err)
 {
-	static const struct opt *const tables[] = {
-		source_opts, job_opts, origin_opts, remote_opts, common_opts, NULL
-	};
-	const struct watch_values watch = { .job = v->job };
+	static const struct opt *const tables[] = { opts,        source_opts, job_opts, origin_opts,
+						    remote_opts, common_opts, NULL };
+	const struct watch_values watch = { .job = v->job, .next_roots = v->next_roots };
 	return serve_kernels_open(&watch, tables, v, ret, ret_part, err);
 }
 

@@ -15,6 +15,9 @@ struct job_values { // first member of the values of each of these commands
 	char *store_limit, *holders, *host_driver, *reuse;
 	struct strv from;
 	struct strv headers, modules, params;
+	char *share, *compile_lease, *kubeconfig; // see share.h
+	struct strv share_keys;
+	unsigned lease_duration_s;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
 	char *payload;          // directory that an image carries
 	char *export;           // directory, "none"; NULL = as the command does
@@ -22,7 +25,7 @@ struct job_values { // first member of the values of each of these commands
 	char *cdi;              // file, "none"; NULL = as the command does
 	bool is_cdi_default;    // the command tells container runtimes of the GPUs
 	bool is_keeping;        // and starts the driver's daemons
-	bool is_rt_allowed, is_compile_forbidden, is_retry;
+	bool is_rt_allowed, is_compile_forbidden, is_cache_off, is_retry;
 	const struct watch *watch; // who looks on; NULL = show_watch()
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values

@@ -25,7 +25,7 @@ static int survey(const struct serve_kernels *k, char ret[DIGEST_HEX + 1], size_
 	auto_str char *running = NULL, *text = NULL;
 	auto_coming struct coming c = { 0 };
 	if (root_line(&k->machine.kern, "proc/sys/kernel/osrelease", &running, err) < 0 ||
-	    coming_read(&k->machine.host, &k->machine.kern, running ? running : "", k->roots, &c, err) < 0)
+	    coming_read(&k->machine.host, &k->machine.kern, running ? running : "", &k->roots, &c, err) < 0)
 		return -1;
 	str_add(&text, "%s\n", c.next ? c.next : "");
 	for (size_t i = 0; i < c.count; i++)
@@ -127,7 +127,8 @@ int serve_kernels_open(const struct watch_values *v, const struct opt *const *ta
 			&ret->notice, &why) < 0)
 		log_warn("new kernels are seen every %u s only: %s", bounded(v->interval_s, INTERVAL_S), why.text);
 	ret->interval_ms = (int64_t)bounded(v->interval_s, INTERVAL_S) * SECOND_MS;
-	ret->roots = &v->next_roots;
+	for (size_t i = 0; i < v->next_roots.count; i++)
+		strv_add(&ret->roots, str_dup(v->next_roots.items[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
 		strv_add(&ret->words, str_dup(own[i]));
 	opt_words(tables, values, &cmd_watch, &ret->words);
@@ -141,6 +142,7 @@ void serve_kernels_done(struct serve_kernels *k)
 		kill(-k->child, SIGTERM);
 	notice_done(&k->notice);
 	strv_done(&k->words);
+	strv_done(&k->roots);
 	root_done(&k->state);
 	machine_done(&k->machine);
 }

@@ -9,7 +9,7 @@ struct serve_kernels {
 	struct machine machine;
 	struct root state;
 	struct notice notice;
-	const struct strv *roots;    // borrowed
+	struct strv roots;
 	struct strv words;           // of the child
 	char seen[DIGEST_HEX + 1];   // the kernels at the last look; "" = none yet
 	int64_t interval_ms, due_ms; // of the next look, whatever happens

@@ -22,8 +22,12 @@ static const struct opt opts[] = {
 	  "keep /run/kmodsmith/reboot-blocked while the kernel that starts next cannot be served" },
 	{ "no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG,
 	  offsetof(struct watch_values, job.is_compile_forbidden), "use packages only" },
+	{ "reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, offsetof(struct watch_values, job.reuse),
+	  REUSE_HELP },
 	{ "retry", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, job.is_retry),
 	  "try again what failed before" },
+	{ "store-limit", 0, "BYTES", "KMODSMITH_STORE_LIMIT", OPT_STR, offsetof(struct watch_values, job.store_limit),
+	  STORE_LIMIT_HELP },
 	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct watch_values, job.payload),
 	  "what an image carries: its driver, and its sources" },
 	{ 0 },
@@ -59,7 +63,8 @@ const struct cmd cmd_watch = {
 		 "reboot: from the store, --from, or a compile at the lowest priority. The running driver is not "
 		 "touched.\n"
 		 "`kmodsmith status` and `doctor` tell what came of it, and so do /run/kmodsmith/kernels.json and\n"
-		 "/run/kmodsmith/metrics/kernels.prom. Exit status 0: every kernel is ready; 1: one is not.\n\n"
+		 "/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit status 0: every kernel is ready; "
+		 "1: one is not.\n\n"
 		 "  kmodsmith watch --once --driver 535.261.03 --source DRIVER.deb --gate\n",
 	.opts = { opts, source_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct watch_values),

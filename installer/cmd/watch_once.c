@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/idle.h"
 #include "cmd/watch.h"
 #include "node/journal.h"
 #include "node/lock.h"
@@ -108,10 +107,12 @@ static int fill_wish(const struct watch_values *v, struct once *o, struct err *e
 				     .timeout_s = j->timeout_s ? j->timeout_s : PREBUILD_TIMEOUT_S,
 				     .limit = v->limit ? v->limit : PREBUILD_LIMIT,
 				     .is_rt_allowed = j->is_rt_allowed,
+				     .is_cache_off = j->is_cache_off,
 				     .is_compile_forbidden = j->is_compile_forbidden,
 				     .is_gated = v->is_gated,
 				     .is_retry = j->is_retry };
-	if (job_flavour(j, &w->flavour, err) < 0 || job_store_limit(j->store_limit, &w->store_limit, err) < 0)
+	if (job_flavour(j, &w->flavour, err) < 0 || job_reuse(j->reuse, &w->reuse, err) < 0 ||
+	    job_store_limit(j->store_limit, &w->store_limit, err) < 0)
 		return -1;
 	if (w->flavour == FLAVOUR_AUTO && str_eq(driver, o->facts.loaded.version))
 		w->flavour = o->facts.loaded.flavour;
@@ -159,7 +160,6 @@ static int look_after(const struct watch_values *v, struct once *o, struct err *
 
 int watch_once(const struct watch_values *v, struct err *err)
 {
-	struct err why;
 	struct once o = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			  .state = ROOT_NONE,
 			  .patches = ROOT_NONE,
@@ -167,8 +167,6 @@ int watch_once(const struct watch_values *v, struct err *err)
 			  .carry = CARRY_NONE,
 			  .watch = show_watch(),
 			  .prebuild = PREBUILD_NONE };
-	if (idle_enter(&why) < 0)
-		log_warn("%s", why.text);
 	int r = open_all(v, &o, err);
 	if (r == 0)
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");

@@ -6,6 +6,7 @@
 #include "kmod/distro.h"
 #include "kmod/prove.h"
 #include "kmod/sandbox.h"
+#include "node/kept.h"
 #include "node/modules.h"
 #include "node/target.h"
 #include "precompiled/create.h"
@@ -116,11 +117,14 @@ static int build_with(const struct compile_wish *wish, const struct tree *tree, 
 		      struct err *err)
 {
 	auto_strv struct strv modules = { 0 };
-	auto_root struct root dir = ROOT_NONE, parent = ROOT_NONE;
+	auto_root struct root dir = ROOT_NONE, parent = ROOT_NONE, cache = ROOT_NONE;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	if (root_sub(&wish->source->root, source_dir(wish->source, flavour), &dir, err) < 0 ||
 	    recipe_modules(&dir, wish->modules, &modules, err) < 0 || make_work(wish, base, &parent, &work, err) < 0)
 		return -1;
+	auto_fd int cache_lock = -1;
+	if (!wish->is_cache_off) // beside the scratch, so that both can be bound; without one everything is compiled
+		kept_open(&parent, &cache, &cache_lock);
 	auto_str char *log = NULL;
 	auto_fd int log_fd = open_log(wish, flavour, &log, err);
 	if (log_fd < 0)
@@ -136,6 +140,7 @@ static int build_with(const struct compile_wish *wish, const struct tree *tree, 
 		.jobs = wish->jobs,
 		.timeout_s = wish->timeout_s,
 		.is_rt_allowed = wish->is_rt_allowed,
+		.cache = cache.fd < 0 ? NULL : &cache,
 		.work = &work.root,
 		.output = output,
 		.name = MODULES,
@@ -207,6 +212,14 @@ static int finish(const struct compile_wish *wish, const struct tree *tree, cons
 	return 0;
 }
 
+static char *kept_text(const struct build_done *done)
+{
+	if (!done->objects_kept && !done->probes_kept)
+		return str_dup("");
+	return str_fmt("; from the cache: %zu objects, %zu of %zu probes", done->objects_kept, done->probes_kept,
+		       done->probes_kept + done->probes_asked);
+}
+
 static int compile(const struct compile_wish *wish, const struct tree *tree, struct watch *watch, struct package *ret,
 		   struct compile_report *report, struct err *err)
 {
@@ -218,8 +231,12 @@ static int compile(const struct compile_wish *wish, const struct tree *tree, str
 	    scratch_make(wish->state, "stage", &stage, err) < 0 ||
 	    build(wish, tree, flavour, &stage.root, watch, &done, err) < 0)
 		return -1;
-	watch_end(watch, "compile", "%s %s: %zu objects with %s, %u jobs", done.driver_version, flavour_name(flavour),
-		  done.objects, done.compiler, done.jobs);
+	auto_str char *kept = kept_text(&done);
+	watch_end(watch, "compile", "%s %s: %zu objects with %s, %u jobs%s", done.driver_version, flavour_name(flavour),
+		  done.objects, done.compiler, done.jobs, kept);
+	report->objects_kept = done.objects_kept;
+	report->probes_kept = done.probes_kept;
+	report->probes_asked = done.probes_asked;
 	report->jobs = done.jobs;
 	report->objects = done.objects;
 	report->peak_kib = done.peak_kib;

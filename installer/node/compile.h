@@ -27,7 +27,7 @@ struct compile_wish {
 	const struct root *state;   // header store and scratch; must be writable
 	const struct root *patches; // a user's patches, NULL = none
 	unsigned jobs, timeout_s;   // 0 = choose
-	bool is_rt_allowed;
+	bool is_rt_allowed, is_cache_off;
 	int (*output)(void *ctx, const struct layout **ret, struct err *err); // asked when there is a package to put in
 	void *output_ctx;
 };
@@ -36,7 +36,8 @@ struct compile_report { // what the package's key does not say
 	char *headers_from;
 	char *flavour_why;
 	unsigned jobs;
-	size_t objects;
+	size_t objects, objects_kept;     // build.h
+	size_t probes_kept, probes_asked; // build.h
 	long peak_kib;
 	double seconds;
 };

@@ -51,8 +51,9 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err);
 const struct package *obtain_package(const struct obtain *o); // NULL = none
 // After a look that found nothing: a package of another kernel, from the store or from a source on this machine, whose
 // modules are proven to fit the wanted kernel before anything is touched. 1 = obtain_package() and .compatible; 0 =
-// none; .why_not and .code say more then. A remote source is not asked: what it lists does not tell CRCs.
-int obtain_reuse(struct obtain *o, struct err *err);
+// none; .why_not and .code say more then. is_local: only the store is asked. A remote source is never: what it lists
+// does not tell CRCs.
+int obtain_reuse(struct obtain *o, bool is_local, struct err *err);
 // Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
 int obtain_take(struct obtain *o, struct package *ret, struct err *err);
 // The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =

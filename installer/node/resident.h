@@ -34,8 +34,8 @@ void resident_done(struct resident *r);
 // "535.261.03 (open, from lib/modules/6.1.0-56-amd64/updates/dkms/nvidia.ko)". Caller frees.
 char *resident_text(const struct resident *r);
 
-// These modules, which are loaded now, were loaded by us in this boot. made_for: the release that their package was made
-// for, where it is another one; else NULL.
+// These modules, which are loaded now, were loaded by us in this boot. made_for: the release that their package was
+// made for, where it is another one; else NULL.
 int resident_note(const struct root *host, const struct root *kern, const char *boot_id, const struct strv *modules,
 		  const char *made_for, struct err *err);
 // As it was noted of the driver that is loaded now; NULL = nothing was. Caller frees.

@@ -14,7 +14,7 @@ struct check {
 
 struct status {
 	bool has_gpu, is_ready;
-	char *compatible; // the release that the loaded modules were made for, where it is another one; NULL = it is not
+	char *compatible; // release that the loaded modules were made for, where it is another one; NULL = it is not
 	struct check *checks;
 	size_t count;
 	struct devices devices;   // with verdicts

@@ -90,6 +90,20 @@ at_most() { # FIELD MASK: nothing else is set
   wait "$init"
 }
 
+@test "init: what a compile for a kernel to come takes is kept where there is something to compile" {
+  loadable
+  tiny_source "$BATS_TEST_TMPDIR/driver"
+  start_init 1 --no-daemons --source "$BATS_TEST_TMPDIR/driver"
+  at_most CapPrm 2d01e5
+  [ "$EUID" -ne 0 ] || (((0x$(of_init CapPrm) & 0x100) != 0))
+  kill "$init"
+  wait "$init"
+  start_init 1 --no-daemons --source "$BATS_TEST_TMPDIR/driver" --no-watch
+  at_most CapPrm 2d0024
+  kill "$init"
+  wait "$init"
+}
+
 @test "init: without daemons less is kept, and on demand all" {
   loadable
   start_init 1 --no-daemons

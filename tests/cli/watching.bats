@@ -140,10 +140,11 @@ index() { # as depmod: temporary names, then renames
   assert_status 0
 }
 
-@test "a compile has the lowest priority; killed, it holds nobody up and is begun again" {
-  local builder=$BATS_TEST_TMPDIR/builder child
+# A driver source whose compile takes so many seconds, by a builder image, and the next kernel with its headers.
+slow_driver() { # SECONDS
+  builder=$BATS_TEST_TMPDIR/builder
   tiny_builder "$builder.tar" 99 $next
-  echo 60 >"$builder.tar.d/opt/slow"
+  echo "$1" >"$builder.tar.d/opt/slow"
   tar -cf "$builder.tar" -C "$builder.tar.d" --exclude=./dev .
   "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir "$BATS_TEST_TMPDIR/elsewhere" --arch x86_64
   tiny_source "$BATS_TEST_TMPDIR/driver"
@@ -154,6 +155,27 @@ index() { # as depmod: temporary names, then renames
   tiny_headers "$BATS_TEST_TMPDIR/headers.tar" $next
   built_with 99 "$BATS_TEST_TMPDIR/headers.tar" $next
   tar -xf "$BATS_TEST_TMPDIR/headers.tar" -C "$ROOT" --keep-directory-symlink
+}
+
+@test "a kernel that is removed during its build is forgotten, and the package made for it, too" {
+  slow_driver 4
+  "$KMODSMITH" watch --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --flavour open --modules nvidia --quiet-time 1 \
+    --from "oci:$builder" --insecure-skip-verify >>"$log" 2>&1 3>&- &
+  watcher=$!
+  within is_verdict $next building
+  rm -rf "$ROOT/lib/modules/$next" "$ROOT/boot/vmlinuz-$next"
+  forgotten() { [ "$(jq '.kernels | length' "$ROOT/$record")" = 0 ]; }
+  within forgotten
+  leave
+  kmodsmith "store ls" --json
+  assert_json '[.. | .tag? // empty | select(startswith("535"))] | length' 0
+  kmodsmith "store verify"
+  assert_status 0
+}
+
+@test "a compile has the lowest priority; killed, it holds nobody up and is begun again" {
+  local child
+  slow_driver 60
   tiny_package "$BATS_TEST_TMPDIR/now" $running
   "$KMODSMITH" init --root "$ROOT" --driver 535.261.03 --flavour open --source "$BATS_TEST_TMPDIR/driver" --insecure-skip-verify \
     --from "oci:$BATS_TEST_TMPDIR/now,oci:$builder" --no-daemons --export none --cdi none >>"$log" 2>&1 3>&- &

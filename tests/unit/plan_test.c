@@ -439,30 +439,6 @@ static void make_failed(const struct row *row, struct optional *o)
 	o->package = str_dup("aa");
 }
 
-// A package that was made for another kernel says so, and why it serves all the same.
-static void compatible_is_told(void **state)
-{
-	(void)state;
-	const struct row row = { .gpus = 1, .package = "535.1" };
-	auto_facts struct facts facts = { 0 };
-	auto_package struct package package = { .dir = ROOT_NONE };
-	auto_plan struct plan own = { 0 }, other = { 0 };
-	struct wish wish = { 0 };
-	struct at_hand at_hand = { .package = &package };
-	struct err err;
-	make_facts(&row, &facts);
-	make_package(&row, &package);
-	assert_int_equal(plan_make(&facts, &wish, &at_hand, NULL, &own, &err), 0);
-	assert_null(own.compatible);
-	assert_string_equal(own.steps[1].why, "made for kernel 6.1.0-56-cloud-amd64");
-	free(package.key.release);
-	package.key.release = str_dup("6.1.0-55-cloud-amd64");
-	at_hand.compatible = "all 315 CRCs equal";
-	assert_int_equal(plan_make(&facts, &wish, &at_hand, NULL, &other, &err), 0);
-	assert_string_equal(other.compatible, "6.1.0-55-cloud-amd64");
-	assert_string_equal(other.steps[1].why, "compatible: made for kernel 6.1.0-55-cloud-amd64, all 315 CRCs equal");
-}
-
 static void check_row(const struct row *row)
 {
 	auto_facts struct facts facts = { 0 };
@@ -516,7 +492,6 @@ static void plans(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(compatible_is_told),
 		cmocka_unit_test(plans),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

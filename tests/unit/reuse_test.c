@@ -2,6 +2,7 @@
 // Packages of other kernels: what the labels of one must be before its proof is asked for, what its modules may not say
 // otherwise, and which of many is taken.
 #include "node/obtain.h"
+#include "node/plan.h"
 
 #include "kmod/compiler.h"
 #include "precompiled/create.h"
@@ -232,7 +233,7 @@ static void which_of_many(void **state)
 			add_package(&n, k, rows[i].crcs[k]);
 		for (const char *r = rows[i].refused; *r; r++)
 			strv_add(&n.o.refused, str_dup(n.hex[*r - '0']));
-		expect(obtain_reuse(&n.o, &err) == (rows[i].took >= 0), rows[i].name);
+		expect(obtain_reuse(&n.o, false, &err) == (rows[i].took >= 0), rows[i].name);
 		expect(n.o.code == rows[i].code, rows[i].name);
 		expect(rows[i].why ? n.o.why_not && strstr(n.o.why_not, rows[i].why) : !n.o.why_not, rows[i].name);
 		expect(!n.o.compatible == (rows[i].took < 0), rows[i].name);
@@ -276,11 +277,36 @@ static void taken_before(void **state)
 	look(&n, 0, "and it failed");
 }
 
+// The plan says for which kernel a package was made, and why it serves all the same.
+static void the_plan_tells(void **state)
+{
+	(void)state;
+	char release[] = OURS, other[] = "6.1.0-55-cloud-amd64", driver[] = "535.1", flavour[] = "open",
+	     place[] = "oci:/p";
+	struct gpu gpu = { .kind = GPU_DISPLAY, .class = 0x030200, .device = 0x2330, .address = "0000:40:00.0" };
+	const struct facts facts = { .host = { .release = release }, .gpus = { .items = &gpu, .count = 1 } };
+	struct package package = { .key = { .driver = driver, .flavour = flavour, .release = release },
+				   .place = place };
+	const struct wish wish = { 0 };
+	struct at_hand at_hand = { .package = &package };
+	auto_plan struct plan own = { 0 }, reused = { 0 };
+	struct err err = { 0 };
+	expect(plan_make(&facts, &wish, &at_hand, NULL, &own, &err) == 0, err.text);
+	assert_true(!own.compatible && str_eq(own.steps[1].why, "made for kernel " OURS));
+	package.key.release = other;
+	at_hand.compatible = "all 315 CRCs equal";
+	expect(plan_make(&facts, &wish, &at_hand, NULL, &reused, &err) == 0, err.text);
+	assert_string_equal(reused.compatible, other);
+	assert_string_equal(reused.steps[1].why,
+			    "compatible: made for kernel 6.1.0-55-cloud-amd64, all 315 CRCs equal");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(compilers), cmocka_unit_test(banners),       cmocka_unit_test(policies),
-		cmocka_unit_test(labels),    cmocka_unit_test(which_of_many), cmocka_unit_test(taken_before),
+		cmocka_unit_test(compilers),      cmocka_unit_test(banners),       cmocka_unit_test(policies),
+		cmocka_unit_test(labels),         cmocka_unit_test(which_of_many), cmocka_unit_test(taken_before),
+		cmocka_unit_test(the_plan_tells),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

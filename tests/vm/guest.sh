@@ -15,6 +15,8 @@
 #   # beside: registry      tests/vm/beside/registry runs meanwhile; what it prepares lies in the guest's /beside
 #   # disk: 512M            an NVMe disk, /dev/nvme0n1, empty at first
 #   # boots: 2              the machine is started so often, with the same disk; $boot counts them
+#   # next: K61             from the second boot on it starts this kernel
+#   # kernel-debs: K61 ...  Debian's packages of these kernels, image and headers, in /files
 #   # root: debian          a Debian on a disk (root.sh) with runc, podman and all of the kernel's modules; with boots
 #                            what it holds survives each of them
 #   # image: driver         the driver image, of a few packages, unpacked in /images/driver; its configuration is
@@ -90,6 +92,10 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
     add_program "$1" "$made" "/usr/bin/$name"
   done
   for name in $(header "$3" files ""); do ln -s "$top/$name" "$1/files/"; done
+  for name in $(header "$3" kernel-debs ""); do
+    # shellcheck disable=SC2046 # several paths
+    ln -s $(of "$name" _IMAGE) $(of "$name" _HEADERS) "$1/files/"
+  done
   if [ "$(header "$3" net no)" = yes ]; then add_drivers "$1" "$2" virtio_pci virtio_net; fi
 }
 
@@ -116,20 +122,36 @@ add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the 
   done
 }
 
-# guest_prepare SCRIPT KEY DIR [LIBRARY]: make DIR/vmlinuz and DIR/initrd; the script starts with what LIBRARY defines.
+# guest_prepare SCRIPT KEY DIR [LIBRARY]: make DIR/vmlinuz and DIR/initrd, and those in DIR/next; the script starts with
+# what LIBRARY defines.
 guest_prepare() {
+  local next
+  rm -rf "$3" && mkdir -p "$3/root"
+  start_beside "$1" "$2" "$3"
+  make_initrd "$@"
+  next=$(header "$1" next "")
+  if [ -n "$next" ]; then
+    mkdir -p "$3/next/root"
+    make_initrd "$1" "$next" "$3/next" "${@:4}"
+  fi
+  add_disks "$1" "$2" "$3"
+}
+
+start_beside() { # SCRIPT KEY DIR
+  local beside
+  beside=$(header "$1" beside "")
+  [ -n "$beside" ] || return 0
+  mkdir -p "$3/beside" "$3/root/beside"
+  "$here/beside/$beside" start "$3/beside" "$3/root/beside" "$2"
+}
+
+make_initrd() { # SCRIPT KEY DIR [LIBRARY]: of DIR/root, which holds what is there already
   local script=$1 key=$2 dir=$3 root=$3/root kmodsmith=${KMODSMITH:-$top/build/release/kmodsmith}
-  local release image beside curl
-  rm -rf "$dir" && mkdir -p "$root"
+  local release image curl
   release=$(of "$key")
   image=$(kernel "$key")
   add_base "$root" "$key"
   add_wishes "$root" "$key" "$script"
-  beside=$(header "$script" beside "")
-  if [ -n "$beside" ]; then
-    mkdir -p "$dir/beside" "$root/beside"
-    "$here/beside/$beside" start "$dir/beside" "$root/beside" "$key"
-  fi
   if [ -x "$kmodsmith" ]; then add_program "$root" "$kmodsmith" /usr/bin/kmodsmith; fi
   if [ "$(header "$script" net no)" = yes ]; then # loaded when a remote source is asked
     curl=$(ldconfig -p | sed -n 's|.*libcurl\.so\.4 .*x86-64.* => ||p')
@@ -141,7 +163,6 @@ guest_prepare() {
     stub "$(header "$script" stub no)" fakegpu "$(header "$script" fakegpu "")" net "$(header "$script" net no)" \
     root "$(header "$script" root "")" image "$(header "$script" image "")" toolkit "$(header "$script" toolkit "")" \
     >"$root/vm/machine"
-  add_disks "$script" "$key" "$dir"
   ln -s "$image/boot/vmlinuz-$release" "$dir/vmlinuz"
   (cd "$root" && find -L . -print0 | cpio --null --create --dereference --format=newc --quiet) >"$dir/initrd"
   rm -rf "$root"
@@ -165,7 +186,7 @@ add_disks() { # SCRIPT KEY DIR
 # guest_boot SCRIPT DIR OUTPUT: OUTPUT is the chardev for what the script prints; DIR/console.log is the kernel's log, and
 # DIR/artifact what the script wrote to /dev/ttyS2. Fails when the guest was ended by force.
 guest_boot() {
-  local script=$1 dir=$2 output=$3 boot disk file status=0 more=()
+  local script=$1 dir=$2 output=$3 boot disk file status=0 more=() start=$2
   if [ "$(header "$script" net no)" = yes ]; then
     more+=(-netdev "user,id=net" -device "virtio-net-pci,netdev=net,romfile=")
   fi
@@ -181,10 +202,11 @@ guest_boot() {
       -device "nvme,drive=$disk,serial=$disk")
   done
   for ((boot = 1; boot <= $(header "$script" boots 1); boot++)); do
+    [ "$boot" -eq 1 ] || [ ! -d "$dir/next" ] || start=$dir/next
     timeout --kill-after=10 "$(header "$script" timeout 300)" qemu-system-x86_64 "${emulated[@]}" \
       -smp "$(header "$script" cpus 1)" -m "$(header "$script" mem 1G)" -nodefaults -display none -no-reboot "${more[@]}" \
       -chardev "file,path=$dir/console.log,append=on,id=console" -serial chardev:console \
-      -chardev "$output,id=out" -serial chardev:out -serial "file:$dir/artifact" -kernel "$dir/vmlinuz" -initrd "$dir/initrd" \
+      -chardev "$output,id=out" -serial chardev:out -serial "file:$dir/artifact" -kernel "$start/vmlinuz" -initrd "$start/initrd" \
       -append "console=ttyS0 $reserved panic=-1 oops=panic mitigations=off boot=$boot $(header "$script" append "")" </dev/null || status=$?
   done
   if [ -f "$dir/beside/stop" ]; then "$dir/beside/stop"; fi

@@ -1,0 +1,185 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Objects and conftest's answers kept from one compile to the next (R-B4, R-H2). Source and kernel tree are made up, and
+# small; make, compiler, ccache and sandbox are this machine's.
+# shellcheck disable=SC2154,SC2016,SC2030,SC2031 # bats and helper.bash set output, stderr, top and ROOT
+load helper
+load package
+
+kernel=6.1.0-56-cloud-amd64
+setup() {
+  work=$BATS_TEST_TMPDIR state=$BATS_TEST_TMPDIR/state driver=$BATS_TEST_TMPDIR/driver
+  tiny_headers "$work/headers.tar" "$kernel"
+  compiling_tree "$work/headers.tar.d/usr/src/kernels/$kernel"
+  built_with "$(gcc -dumpversion | cut -d. -f1)" "$work/headers.tar" "$kernel"
+  compiling_source "$driver" 535.261.03
+  options=(--source "$driver" --kernel "$kernel" --flavour open --modules nvidia --headers "$work/headers.tar"
+    --state-dir "$state" --output "oci:$work/layout" --json --jobs 1)
+}
+
+# A kernel's Makefile as far as the canaries go: what must compile does, what must not does not.
+compiling_tree() { # DIR
+  printf '%%.o:\n\tcase $@ in bad.o) false ;; *) $(CC) $(KCFLAGS) -x c -c -o $(M)/$@ /dev/null ;; esac\n' >"$1/Makefile"
+}
+
+# Three probes and three objects; each probe that is asked, and what NVIDIA's says of each object, is in the build's log.
+compiling_source() { # DIR VERSION
+  local name dir=$1/kernel-open
+  tiny_source "$1"
+  printf 'ccflags-y += -DNV_VERSION_STRING=\\"%s\\"\n# linux/mm.h\n' "$2" >"$dir/Kbuild"
+  : >"$dir/nvidia/nvidia.Kbuild"
+  tiny_module "$dir/nvidia/nvidia.ko" "$kernel" nvidia_register_module ""
+  for name in one two three; do
+    printf '#include "conftest/%s.h"\nint nv_%s(void) { return %d; }\n' "$name" "$name" "${#name}" >"$dir/nvidia/$name.c"
+    echo "NVIDIA_SOURCES += nvidia/$name.c" >>"$dir/nvidia/nvidia.Kbuild"
+  done
+  cat >"$dir/conftest.sh" <<'SH'
+#!/bin/sh
+CC="$1"
+compile_test() {
+    case "$1" in
+        one)
+            echo "#define NV_ONE"
+        ;;
+        two)
+            echo "#undef NV_TWO"
+        ;;
+        three)
+            echo "#define NV_THREE"
+        ;;
+    esac
+}
+case "$5" in
+    compile_tests) echo "asked: $7" >&2; sleep "$(cat slow 2>/dev/null || echo 0)"; compile_test "$7" ;;
+esac
+SH
+  cat >"$dir/Makefile" <<'MAKE'
+FLAGS = -O2 -DKBUILD_BASENAME=\"\#conftest$$$$\" -DKBUILD_MODNAME=\"\#conftest$$$$\" -DNV_VERSION_STRING=\"VERSION\" -Wall
+NAMES = one two three
+modules: $(NAMES:%=nvidia/%.o)
+	objcopy $(foreach n,$(NAMES),--add-section .made.$(n)=nvidia/$(n).o) nvidia/nvidia.ko nvidia.ko
+$(NAMES:%=nvidia/%.o): nvidia/%.o: nvidia/%.c conftest/%.h
+	@echo "  CC [M]  $@"
+	$(CC) $(KCFLAGS) -I. -DNV_VERSION_STRING=\"VERSION\" -c -o $@ $<
+$(NAMES:%=conftest/%.h):conftest/%.h:
+	@mkdir -p conftest
+	@echo " CONFTEST: $*"
+	@sh conftest.sh "$(CC)" $(ARCH) $(SYSSRC) $(SYSOUT) compile_tests "$(FLAGS)" $* >$@
+MAKE
+  sed -i "s/VERSION\\\\\"/$2\\\\\"/g" "$dir/Makefile"
+}
+
+build() { # OPTION...
+  host h100x2-unloaded
+  kmodsmith build "${options[@]}" "$@"
+}
+asked() { grep -c '^asked: ' "$state/logs/${1:-535.261.03}-open-$kernel.log" || true; }
+kept() { jq -c '[.cache.objects, .cache.probes, .cache.probes_asked]' <<<"$output"; }
+digest() { jq -r .digest <<<"$output"; }
+
+@test "the same again: no object and no probe is made twice, and the bytes are the same" {
+  build
+  assert_status 0
+  assert_equal "$(kept) $(asked)" "[0,0,3] 3"
+  first=$(digest)
+  build
+  assert_status 0
+  assert_equal "$(kept) $(asked)" "[3,3,0] 0"
+  assert_equal "$(digest)" "$first"
+  [[ $stderr == *"from the cache: 3 objects, 3 of 3 probes"* ]]
+  build --no-cache
+  assert_status 0
+  assert_equal "$(kept) $(asked)" "[0,0,0] 3"
+  assert_equal "$(digest)" "$first"
+}
+
+@test "another version: what is new in it" {
+  build
+  compiling_source "$driver" 535.300.01
+  echo 'int nv_four(void) { return 4; }' >>"$driver/kernel-open/nvidia/two.c"
+  sed -i 's/#undef NV_TWO/#define NV_TWO/' "$driver/kernel-open/conftest.sh"
+  build
+  assert_status 0
+  assert_equal "$(kept) $(asked 535.300.01)" "[2,2,1] 1"
+  warm=$(digest)
+  build --no-cache
+  assert_equal "$(digest)" "$warm"
+}
+
+@test "another kernel: every probe is asked, and no object of a changed header is taken" {
+  build
+  first=$(digest)
+  rm -r "$state/headers"
+  echo '#define CONFIG_NEW 1' >>"$work/headers.tar.d/usr/src/kernels/$kernel/include/generated/autoconf.h"
+  tar -cf "$work/headers.tar" -C "$work/headers.tar.d" lib usr
+  build
+  assert_status 0
+  assert_equal "$(asked)" 3
+}
+
+@test "killed in the middle: it goes on" {
+  echo 1.5 >"$driver/kernel-open/slow"
+  host h100x2-unloaded
+  "$KMODSMITH" build --root "$ROOT" "${options[@]}" >/dev/null 2>&1 3>&- &
+  for ((i = 0; i < 150; i++)); do
+    [ "$(asked 2>/dev/null)" != 3 ] || break
+    sleep 0.1
+  done
+  kill -KILL $!
+  wait $! 2>/dev/null || true
+  rm "$driver/kernel-open/slow"
+  build
+  assert_status 0
+  [ "$(jq .cache.probes <<<"$output")" -ge 1 ]
+  [ "$(asked)" -le 2 ]
+}
+
+@test "two at once share it" {
+  host h100x2-unloaded
+  "$KMODSMITH" build --root "$ROOT" "${options[@]}" >/dev/null 2>&1 3>&- &
+  "$KMODSMITH" build --root "$ROOT" "${options[@]}" --output "oci:$work/second" >/dev/null 2>&1
+  wait $!
+  build
+  assert_status 0
+  assert_equal "$(kept)" "[3,3,0]"
+}
+
+@test "a damaged cache costs time only" {
+  build
+  first=$(digest)
+  find "$state/cache" -type f -size +0 -exec sh -c 'for f; do printf x | dd of="$f" bs=1 seek=20 conv=notrunc 2>/dev/null; done' _ {} +
+  build
+  assert_status 0
+  assert_equal "$(asked)" 3
+  assert_equal "$(digest)" "$first"
+}
+
+@test "a cache that cannot be written: everything is compiled" {
+  mkdir -p "$state" && touch "$state/cache"
+  build
+  assert_status 0
+  assert_equal "$(kept) $(asked)" "[0,0,0] 3"
+}
+
+@test "store gc --cache: its size, and away; not while somebody compiles" {
+  gc() { kmodsmith "store gc" --state-dir "$state" --cache "$@"; }
+  build
+  gc --dry-run --json
+  assert_status 0
+  [ "$(jq .cache_bytes <<<"$output")" -gt 10000 ]
+  exec 5<"$state/cache"
+  flock -s 5
+  gc
+  assert_error E_LOCKED "cache' is in use"
+  build # shares it
+  assert_equal "$(kept)" "[3,3,0]"
+  exec 5<&-
+  gc
+  assert_status 0
+  [[ $output == *"gone: "*" bytes of the compiles' cache"* ]]
+  [ ! -e "$state/cache" ]
+  gc --json
+  assert_json .cache_bytes 0
+  build
+  assert_equal "$(kept) $(asked)" "[0,0,3] 3"
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is written on a node, read back: round trips, and values that nobody of ours wrote. T13, T62, T83, I9.
+#include "cluster/keys.h"
+#include "cluster/patch.h"
+#include "tests/unit/test.h"
+
+static const struct record full = {
+	.phase = PHASE_RESTORING,
+	.has_phase = true,
+	.seq = { 7, 42 },
+	.target = { 0x123456789abcdef0, 1 },
+	.stable = { 2, 0 },
+	.previous = { 3, 0xffffffffffffffff },
+	.failed = { 4, 5 },
+	.go = { { 7, 41 }, VERB_RESTORE, { 3, 0xffffffffffffffff } },
+	.receipt = { true, false, true, 2, 1800000123 },
+	.paused = 0x3ff,
+	.autoscaler = 3,
+	.since = 1800000000,
+	.deadline = 1800000600,
+	.attempts = 2,
+	.tries = 1,
+	.reason = { REASON_PDB_BLOCKED, "ns/pod budget" },
+	.outcome = PHASE_ROLLEDBACK,
+	.pool = "h100",
+	.wave = "canary",
+	.version = "535.261.03",
+	.retry = UINT64_MAX,
+};
+
+static void put(struct member *m, const struct key *key, const char *value)
+{
+	if (key->is_label)
+		member_label(m, key->name, value);
+	else
+		member_annotation(m, key->name, value);
+}
+
+static void round_trip(void **state)
+{
+	(void)state;
+	struct member m;
+	member_init(&m, "n", "u");
+	for (const struct key *key = keys; key->name; key++) {
+		char text[KEY_TEXT] = "";
+		key->text(&full, text, sizeof(text));
+		expect(*text, key->name);
+		expect(strlen(text) <= KEY_VALUE_MOST, key->name);
+		put(&m, key, text);
+	}
+	member_end(&m);
+	assert_memory_equal(&m.record, &full, sizeof(full));
+}
+
+// Of every key: each value with one byte more or another byte in it means either nothing or what it writes again.
+static void t83_nothing_but_what_we_write(void **state)
+{
+	(void)state;
+	for (const struct key *key = keys; key->name; key++) {
+		char text[KEY_TEXT] = "";
+		key->text(&full, text, sizeof(text));
+		size_t len = strlen(text);
+		for (size_t at = 0; at <= len; at++)
+			for (const char *bytes = " ,:.-\"{}\n\x7f"
+						 "0aZ9";
+			     *bytes; bytes++) {
+				char bent[KEY_TEXT] = "", again[KEY_TEXT] = "";
+				struct member m;
+				snprintf(bent, sizeof(bent), "%.*s%c%s", (int)at, text, *bytes,
+					 text + at + (at < len && *bytes == '0'));
+				member_init(&m, "n", "u");
+				put(&m, key, bent);
+				member_end(&m);
+				assert_true(!m.record.malformed || m.record.phase == PHASE_UNKNOWN);
+				key->text(&m.record, again, sizeof(again));
+				if (!m.record.malformed && strcmp(bent, again) != 0)
+					fail_msg("%s: '%s' was read as '%s'", key->name, bent, again);
+			}
+	}
+}
+
+static const struct {
+	const char *key, *value;
+} hostile[] = {
+	{ "kmodsmith.io/state", "foo" },
+	{ "kmodsmith.io/state", "queued " },
+	{ "kmodsmith.io/state", "Queued" },
+	{ "kmodsmith.io/state", "unknown" },
+	{ "kmodsmith.io/state", "" },
+	{ "kmodsmith.io/seq", "1.-1" },
+	{ "kmodsmith.io/seq", "1.4294967296" },
+	{ "kmodsmith.io/seq", "1" },
+	{ "kmodsmith.io/seq", "01.1" },
+	{ "kmodsmith.io/target", "0000000000000000-0000000000000000" },
+	{ "kmodsmith.io/target", "none" },
+	{ "kmodsmith.io/go", "1.1:unload:none" },
+	{ "kmodsmith.io/go", "1.1:replace" },
+	{ "kmodsmith.io/go", "1.1:replace:none:" },
+	{ "kmodsmith.io/cordon", "{\"by\":\"kmodsmith\",\"prior\":false}" },
+	{ "kmodsmith.io/cordon", "{\"by\":\"other\",\"prior\":false,\"touched\":false,\"again\":0,\"until\":1}" },
+	{ "kmodsmith.io/cordon", "true" },
+	{ "kmodsmith.io/paused", "dcgm,dcgm" },
+	{ "kmodsmith.io/paused", "rm" },
+	{ "kmodsmith.io/deadline", "tomorrow" },
+	{ "kmodsmith.io/deadline", "1970-01-01T00:00:00Z" },
+	{ "kmodsmith.io/attempts", "65536.0" },
+	{ "kmodsmith.io/reason", "because" },
+	{ "kmodsmith.io/reason", "none" },
+	{ "kmodsmith.io/rollout", "../../etc"
+				  "\x01" },
+	{ "kmodsmith.io/outcome", "evicting" },
+	{ "kmodsmith.io/retry-seen", "0" },
+};
+
+static void t13_unknown_state(void **state)
+{
+	(void)state;
+	static struct pool pool = { .attempts = 2 };
+	struct rollout rollout = { .target = { 1, 0 } };
+	for (size_t i = 0; i < ARRAY_SIZE(hostile); i++) {
+		struct member m;
+		struct decision d;
+		bool is_label = str_eq(hostile[i].key, "kmodsmith.io/state");
+		member_init(&m, "n", "u");
+		member_label(&m, "kmodsmith.io/state", "evicting");
+		(is_label ? member_label : member_annotation)(&m, hostile[i].key, hostile[i].value);
+		member_end(&m);
+		expect(m.record.phase == PHASE_UNKNOWN, hostile[i].value);
+		struct view v = {
+			.m = &m, .pool = &pool, .rollout = &rollout, .wave = "", .epoch = 1, .now = 1800000000
+		};
+		transition(&v, &d);
+		expect(!d.next.has_phase || memcmp(&d.next, &m.record, sizeof(d.next)) == 0, hostile[i].value);
+		expect(d.waits.code == REASON_UNKNOWN_STATE, hostile[i].value);
+		auto_patch struct patch none = { 0 };
+		patch_make(&m, &d, true, &none);
+		expect(none.count == 0, hostile[i].value);
+		member_annotation(&m, "kmodsmith.io/retry", "please");
+		transition(&v, &d);
+		auto_patch struct patch patch = { 0 };
+		patch_make(&m, &d, true, &patch);
+		bool is_written = false;
+		for (size_t c = 0; c < patch.count; c++)
+			is_written = is_written || str_eq(patch.changes[c].key, hostile[i].key);
+		expect(is_written && d.next.phase == PHASE_IDLE, hostile[i].value);
+	}
+}
+
+static void agents_may_say_anything(void **state)
+{
+	(void)state;
+	static const char *const values[] = { "",
+					      ":",
+					      "::",
+					      "1.1",
+					      "1.1:stage",
+					      "1.1:stage:done:",
+					      "1.1:stage:failed",
+					      "1.1:stage:failed:none:x",
+					      "1.1:stage:failed:permanent:a b",
+					      "1.1:none:done",
+					      "x.1:stage:done",
+					      "foreign",
+					      "none none",
+					      "-1",
+					      "99999999999",
+					      "0 0 0",
+					      "\xff\xfe",
+					      "aaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb:good" };
+	static const char *const names[] = { "ack", "loaded", "store", "holders", "health", "wants" };
+	for (size_t n = 0; n < ARRAY_SIZE(names); n++)
+		for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+			struct member m;
+			auto_str char *key = str_fmt("kmodsmith.io/agent.%s", names[n]);
+			member_init(&m, "n", "u");
+			member_annotation(&m, key, values[i]);
+			member_end(&m);
+			expect(m.record.phase == PHASE_IDLE && m.report.ack.result == RESULT_NONE, values[i]);
+			expect(!m.report.has_loaded && m.report.health.result == RESULT_NONE, values[i]);
+			expect(m.report.holders < 0 || str_eq(values[i], "0 0 0"), values[i]);
+		}
+	struct member m;
+	member_init(&m, "n", "u");
+	member_annotation(&m, "kmodsmith.io/agent.ack", "3.9:replace:failed:permanent:E_LOAD");
+	member_annotation(&m, "kmodsmith.io/agent.loaded", "aaaaaaaaaaaaaaaa-0000000000000000 535.1 S1 6.1.0-56");
+	member_annotation(&m, "kmodsmith.io/agent.holders", "2 17 uid-1 uid-2");
+	assert_int_equal(m.report.ack.failing, FAILING_PERMANENT);
+	assert_string_equal(m.report.ack.code, "E_LOAD");
+	assert_string_equal(m.report.version, "535.1");
+	assert_int_equal(m.report.holders, 2);
+}
+
+// I9, T61: nothing but our keys and what we borrowed; the mirror only where the state changes.
+static void i9_whose_keys(void **state)
+{
+	(void)state;
+	struct member m = { .name = "n", .uid = "u", .record = full, .facts = { .is_unschedulable = true } };
+	struct decision d = { .rule = rule_next(NULL, PHASE_RESTORING), .next = full };
+	auto_patch struct patch same = { 0 };
+	patch_make(&m, &d, true, &same);
+	assert_int_equal(same.count, 0);
+	d.next = (struct record){ .phase = PHASE_RELEASING, .has_phase = true, .seq = { 7, 43 } };
+	d.cordon = CORDON_OFF;
+	auto_patch struct patch patch = { 0 };
+	patch_make(&m, &d, true, &patch);
+	assert_true(patch.tests_cordon && patch.was_cordoned && patch.seq.n == 42);
+	unsigned given = 0, mirrors = 0;
+	for (size_t i = 0; i < patch.count; i++) {
+		const struct change *c = &patch.changes[i];
+		bool is_mirror = str_eq(c->key, "nvidia.com/gpu-driver-upgrade-state");
+		bool is_operand = str_starts(c->key, "nvidia.com/gpu.deploy.");
+		bool is_hint = str_starts(c->key, "cluster-autoscaler.") || str_starts(c->key, "karpenter.sh/");
+		assert_true(is_mirror || is_operand || is_hint || str_starts(c->key, KEY_PREFIX));
+		assert_false(str_starts(c->key, KEY_PREFIX "agent."));
+		assert_true(!is_operand || str_eq(c->value, "true"));
+		assert_true(!is_hint || !c->value);
+		given += is_operand;
+		mirrors += is_mirror;
+	}
+	assert_int_equal(given, 10);
+	assert_int_equal(mirrors, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(round_trip),        cmocka_unit_test(t83_nothing_but_what_we_write),
+		cmocka_unit_test(t13_unknown_state), cmocka_unit_test(agents_may_say_anything),
+		cmocka_unit_test(i9_whose_keys),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
