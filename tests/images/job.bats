@@ -13,7 +13,6 @@ DRIVER=535.261.03
 setup_file() {
   command -v runc >/dev/null || skip "there is no runc"
   unshare -U true || skip "this machine makes no user namespaces"
-  local file
   box=$(mktemp -d /tmp/kmodsmith-job.XXXXXX) # others than root have to get there
   chmod 755 "$box"
   mkdir -p "$box"/{rootfs,volumes/{work,tmp,sources,matrix,trust,auth,key}}
