@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who compiles, of all the nodes that need the same: whoever holds a Lease named by the key of what is to be made (R-H4).
-// It is renewed while the compile runs; a holder that is silent for as long as the Lease says has died, and another one
-// takes over. Its silence is judged by the observer's own monotonic clock since the last change that it saw, so that
-// clocks of nodes need not agree (as client-go's leaderelection does).
+// Who compiles, of all the nodes that need the same: whoever holds a Lease named by the key of what is to be made
+// (R-H4). It is renewed while the compile runs; a holder that is silent for as long as the Lease says has died, and
+// another one takes over. Its silence is judged by the observer's own monotonic clock since the last change that it
+// saw, so that clocks of nodes need not agree (as client-go's leaderelection does).
 //
 // A Lease that is lost costs a second compile, never a wrong result. What came of it stands in an annotation.
 #pragma once
