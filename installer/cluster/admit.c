@@ -74,7 +74,8 @@ static struct cost cost_of(const struct round *r, size_t first)
 			continue;
 		if (i != first && (m->record.phase != PHASE_QUEUED || refusal(r, i) != REASON_NONE))
 			cost.is_incomplete = true;
-		bool waits = round_pool(r, i)->wait_for && m->record.phase == PHASE_QUEUED;
+		const struct pool *pool = round_pool(r, i);
+		bool waits = pool && pool->wait_for && m->record.phase == PHASE_QUEUED;
 		cost.work += !waits;
 		cost.waiting += waits;
 		cost.unavailable += !m->facts.is_unschedulable && m->facts.is_ready && r->s->seats[i].has == SLOT_NONE;
