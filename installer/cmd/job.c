@@ -230,7 +230,7 @@ static int look(struct job *j, struct err *err)
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
 	if (is_told)
 		watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
-	return p || is_served(j) ? 0 : obtain_reuse(o, is_local, err);
+	return p || is_served(j) ? 0 : obtain_reuse(o, err);
 }
 
 // What failed on this kernel while another one does well with it: parameters and hardware are not the package's.

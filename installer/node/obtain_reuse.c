@@ -189,12 +189,12 @@ static int read_kernel(struct hunt *h, struct err *err)
 	return 0;
 }
 
-static void collect(struct hunt *h, bool is_local)
+static void collect(struct hunt *h)
 {
 	const struct obtain *o = h->o;
 	if (obtain_has_store(o) && !o->is_named)
 		look_in_store(h);
-	for (size_t i = 0; !is_local && o->fetch.from && i < o->fetch.from->count; i++)
+	for (size_t i = 0; !o->is_local && o->fetch.from && i < o->fetch.from->count; i++)
 		if (!repository_is_remote(o->fetch.from->items[i]))
 			look_in_source(h, (int)i);
 }
@@ -246,7 +246,7 @@ static int decide(struct hunt *h, struct err *err)
 	return r;
 }
 
-int obtain_reuse(struct obtain *o, bool is_local, struct err *err)
+int obtain_reuse(struct obtain *o, struct err *err)
 {
 	auto_hunt struct hunt h = { .o = o, .want = o->want };
 	h.want.release = h.want.build_id = NULL;
@@ -255,7 +255,7 @@ int obtain_reuse(struct obtain *o, bool is_local, struct err *err)
 	// As in a look: without a driver version the store does not know what is meant.
 	if (o->reuse == REUSE_OFF || (!h.want.driver && !h.want.source && !o->is_named))
 		return 0;
-	collect(&h, is_local);
+	collect(&h);
 	return h.count ? decide(&h, err) : 0;
 }
 

@@ -233,7 +233,7 @@ static void which_of_many(void **state)
 			add_package(&n, k, rows[i].crcs[k]);
 		for (const char *r = rows[i].refused; *r; r++)
 			strv_add(&n.o.refused, str_dup(n.hex[*r - '0']));
-		expect(obtain_reuse(&n.o, false, &err) == (rows[i].took >= 0), rows[i].name);
+		expect(obtain_reuse(&n.o, &err) == (rows[i].took >= 0), rows[i].name);
 		expect(n.o.code == rows[i].code, rows[i].name);
 		expect(rows[i].why ? n.o.why_not && strstr(n.o.why_not, rows[i].why) : !n.o.why_not, rows[i].name);
 		expect(!n.o.compatible == (rows[i].took < 0), rows[i].name);
