@@ -159,7 +159,7 @@ static int obtain_once(struct ahead *a, bool is_local, struct err *why)
 	open_obtain(a);
 	int r = obtain_look(o, is_local, why);
 	if (r == 0 && !is_local)
-		r = obtain_reuse(o, is_local, why);
+		r = obtain_reuse(o, why);
 	if (r == 0)
 		err_set(why, o->code ? o->code : E_NO_PACKAGE, "%s",
 			o->why_not ? o->why_not : "the store has no package for it, and no source was named (--from)");
