@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Kernels to come, on recorded machines: packages before the reboot, and the word about those that there cannot be (R-F1).
-# shellcheck disable=SC2154,SC2016 # bats and helper.bash set stderr, top and ROOT; scripts in strings
+# shellcheck disable=SC2154,SC2016,SC2030,SC2031 # bats and helper.bash set stderr, top and ROOT; scripts in strings
 load helper
 load package
 

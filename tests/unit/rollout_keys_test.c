@@ -130,7 +130,7 @@ static void t13_unknown_state(void **state)
 			.m = &m, .pool = &pool, .rollout = &rollout, .wave = "", .epoch = 1, .now = 1800000000
 		};
 		transition(&v, &d);
-		expect(!d.next.has_phase || memcmp(&d.next, &m.record, sizeof(d.next)) == 0, hostile[i].value);
+		expect(!d.next.has_phase || d.next.phase == m.record.phase, hostile[i].value);
 		expect(d.waits.code == REASON_UNKNOWN_STATE, hostile[i].value);
 		auto_patch struct patch none = { 0 };
 		patch_make(&m, &d, true, &none);
