@@ -135,6 +135,8 @@ static int free_removed(const struct prebuild *p, const struct strv *removed, st
 	auto_store_garbage struct store_garbage g = { 0 };
 	if (!root_exists(p->state, "store/oci-layout"))
 		return 0;
+	for (size_t i = 0; i < p->kept.count; i++) // one that serves another kernel than it was made for
+		strv_add(&stay, str_dup(p->kept.items[i]));
 	if (store_open(p->state, 0, &s, err) < 0 || list_stored(&s, removed, &stay, err) < 0 ||
 	    store_gc(&s, &stay, false, &g, err) < 0)
 		return -1;
