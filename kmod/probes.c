@@ -181,7 +181,8 @@ int probes_start(struct probes *p, const struct root *cache, const struct root *
 	load(p);
 	if (lay_out(p, err) < 0 || root_rename(&source, "conftest.sh", "conftest.asked.sh", err) < 0)
 		return -1;
-	return root_put(&source, "conftest.sh", probes_ask, (size_t)(probes_ask_end - probes_ask), 0755, err);
+	return root_put(&source, "conftest.sh", probes_ask, (size_t)((uintptr_t)probes_ask_end - (uintptr_t)probes_ask),
+			0755, err);
 }
 
 // Of the child's making: a regular file, and no more of it than an answer may have. Lines that conftest.sh makes, or it

@@ -43,8 +43,9 @@ static void make_inputs(struct prebuild *p)
 	const struct prebuild_wish *w = p->wish;
 	const char *signing = host_signing_reason(&p->facts->host);
 	auto_str char *modules = strv_join(w->modules, ","),
-		      *text = str_fmt("%s %s %s %s %d %d %s", KMODSMITH_VERSION, w->driver, flavour_name(w->flavour),
-				      modules, w->is_rt_allowed, w->is_compile_forbidden, signing ? signing : "");
+		      *text = str_fmt("%s %s %s %s %s %d %d %s", KMODSMITH_VERSION, reuse_name(w->reuse), w->driver,
+				      flavour_name(w->flavour), modules, w->is_rt_allowed, w->is_compile_forbidden,
+				      signing ? signing : "");
 	if (w->source)
 		add_file(&text, w->source);
 	for (size_t i = 0; w->headers && i < w->headers->count; i++)

@@ -10,10 +10,13 @@ setup() {
   cd "$top" || return
   sources=$images/driver/root/usr/share/kmodsmith/payload/root/usr/src/nvidia-$DRIVER work=$BATS_TEST_TMPDIR
 }
-# With the compilers of the builder image, whose root gets the headers as if they were installed there.
+# With the compilers of the builder image, whose root gets the headers as if they were installed there, and nothing else:
+# other tests look at it meanwhile.
 make_sources() { # RELEASE DIRECTORY
   unshare -m --propagation private bash -euc '
-    mount --rbind "$1" "$2/root"
+    mount --bind "$1" "$2/root"
+    mount -o remount,bind,ro "$2/root"
+    mount -t tmpfs tmp "$2/root/tmp"
     mount -t overlay -o "lowerdir=$2/headers/usr:$1/usr" headers "$2/root/usr"
     mount --bind "$2/sources" "$2/root/mnt"
     mount --rbind /dev "$2/root/dev"
