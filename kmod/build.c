@@ -84,7 +84,8 @@ static int prepare(struct build *b, struct err *err)
 		return -1;
 	if (patches_apply(&b->series, &b->copy, b->tools.path, w->base, err) < 0)
 		return err_wrap(err, "the source's own patches");
-	return patches_apply(&b->patches, &b->copy, b->tools.path, w->base, err);
+	return patches_apply(&b->patches, &b->copy, b->tools.path, w->base, err) < 0 ? -1 :
+										       probes_flags_once(&b->copy, err);
 }
 
 // A tree that cannot be read is for the compile to complain of.

@@ -12,11 +12,11 @@
 // ccache's own file is not read (no HOME has one). The compiler is known by its content, because that of a builder root
 // has any time. Directories do not matter, since no debug information is made.
 #define OBJECTS_LOG "objects.log"
-#define OBJECTS_ENVIRONMENT                                                                                   \
-	"CCACHE_DIR=" SANDBOX_CACHE, "CCACHE_CONFIGPATH=" SANDBOX_CACHE "/ccache.conf", "CCACHE_NOHASHDIR=1", \
-		"CCACHE_COMPILERCHECK=content", "CCACHE_MAXSIZE=512M", "CCACHE_MAXFILES=20000",               \
-		"CCACHE_SLOPPINESS=include_file_mtime,include_file_ctime",                                    \
-		"CCACHE_STATSLOG=" SANDBOX_WORK "/" OBJECTS_LOG
+#define OBJECTS_ENVIRONMENT                                                                                       \
+	("CCACHE_DIR=" SANDBOX_CACHE), ("CCACHE_CONFIGPATH=" SANDBOX_CACHE "/ccache.conf"), "CCACHE_NOHASHDIR=1", \
+		"CCACHE_COMPILERCHECK=content", "CCACHE_MAXSIZE=512M", "CCACHE_MAXFILES=20000",                   \
+		"CCACHE_SLOPPINESS=include_file_mtime,include_file_ctime",                                        \
+		("CCACHE_STATSLOG=" SANDBOX_WORK "/" OBJECTS_LOG)
 
 // The directory of objects in cache; ROOT_NONE when there is no ccache or the directory cannot be made.
 void objects_open(const struct root *cache, const struct toolchain *tools, struct root *ret);

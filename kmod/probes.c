@@ -43,6 +43,20 @@ void probes_done(struct probes *p)
 	*p = (struct probes){ 0 };
 }
 
+int probes_flags_once(const struct root *source, struct err *err)
+{
+	// $$: a `#` in the flags begins no comment.
+	static const char ONCE[] = "\n$(eval kmodsmith_flags = $(value NV_CONFTEST_CFLAGS))\n"
+				   "NV_CONFTEST_CFLAGS = $(eval NV_CONFTEST_CFLAGS := "
+				   "$$(kmodsmith_flags))$(NV_CONFTEST_CFLAGS)\n";
+	auto_str char *text = NULL;
+	int r = root_read(source, "Kbuild", &text, NULL, err);
+	if (r <= 0 || !strstr(text, "\nNV_CONFTEST_CFLAGS "))
+		return r < 0 ? -1 : 0;
+	str_add(&text, "%s", ONCE);
+	return root_put(source, "Kbuild", text, strlen(text), 0644, err);
+}
+
 int probes_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct err *err)
 {
 	struct digest *d = digest_new();
@@ -167,7 +181,8 @@ int probes_start(struct probes *p, const struct root *cache, const struct root *
 	load(p);
 	if (lay_out(p, err) < 0 || root_rename(&source, "conftest.sh", "conftest.asked.sh", err) < 0)
 		return -1;
-	return root_put(&source, "conftest.sh", probes_ask, (size_t)(probes_ask_end - probes_ask), 0755, err);
+	return root_put(&source, "conftest.sh", probes_ask, (size_t)((uintptr_t)probes_ask_end - (uintptr_t)probes_ask),
+			0755, err);
 }
 
 // Of the child's making: a regular file, and no more of it than an answer may have. Lines that conftest.sh makes, or it

@@ -48,7 +48,7 @@ const char *store_roots_reuse(const struct store_roots *r, const char *release, 
 int store_pin(const struct store *s, const char *hex, struct err *err);
 int store_unpin(const struct store *s, const char *hex, struct err *err);
 
-// 1 = a package that was made for want's kernel, or else one that was taken for it; 0 = none.
+// 1 = a package that was made for the kernel of want, or else one that was taken for it; 0 = none.
 int store_find(const struct store *s, const struct package_want *want, struct package *ret, struct err *err);
 int store_find_reused(const struct store *s, const struct package_want *want, struct package *ret, struct err *err);
 

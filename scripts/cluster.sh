@@ -5,7 +5,7 @@
 #   scripts/cluster.sh BINARY [FILE.bats...]
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
-for tool in etcd openssl jq curl python3 as; do
+for tool in etcd openssl jq curl python3 as busybox docker-registry; do
   hash "$tool" 2>/dev/null || { echo "cluster: there is no '$tool'; run scripts/deps.sh cluster"; exit 1; }
 done
 log=$(mktemp)

@@ -11,8 +11,8 @@ declare -A tiers=(
   [cli]="bats bats-support bats-assert bats-file ccache jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static"
-  [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3 binutils etcd-server golang-go docker-registry procps libcmocka-dev"
-  [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps"
+  [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3-yaml binutils busybox-static docker-registry etcd-server golang-go libcmocka-dev procps zstd"
+  [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps runc python3-yaml util-linux"
   [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
   [vm]="ccache docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc
     patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"

@@ -8,3 +8,4 @@ struct refusal_row {
 	enum reason_code (*test)(const struct round *r, size_t at);
 };
 extern const struct refusal_row refusals[];
+enum reason_code refuse_paused(const struct round *r, size_t at);

@@ -3,62 +3,8 @@
 
 #include "base/date.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
-
-int seq_cmp(struct seq a, struct seq b)
-{
-	if (a.epoch != b.epoch)
-		return a.epoch < b.epoch ? -1 : 1;
-	return a.n < b.n ? -1 : a.n > b.n;
-}
-
-const char *cut(const char **at, char separator, size_t *ret_len)
-{
-	const char *start = *at;
-	*ret_len = 0;
-	if (!start)
-		return NULL;
-	const char *end = strchr(start, separator);
-	*ret_len = end ? (size_t)(end - start) : strlen(start);
-	*at = end ? end + 1 : NULL;
-	return start;
-}
-
-bool word_copy(char *to, size_t size, const char *from, size_t len)
-{
-	if (!len || len >= size)
-		return false;
-	for (size_t i = 0; i < len; i++)
-		if (!isalnum((unsigned char)from[i]) && !strchr("._/-", from[i]))
-			return false;
-	memcpy(to, from, len);
-	memset(to + len, 0, size - len);
-	return true;
-}
-
-// Digits without a sign, a blank or a leading zero: one number has one text.
-static bool number(const char *text, size_t len, uint64_t most, uint64_t *ret)
-{
-	char digits[21];
-	if (!len || len >= sizeof(digits) || (len > 1 && *text == '0') || strspn(text, "0123456789") < len)
-		return false;
-	memcpy(digits, text, len);
-	digits[len] = '\0';
-	return str_u64(digits, 10, ret) && *ret <= most;
-}
-
-bool seq_parse(const char *text, size_t len, struct seq *ret)
-{
-	const char *dot = memchr(text, '.', len);
-	uint64_t epoch, n;
-	if (!dot || !number(text, (size_t)(dot - text), UINT32_MAX, &epoch) ||
-	    !number(dot + 1, len - (size_t)(dot + 1 - text), UINT32_MAX, &n))
-		return false;
-	*ret = (struct seq){ (uint32_t)epoch, (uint32_t)n };
-	return true;
-}
 
 static bool read_state(const char *value, struct record *r)
 {
@@ -129,7 +75,7 @@ static void write_receipt(const struct record *r, char *ret, size_t size)
 static bool value_of(const char *text, const char *name, uint64_t most, uint64_t *ret)
 {
 	const char *at = strstr(text, name);
-	return at && number(at + strlen(name), strcspn(at + strlen(name), ",}"), most, ret);
+	return at && number_cut(at + strlen(name), strcspn(at + strlen(name), ",}"), most, ret);
 }
 static bool read_receipt(const char *value, struct record *r)
 {
@@ -297,7 +243,7 @@ WORD_KEY(version)
 // The nonce's hash: what people write there may be long.
 static bool read_retry(const char *value, struct record *r)
 {
-	return number(value, strlen(value), UINT64_MAX, &r->retry) && r->retry;
+	return number_cut(value, strlen(value), UINT64_MAX, &r->retry) && r->retry;
 }
 static void write_retry(const struct record *r, char *ret, size_t size)
 {

@@ -46,8 +46,8 @@ void kube_call_done(struct kube_call *call);
 #define auto_kube_call __attribute__((cleanup(kube_call_done)))
 
 // All objects of a collection, page after page, reduced on the way: path "/api/v1/nodes", query NULL or
-// "labelSelector=x", record: paths of what is kept of each. A list that expired in the middle (410) begins anew, so that
-// take may see a record again. *ret_version: where a watch goes on. Caller frees.
+// "labelSelector=x", record: paths of what is kept of each. A list that expired in the middle (410) begins anew, and
+// take sees records again. *ret_version: where a watch goes on. Caller frees.
 struct kube_list {
 	const char *path, *query;
 	const char *const *record;

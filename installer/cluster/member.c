@@ -26,7 +26,7 @@ void member_init(struct member *m, const char *name, const char *uid)
 	*m = (struct member){ .name = name,
 			      .report.holders = HOLDERS_UNPUBLISHED,
 			      .facts = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN } };
-	for (size_t i = 0; uid[i] && i < UID_TEXT - 1; i++)
+	for (size_t i = 0; i < UID_TEXT - 1 && uid[i]; i++)
 		m->uid[i] = uid[i];
 }
 

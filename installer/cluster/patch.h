@@ -10,8 +10,8 @@ struct change {
 	bool is_label;
 };
 struct patch {
-	// Preconditions beside the uid: the number that the node has (none: the first write, by resourceVersion), and the
-	// cordon where it is changed.
+	// Preconditions beside the uid: the number that the node has (none: the first write, by resourceVersion), and
+	// the cordon where it is changed.
 	struct seq seq;
 	bool tests_cordon, was_cordoned;
 	enum cordon cordon;

@@ -9,7 +9,7 @@ static void because(struct record *r, enum reason_code why, const char *object)
 	if (why == REASON_NONE)
 		return;
 	// One line of plain characters: it may come from an agent or a pod's name.
-	for (size_t i = 0; object[i] && i < OBJECT_TEXT - 1; i++)
+	for (size_t i = 0; i < OBJECT_TEXT - 1 && object[i]; i++)
 		r->reason.object[i] = object[i] >= ' ' && object[i] <= '~' ? object[i] : '?';
 }
 

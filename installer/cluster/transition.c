@@ -28,7 +28,7 @@ bool rule_applies(const struct rule *rule, const struct view *v)
 static void wait_for(struct decision *d, enum reason_code why, const char *object)
 {
 	d->waits = (struct reason){ .code = why };
-	for (size_t i = 0; object[i] && i < OBJECT_TEXT - 1; i++)
+	for (size_t i = 0; i < OBJECT_TEXT - 1 && object[i]; i++)
 		d->waits.object[i] = object[i];
 }
 

@@ -52,6 +52,17 @@ const struct opt job_opts[] = {
 	    "what to do with a driver that others put on this host and that is not the wished one; default fail"),
 	OPT("reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, reuse, REUSE_HELP),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
+	OPT("share", 0, "REPOSITORY", "KMODSMITH_SHARE", OPT_STR, share,
+	    "push what is compiled here, one of --from: of several nodes one compiles, the others wait for it"),
+	OPT("share-key", 0, "FILE|URI,...", "KMODSMITH_SHARE_KEY", OPT_LIST, share_keys,
+	    "with --share: private key that signs it"),
+	OPT("compile-lease", 0, "NAMESPACE|auto|off", "KMODSMITH_COMPILE_LEASE", OPT_STR, compile_lease,
+	    "with --share: where the Leases are that say who compiles; default auto: of the pod, else a lock in "
+	    "--state-dir"),
+	OPT("lease-duration", 0, "SECONDS", NULL, OPT_UINT, lease_duration_s,
+	    "a compiling node that is silent for so long has died; default 60"),
+	OPT("kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, kubeconfig,
+	    "the Kubernetes API, where this is no pod with a service account"),
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
 	    "where others find the driver's user space; default: " EXPORT_DEFAULT " for init, else where it is now"),
@@ -192,6 +203,12 @@ static bool is_loaded(const struct job *j)
 	return j->driver && str_eq(j->driver, j->facts.loaded.version);
 }
 
+// And it is the wished flavour, too: a package of another kernel is not looked for.
+static bool is_served(const struct job *j)
+{
+	return is_loaded(j) && (!j->wish.flavour || j->wish.flavour == j->facts.loaded.flavour);
+}
+
 // A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
 static bool is_far(const struct strv *from)
 {
@@ -213,7 +230,7 @@ static int look(struct job *j, struct err *err)
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
 	if (is_told)
 		watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
-	return p || is_local ? 0 : obtain_reuse(o, err);
+	return p || is_served(j) ? 0 : obtain_reuse(o, err);
 }
 
 // What failed on this kernel while another one does well with it: parameters and hardware are not the package's.

@@ -15,6 +15,9 @@ struct job_values { // first member of the values of each of these commands
 	char *store_limit, *holders, *host_driver, *reuse;
 	struct strv from;
 	struct strv headers, modules, params;
+	char *share, *compile_lease, *kubeconfig; // see share.h
+	struct strv share_keys;
+	unsigned lease_duration_s;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
 	char *payload;          // directory that an image carries
 	char *export;           // directory, "none"; NULL = as the command does

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job carried out; and what becomes of a node whose job cannot be.
-#include "cmd/job.h"
+#include "cmd/share.h"
 #include "node/cdi.h"
 
 static void describe(struct job *j, struct compile_wish *compile, struct apply *ret)
@@ -81,7 +81,12 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 {
 	struct compile_wish compile;
 	struct apply apply;
+	auto_share struct share share = SHARE_NONE;
 	describe(j, &compile, &apply);
+	int r = share_open(j, &share, err);
+	if (r < 0)
+		return -1;
+	apply.gate = r > 0 ? &share.gate : NULL;
 	if (j->at_hand.payload && !j->at_hand.export_why && export_confirm(&j->export, &j->export_wish, err) < 0)
 		return -1;
 	// Where nothing is to be exported that goes first, so that what is measured is what stays.

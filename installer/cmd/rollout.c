@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout plan, check-policy: what the coordinator would do, from files, without a cluster.
+#include "cmd/rollout.h"
 #include "base/date.h"
 #include "base/file.h"
 #include "cluster/patch.h"
 #include "cluster/roster.h"
 #include "cluster/slots.h"
-#include "cmd/common.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 
 struct values {
 	struct common common;
-	char *policy, *nodes, *now;
+	char *policy, *nodes, *now, *node;
+	bool is_resumed;
 };
 
 static const struct opt plan_opts[] = {
@@ -21,6 +22,10 @@ static const struct opt plan_opts[] = {
 	  "what `kubectl get nodes -o json` printed" },
 	{ "now", 0, "TIME", NULL, OPT_STR, offsetof(struct values, now),
 	  "as if it were that time, such as 2027-01-15T08:00:00Z" },
+	{ "node", 0, "NAME", NULL, OPT_STR, offsetof(struct values, node),
+	  "why this node is where it is: every rule of its state, and everything that a slot asks for" },
+	{ "resumed", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_resumed),
+	  "as if the roll-out had been resumed: what failed before is forgiven" },
 	{ 0 },
 };
 
@@ -57,17 +62,19 @@ static int read_now(const char *text, int64_t *ret, struct err *err)
 	return 0;
 }
 
-static char *reason_text(const struct reason *reason)
+char *reason_text(const struct reason *reason)
 {
 	const char *code = reason->code == REASON_NONE ? "" : reason_info(reason->code)->code;
 	return str_fmt("%s%s%s", code, *reason->object ? " " : "", reason->object);
 }
 
-static const char *slot_step(const struct seat *seat)
+static const char *slot_step(const struct member *m, const struct seat *seat)
 {
+	bool is_counted = seat->had == SLOT_NONE && m->record.phase != PHASE_QUEUED;
 	if (seat->has == seat->had)
 		return "";
-	return seat->has == SLOT_NONE ? "its slot is given back" :
+	return is_counted             ? "is entered into the ledger" :
+	       seat->has == SLOT_NONE ? "its slot is given back" :
 	       seat->had == SLOT_NONE ? "gets a slot" :
 					"gets a slot for work";
 }
@@ -103,7 +110,7 @@ static json_t *node_json(const struct cluster *c, const struct slots *s, size_t 
 			 phase_info(m->record.phase)->name, "step", json_text(d.rule ? rule_text(d.rule) : NULL),
 			 "next", json_text(d.rule ? phase_info(d.next.phase)->name : NULL), "reason", info->code,
 			 "object", why->object, "action", info->next, "deadline", date_json(d.next.deadline), "slot",
-			 slot_step(seat), "cordon", cordons[d.cordon], "writes",
+			 slot_step(m, seat), "cordon", cordons[d.cordon], "writes",
 			 changes_json(m, &d, c->policy->has_mirror));
 }
 
@@ -151,7 +158,7 @@ static void show_nodes(const struct cluster *c, const struct slots *s)
 		transition(&v, &d);
 		auto_str char *why = reason_text(d.rule ? &d.next.reason : &d.waits);
 		auto_str char *deadline = d.next.deadline ? date_text((time_t)d.next.deadline) : NULL;
-		const char *slot = slot_step(&s->seats[i]), *step = d.rule ? rule_text(d.rule) : "";
+		const char *slot = slot_step(&c->members[i], &s->seats[i]), *step = d.rule ? rule_text(d.rule) : "";
 		strv_add(&rows,
 			 str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s", c->members[i].name, v.pool ? v.pool->name : "-",
 				 *v.wave ? v.wave : "-", phase_info(c->members[i].record.phase)->name,
@@ -189,7 +196,11 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	c.members = roster.members;
 	c.count = roster.count;
+	for (size_t i = 0; v->is_resumed && i < policy.pool_count; i++)
+		rollouts[i] = (struct rollout){ .target = policy.pools[i].target.aim, .resumed = c.now };
 	slots_plan(&c, &slots);
+	if (v->node)
+		return show_why(&c, &slots, v->node, v->common.is_json, err);
 	if (v->common.is_json) {
 		show_plan_json(&c, &slots);
 	} else {

@@ -2,6 +2,7 @@
 // Looking after the store: damage and garbage.
 #include "cmd/store.h"
 #include "node/host.h"
+#include "node/kept.h"
 #include "node/kernels.h"
 
 #include <inttypes.h>
@@ -53,11 +54,13 @@ static int run_verify(void *values, char **args, size_t count, struct err *err)
 
 struct gc_values {
 	struct store_values store;
-	bool is_dry;
+	bool is_dry, is_cache;
 };
 
 static const struct opt gc_opts[] = {
 	{ "dry-run", 0, NULL, NULL, OPT_FLAG, offsetof(struct gc_values, is_dry), "only say what would go" },
+	{ "cache", 0, NULL, NULL, OPT_FLAG, offsetof(struct gc_values, is_cache),
+	  "also what compiles keep for the next: objects, conftest's answers" },
 	{ 0 },
 };
 
@@ -77,19 +80,23 @@ static int run_gc(void *values, char **args, size_t count, struct err *err)
 	auto_host struct host host = { 0 };
 	auto_strv struct strv kernels = { 0 };
 	auto_store_garbage struct store_garbage g = { 0 };
+	uint64_t cache = 0;
 	(void)args, (void)count;
 	if (depot_open(&v->store, &d, err) < 0 || host_read(&d.machine.host, &d.machine.kern, &host, err) < 0 ||
 	    kernels_list(&d.machine.host, host.release, &kernels, err) < 0 ||
+	    (v->is_cache && kept_clear(&d.state, v->is_dry, &cache, err) < 0) ||
 	    store_gc(&d.store, &kernels, v->is_dry, &g, err) < 0)
 		return -1;
 	auto_json json_t *json =
-		json_pack("{s:b, s:o, s:I, s:I, s:I, s:o}", "dry_run", v->is_dry, "packages", json_strv(&g.packages),
-			  "blobs", (json_int_t)g.blobs, "parts", (json_int_t)g.parts, "bytes", (json_int_t)g.bytes,
-			  "kernels", json_strv(&kernels));
+		json_pack("{s:b, s:o, s:I, s:I, s:I, s:I, s:o}", "dry_run", v->is_dry, "packages",
+			  json_strv(&g.packages), "blobs", (json_int_t)g.blobs, "parts", (json_int_t)g.parts, "bytes",
+			  (json_int_t)g.bytes, "cache_bytes", (json_int_t)cache, "kernels", json_strv(&kernels));
 	if (v->store.common.is_json)
 		show_json(json);
 	else
 		show_garbage(&g, v->is_dry);
+	if (v->is_cache && !v->store.common.is_json)
+		printf("%s: %" PRIu64 " bytes of the compiles' cache\n", v->is_dry ? "would go" : "gone", cache);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/idle.h"
+#include "cluster/nodereport.h"
 #include "cmd/watch.h"
 #include "node/journal.h"
 #include "node/lock.h"
@@ -108,10 +108,12 @@ static int fill_wish(const struct watch_values *v, struct once *o, struct err *e
 				     .timeout_s = j->timeout_s ? j->timeout_s : PREBUILD_TIMEOUT_S,
 				     .limit = v->limit ? v->limit : PREBUILD_LIMIT,
 				     .is_rt_allowed = j->is_rt_allowed,
+				     .is_cache_off = j->is_cache_off,
 				     .is_compile_forbidden = j->is_compile_forbidden,
 				     .is_gated = v->is_gated,
 				     .is_retry = j->is_retry };
-	if (job_flavour(j, &w->flavour, err) < 0 || job_store_limit(j->store_limit, &w->store_limit, err) < 0)
+	if (job_flavour(j, &w->flavour, err) < 0 || job_reuse(j->reuse, &w->reuse, err) < 0 ||
+	    job_store_limit(j->store_limit, &w->store_limit, err) < 0)
 		return -1;
 	if (w->flavour == FLAVOUR_AUTO && str_eq(driver, o->facts.loaded.version))
 		w->flavour = o->facts.loaded.flavour;
@@ -140,6 +142,24 @@ static void show(const struct watch_values *v, const struct forecast *f)
 		printf("there is no other kernel\n");
 }
 
+// A cluster that cannot be told is no reason to fail: the record on the node says the same.
+static void tell_cluster(const struct watch_values *v, const struct once *o)
+{
+	struct err err;
+	const char *node = getenv("NODE_NAME");
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
+	auto_kube struct kube *kube = NULL;
+	if (!node)
+		return;
+	int r = v->job.kubeconfig ? kube_config_file(v->job.kubeconfig, NULL, &config, &err) :
+				    kube_config_pod(&o->machine.kern, environ, &config, &err);
+	if (r == 0 && !config.server) // no pod with a service account
+		return;
+	if (r < 0 || kube_open(&config, &kube, &err) < 0 ||
+	    nodereport_tell(kube, node, &o->prebuild.forecast, &err) < 0)
+		log_warn("the Node %s is not told: %s", node, err.text);
+}
+
 static int look_after(const struct watch_values *v, struct once *o, struct err *err)
 {
 	if (fill_wish(v, o, err) < 0)
@@ -154,12 +174,12 @@ static int look_after(const struct watch_values *v, struct once *o, struct err *
 	if (prebuild_run(&o->prebuild, err) < 0)
 		return -1;
 	show(v, &o->prebuild.forecast);
+	tell_cluster(v, o);
 	return prebuild_is_well(&o->prebuild.forecast) ? 0 : 1;
 }
 
 int watch_once(const struct watch_values *v, struct err *err)
 {
-	struct err why;
 	struct once o = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			  .state = ROOT_NONE,
 			  .patches = ROOT_NONE,
@@ -167,8 +187,6 @@ int watch_once(const struct watch_values *v, struct err *err)
 			  .carry = CARRY_NONE,
 			  .watch = show_watch(),
 			  .prebuild = PREBUILD_NONE };
-	if (idle_enter(&why) < 0)
-		log_warn("%s", why.text);
 	int r = open_all(v, &o, err);
 	if (r == 0)
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/prebuild_own.h"
 
+#include "base/idle.h"
 #include "kmod/prove.h"
 #include "kmod/vmlinuz.h"
 #include "node/compile.h"
@@ -59,6 +60,10 @@ static void open_obtain(struct ahead *a)
 	o->limit = p->wish->store_limit;
 	o->gpus = &p->facts->gpus;
 	o->watch = p->watch;
+	o->reuse = p->wish->reuse;
+	o->host = &a->kernel->root;
+	o->kern = p->kern;
+	o->banner = a->banner;
 	for (size_t i = 0; i < p->kept.count; i++)
 		strv_add(&o->kernels, str_dup(p->kept.items[i]));
 	o->want = (struct package_want){ .driver = p->wish->driver,
@@ -82,6 +87,18 @@ static int read_abi(const struct ahead *a, struct kernel_abi *abi, struct err *e
 	return 0;
 }
 
+// What is not going to be loaded needs not fit.
+static bool is_of_wish(const struct ahead *a, const char *module)
+{
+	const struct strv *modules = a->p->wish->modules;
+	if (modules->count)
+		return strv_has(modules, module);
+	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
+		if (str_eq(default_modules[i], module))
+			return true;
+	return false;
+}
+
 int ahead_prove(const struct ahead *a, const struct package *package, struct err *err)
 {
 	auto_strv struct strv files = { 0 };
@@ -89,7 +106,8 @@ int ahead_prove(const struct ahead *a, const struct package *package, struct err
 	auto_kernel_abi struct kernel_abi abi = { 0 };
 	auto_proof struct proof proof = { 0 };
 	for (size_t i = 0; i < package->count; i++)
-		strv_add(&files, str_dup(package->files[i].name));
+		if (is_of_wish(a, package->files[i].module))
+			strv_add(&files, str_dup(package->files[i].name));
 	if (read_abi(a, &abi, err) < 0 || module_set_read(&package->dir, &files, &set, err) < 0)
 		return -1;
 	prove_modules(set.pointers, set.count, &abi, NULL, &proof);
@@ -125,12 +143,23 @@ static void put_aside(struct ahead *a, const struct package *package, const stru
 	watch_note(a->p->watch, "%s does not fit %s and is quarantined: %s", tag, a->kernel->release, why->text);
 }
 
+// What was made for another kernel is found again, and stays, as this one's.
+static int remember(const struct ahead *a, const struct package *package, struct err *err)
+{
+	const struct obtain *o = &a->obtain;
+	if (!o->compatible || !*a->build_id)
+		return 0;
+	return store_set_reuse(&o->store, a->kernel->release, a->build_id, package->manifest.digest, err);
+}
+
 static int obtain_once(struct ahead *a, bool is_local, struct err *why)
 {
 	auto_package struct package package = PACKAGE_NONE;
 	struct obtain *o = &a->obtain;
 	open_obtain(a);
 	int r = obtain_look(o, is_local, why);
+	if (r == 0 && !is_local)
+		r = obtain_reuse(o, why);
 	if (r == 0)
 		err_set(why, o->code ? o->code : E_NO_PACKAGE, "%s",
 			o->why_not ? o->why_not : "the store has no package for it, and no source was named (--from)");
@@ -141,8 +170,9 @@ static int obtain_once(struct ahead *a, bool is_local, struct err *why)
 	if (obtain_take(o, &package, why) < 0)
 		return -1;
 	if (ahead_prove(a, &package, why) == 0)
-		return 1;
-	put_aside(a, &package, why);
+		return remember(a, &package, why) < 0 ? -1 : 1;
+	if (!o->compatible)
+		put_aside(a, &package, why);
 	return -1;
 }
 
@@ -155,12 +185,12 @@ static bool has_sources(const struct prebuild *p)
 int ahead_obtain(struct ahead *a, struct err *why)
 {
 	struct err local;
-	if (obtain_once(a, true, &local) > 0)
+	int r = obtain_once(a, true, &local);
+	if (r <= 0 && obtain_once(a, false, why) > 0)
 		return 1;
-	*why = local;
-	if (!has_sources(a->p))
-		return 0;
-	return obtain_once(a, false, why) > 0;
+	if (r < 0 && !has_sources(a->p))
+		*why = local;
+	return r > 0;
 }
 
 static int open_source(struct prebuild *p)
@@ -262,6 +292,7 @@ static int compile(struct ahead *a, struct err *err)
 				     .jobs = p->wish->jobs,
 				     .timeout_s = p->wish->timeout_s,
 				     .is_rt_allowed = p->wish->is_rt_allowed,
+				     .is_cache_off = p->wish->is_cache_off,
 				     .output = obtain_output,
 				     .output_ctx = &a->obtain };
 	if (compile_package(&wish, p->watch, &package, &report, err) < 0)
@@ -279,7 +310,8 @@ void ahead_compile(struct ahead *a)
 		return;
 	auto_str char *text = str_fmt("driver %s is compiled for it now", a->p->source.version);
 	forecast_say(a->entry, FORECAST_BUILDING, 0, text);
-	if (forecast_write(a->p->host, a->p->facts->host.boot_id, &a->p->forecast, &why) < 0)
+	// What can be said at once is said at once, on a machine that is never idle, too; from here on nobody waits.
+	if (forecast_write(a->p->host, a->p->facts->host.boot_id, &a->p->forecast, &why) < 0 || idle_enter(&why) < 0)
 		watch_note(a->p->watch, "%s", why.text);
 	open_obtain(a);
 	if (compile(a, &why) < 0) {

@@ -43,6 +43,16 @@ void run_remember(const struct run *r, const char *digest,
 		watch_note(r->a->watch, "the store does not remember package %.12s: %s", digest, why.text);
 }
 
+int run_keep_reuse(const struct run *r, const struct package *p, struct err *err)
+{
+	const struct host *host = &r->a->facts->host;
+	bool is_other = p->count && !str_eq(p->key.release, host->release);
+	if (!obtain_has_store(r->a->obtain))
+		return 0;
+	return store_set_reuse(&r->a->obtain->store, host->release, host->build_id,
+			       is_other ? p->manifest.digest : NULL, err);
+}
+
 void run_hold_signals(void)
 {
 	sigset_t set;

@@ -7,6 +7,17 @@
 #include "node/plan.h"
 #include "node/status.h"
 
+// Nodes that need the same compile agree on one of them (R-H4).
+struct compile_gate {
+	// 1 = another one has made it, and obtain has it now; 0 = compile, and leave. Negative: it failed there, and
+	// would here.
+	int (*enter)(void *ctx, struct err *err);
+	void (*tick)(void *ctx);                             // now and then, while it compiles
+	void (*leave)(void *ctx, const struct package *made, // NULL = it failed,
+		      const struct err *why);                // because of this
+	void *ctx;
+};
+
 struct apply {
 	const struct root *host, *kern, *dev_root;
 	const struct sys *sys;
@@ -16,6 +27,7 @@ struct apply {
 	const struct plan *plan;
 	struct obtain *obtain;              // store, and of STEP_PACKAGE what was found
 	const struct compile_wish *compile; // of STEP_COMPILE; output and flavour are filled in here
+	const struct compile_gate *gate;    // NULL = every node compiles for itself
 	struct export *export;              // NULL = user space is not exported
 	const char *cdi;                    // as of cdi_keep()
 	unsigned imex_channels;

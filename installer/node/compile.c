@@ -6,6 +6,7 @@
 #include "kmod/distro.h"
 #include "kmod/prove.h"
 #include "kmod/sandbox.h"
+#include "node/kept.h"
 #include "node/modules.h"
 #include "node/target.h"
 #include "precompiled/create.h"
@@ -110,14 +111,6 @@ static int make_work(const struct compile_wish *wish, const struct root *base, s
 	return scratch_make(ret_parent, "build", ret, err);
 }
 
-// Beside the scratch, so that both can be bound; where it cannot be made, everything is compiled.
-static void open_cache(const struct root *parent, struct root *ret)
-{
-	struct err ignored;
-	if (root_mkdirs(parent, "cache", 0755, &ignored) == 0)
-		root_sub(parent, "cache", ret, &ignored);
-}
-
 // base: a builder root, NULL = with the compilers of this machine.
 static int build_with(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
 		      const struct root *base, const struct root *output, struct watch *watch, struct build_done *ret,
@@ -129,8 +122,9 @@ static int build_with(const struct compile_wish *wish, const struct tree *tree, 
 	if (root_sub(&wish->source->root, source_dir(wish->source, flavour), &dir, err) < 0 ||
 	    recipe_modules(&dir, wish->modules, &modules, err) < 0 || make_work(wish, base, &parent, &work, err) < 0)
 		return -1;
-	if (!wish->is_cache_off)
-		open_cache(&parent, &cache);
+	auto_fd int cache_lock = -1;
+	if (!wish->is_cache_off) // beside the scratch, so that both can be bound; without one everything is compiled
+		kept_open(&parent, &cache, &cache_lock);
 	auto_str char *log = NULL;
 	auto_fd int log_fd = open_log(wish, flavour, &log, err);
 	if (log_fd < 0)

@@ -6,9 +6,10 @@
 //    "skip":    [{"driver": "535.*", "kernel": "6.12.*", "why": "..."}],
 //    "modules": ["nvidia", "uvm"], "patches": "DIR"}
 //
-// Only drivers with their source must be there, and kernels with their release, unless nodes say them. Without "flavours" it is what the
-// source has, without "headers" this machine's, without "modules" all. Paths are relative to the file's directory. A
-// pair is skipped when it matches "driver" (its version) and "kernel" of an entry, as globs; one of them may be absent.
+// Only drivers with their source must be there, and kernels with their release, unless nodes say them. Without
+// "flavours" it is what the source has, without "headers" this machine's, without "modules" all. Paths are relative
+// to the file's directory. A pair is skipped when it matches "driver" (its version) and "kernel" of an entry, as
+// globs; one of them may be absent.
 #pragma once
 #include "kmod/recipe.h"
 
@@ -50,8 +51,8 @@ struct matrix_nodes {
 };
 // Adds the kernels that nodes run, each once, and those that they say are to come (annotation
 // kmodsmith.io/agent.kernels: a JSON list of releases), from the answer of `kubectl get nodes -o json`; of it only
-// .items[].metadata.name, .metadata.annotations and .status.nodeInfo.kernelVersion and .architecture are looked at. arch:
-// "x86_64". At most 256 kernels. E_CONFIG: it is no such answer.
+// .items[].metadata.name, .metadata.annotations and .status.nodeInfo.kernelVersion and .architecture are looked at.
+// arch: "x86_64". At most 256 kernels. E_CONFIG: it is no such answer.
 int matrix_add_nodes(const char *text, size_t len, const char *file, const char *arch, struct matrix *m,
 		     struct matrix_nodes *ret, struct err *err);
 

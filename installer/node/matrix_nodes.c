@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of a matrix from what nodes report: the answer of `kubectl get nodes -o json`, as a cluster gave it.
 //
-// What a node says is its own word: one that says no kernel release is left out and told of, the others count; and there
-// is a bound to how many compiles the nodes of a cluster can ask for.
+// What a node says is its own word: one that says no kernel release is left out and told of, the others count; and
+// there is a bound to how many compiles the nodes of a cluster can ask for.
 #include "base/json.h"
 #include "node/matrix.h"
 

@@ -125,6 +125,7 @@ static int look_in_store_again(struct obtain *o, struct err *err)
 
 int obtain_look(struct obtain *o, bool is_local, struct err *err)
 {
+	o->is_local = is_local;
 	if (obtain_open(o, err) < 0)
 		return -1;
 	// Without a driver version the store does not know what is meant: sources offer, the store remembers.

@@ -25,6 +25,7 @@ struct obtain {
 	char payload[DIGEST_HEX + 1];   // what obtain_payload_look() found
 	char *why_not;                  // when neither: why
 	int code;                       // and the first code of a source that failed; 0 = they merely lack it
+	bool is_local;                  // the last look asked the store alone
 	enum reuse reuse;               // whether packages of other kernels may serve
 	const struct root *host, *kern; // of the machine, for their proof
 	const char *banner;             // of the wanted kernel; NULL = not known
@@ -45,13 +46,14 @@ bool obtain_has_store(const struct obtain *o);
 int obtain_open(struct obtain *o, struct err *err);                          // the store, when there is one
 int obtain_output(void *obtain, const struct layout **ret, struct err *err); // the store, for something to put in
 // A package of another kernel that was taken for this one before counts as the store's own. 1 = obtain_package() says
-// what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an
-// error. is_local: only the store is asked.
+// what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an error. is_local: only the
+// store is asked.
 int obtain_look(struct obtain *o, bool is_local, struct err *err);
 const struct package *obtain_package(const struct obtain *o); // NULL = none
 // After a look that found nothing: a package of another kernel, from the store or from a source on this machine, whose
 // modules are proven to fit the wanted kernel before anything is touched. 1 = obtain_package() and .compatible; 0 =
-// none; .why_not and .code say more then. A remote source is not asked: what it lists does not tell CRCs.
+// none; .why_not and .code say more then. What the look did not ask is not asked here, and a remote source never: what
+// it lists does not tell CRCs.
 int obtain_reuse(struct obtain *o, struct err *err);
 // Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
 int obtain_take(struct obtain *o, struct package *ret, struct err *err);

@@ -5,13 +5,11 @@
 
 #include "kmod/compiler.h"
 #include "kmod/distro.h"
-#include "kmod/prove.h"
-#include "node/modules.h"
 #include "precompiled/find.h"
 #include "precompiled/offer.h"
 #include "precompiled/stage.h"
 
-enum { IN_STORE = -1, LISTED = 10 };
+enum { IN_STORE = -1 };
 
 struct candidate {
 	struct package package; // not unpacked
@@ -111,60 +109,16 @@ static int compare(const void *a, const void *b)
 	return kernel ? kernel : x->source - y->source;
 }
 
-// Names alone: with the CRCs ten of them would not fit into an error.
-static char *refusal(const struct package *p, const struct module_set *set, const struct proof *proof)
-{
-	size_t worst = 0;
-	for (size_t i = 0; i < proof->count; i++)
-		if (proof->modules[i].mismatch_count > proof->modules[worst].mismatch_count)
-			worst = i;
-	const struct proof_module *m = proof->count ? &proof->modules[worst] : NULL;
-	if (!m || !m->mismatch_count)
-		return str_dup(proof->text);
-	char *s =
-		str_fmt("%s made for %s: %zu CRCs differ:", set->items[worst].name, p->key.release, m->mismatch_count);
-	for (size_t i = 0; i < m->mismatch_count && i < LISTED; i++)
-		str_add(&s, "%s %s", i ? "," : "", m->mismatches[i].symbol);
-	if (m->mismatch_count > LISTED)
-		str_add(&s, " and %zu more", m->mismatch_count - LISTED);
-	return s;
-}
-
-// What is not going to be loaded needs not fit.
-static bool is_loaded_of(const struct hunt *h, const char *module)
-{
-	const struct strv *wish = h->want.modules;
-	if (wish && wish->count)
-		return strv_has(wish, module);
-	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
-		if (str_eq(default_modules[i], module))
-			return true;
-	return false;
-}
-
 // p is unpacked. 1 = it fits.
 static int prove(struct hunt *h, const struct package *p, struct err *err)
 {
-	auto_strv struct strv files = { 0 };
-	auto_module_set struct module_set set = { 0 };
-	auto_proof struct proof proof = { 0 };
-	for (size_t i = 0; i < p->count; i++)
-		if (is_loaded_of(h, p->files[i].module))
-			strv_add(&files, str_dup(p->files[i].name));
-	if (module_set_read(&p->dir, &files, &set, err) < 0)
-		return -1;
-	char *lie = reuse_lie(&p->key, &set);
-	if (lie) {
-		object(h, E_ABI, lie);
-		return 0;
-	}
-	prove_modules(set.pointers, set.count, &h->abi, NULL, &proof);
-	if (proof.code) {
-		object(h, proof.code, refusal(p, &set, &proof));
-		return 0;
-	}
-	h->o->compatible = str_dup(proof.text);
-	return 1;
+	auto_str char *text = NULL;
+	int code = 0, r = reuse_prove(p, h->want.modules, &h->abi, &text, &code, err);
+	if (r > 0)
+		h->o->compatible = TAKE(text);
+	else if (r == 0)
+		object(h, code, TAKE(text));
+	return r;
 }
 
 static int try_stored(struct hunt *h, struct package *p, struct err *err)
@@ -240,7 +194,7 @@ static void collect(struct hunt *h)
 	const struct obtain *o = h->o;
 	if (obtain_has_store(o) && !o->is_named)
 		look_in_store(h);
-	for (size_t i = 0; o->fetch.from && i < o->fetch.from->count; i++)
+	for (size_t i = 0; !o->is_local && o->fetch.from && i < o->fetch.from->count; i++)
 		if (!repository_is_remote(o->fetch.from->items[i]))
 			look_in_source(h, (int)i);
 }

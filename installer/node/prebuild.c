@@ -43,8 +43,9 @@ static void make_inputs(struct prebuild *p)
 	const struct prebuild_wish *w = p->wish;
 	const char *signing = host_signing_reason(&p->facts->host);
 	auto_str char *modules = strv_join(w->modules, ","),
-		      *text = str_fmt("%s %s %s %s %d %d %s", KMODSMITH_VERSION, w->driver, flavour_name(w->flavour),
-				      modules, w->is_rt_allowed, w->is_compile_forbidden, signing ? signing : "");
+		      *text = str_fmt("%s %s %s %s %s %d %d %s", KMODSMITH_VERSION, reuse_name(w->reuse), w->driver,
+				      flavour_name(w->flavour), modules, w->is_rt_allowed, w->is_compile_forbidden,
+				      signing ? signing : "");
 	if (w->source)
 		add_file(&text, w->source);
 	for (size_t i = 0; w->headers && i < w->headers->count; i++)
@@ -134,6 +135,8 @@ static int free_removed(const struct prebuild *p, const struct strv *removed, st
 	auto_store_garbage struct store_garbage g = { 0 };
 	if (!root_exists(p->state, "store/oci-layout"))
 		return 0;
+	for (size_t i = 0; i < p->kept.count; i++) // one that serves another kernel than it was made for
+		strv_add(&stay, str_dup(p->kept.items[i]));
 	if (store_open(p->state, 0, &s, err) < 0 || list_stored(&s, removed, &stay, err) < 0 ||
 	    store_gc(&s, &stay, false, &g, err) < 0)
 		return -1;

@@ -17,6 +17,7 @@
 struct prebuild_wish {
 	const char *driver;
 	enum flavour flavour;
+	enum reuse reuse;
 	const struct strv *modules;         // full names; empty = all of the source
 	const char *source, *source_sha256; // as a user typed it; NULL = only packages
 	const struct strv *headers;         // package files, for a kernel that was named; empty = what is found
@@ -26,7 +27,7 @@ struct prebuild_wish {
 	unsigned jobs, timeout_s;
 	unsigned limit; // compiles for so many kernels at most, in their order
 	uint64_t store_limit;
-	bool is_rt_allowed, is_compile_forbidden, is_gated;
+	bool is_rt_allowed, is_cache_off, is_compile_forbidden, is_gated;
 	bool is_retry; // failures of before count for nothing
 };
 enum { PREBUILD_LIMIT = 4, PREBUILD_TIMEOUT_S = 4 * 60 * 60 };

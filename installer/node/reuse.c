@@ -2,6 +2,7 @@
 #include "node/reuse.h"
 
 #include "kmod/compiler.h"
+#include "kmod/prove.h"
 
 #include <ctype.h>
 
@@ -85,4 +86,66 @@ char *reuse_lie(const struct package_key *key, const struct module_set *set)
 				       key->compiler ? key->compiler : "", m->name, m->compilers.items[0]);
 	}
 	return NULL;
+}
+
+// Names alone: with the CRCs ten of them would not fit into an error.
+static char *refusal(const struct package *p, const struct module_set *set, const struct proof *proof)
+{
+	enum { LISTED = 10 };
+	size_t worst = 0;
+	for (size_t i = 0; i < proof->count; i++)
+		if (proof->modules[i].mismatch_count > proof->modules[worst].mismatch_count)
+			worst = i;
+	const struct proof_module *m = &proof->modules[worst];
+	if (!m->mismatch_count)
+		return str_dup(proof->text);
+	char *s =
+		str_fmt("%s made for %s: %zu CRCs differ:", set->items[worst].name, p->key.release, m->mismatch_count);
+	for (size_t i = 0; i < m->mismatch_count && i < LISTED; i++)
+		str_add(&s, "%s %s", i ? "," : "", m->mismatches[i].symbol);
+	if (m->mismatch_count > LISTED)
+		str_add(&s, " and %zu more", m->mismatch_count - LISTED);
+	return s;
+}
+
+// What is not going to be loaded needs not fit.
+static bool is_wished(const struct strv *modules, const char *name)
+{
+	if (modules && modules->count)
+		return strv_has(modules, name);
+	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
+		if (str_eq(default_modules[i], name))
+			return true;
+	return false;
+}
+
+static int refuse(int code, char *take_text, char **ret_text, int *ret_code)
+{
+	*ret_text = take_text;
+	*ret_code = code;
+	return 0;
+}
+
+int reuse_prove(const struct package *p, const struct strv *modules, const struct kernel_abi *abi, char **ret_text,
+		int *ret_code, struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	auto_proof struct proof proof = { 0 };
+	for (size_t i = 0; i < p->count; i++)
+		if (is_wished(modules, p->files[i].module))
+			strv_add(&files, str_dup(p->files[i].name));
+	if (!files.count)
+		return refuse(E_ABI, str_fmt("made for %s, and nothing of it would be loaded", p->key.release),
+			      ret_text, ret_code);
+	if (module_set_read(&p->dir, &files, &set, err) < 0)
+		return -1;
+	char *lie = reuse_lie(&p->key, &set);
+	if (lie)
+		return refuse(E_ABI, lie, ret_text, ret_code);
+	prove_modules(set.pointers, set.count, abi, NULL, &proof);
+	if (proof.code)
+		return refuse(proof.code, refusal(p, &set, &proof), ret_text, ret_code);
+	*ret_text = str_dup(proof.text);
+	return 1;
 }

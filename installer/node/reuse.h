@@ -5,6 +5,7 @@
 // the configuration says of the processor: so the proof alone decides only where a policy lets it, and never across
 // compilers.
 #pragma once
+#include "kmod/abi.h"
 #include "node/modules.h"
 #include "precompiled/package.h"
 
@@ -30,3 +31,7 @@ char *reuse_why_not(enum reuse policy, const struct package_key *key, const stru
 // What the modules of a package say otherwise than its labels: the kernel, or that no compiler of their objects is the
 // kernel's. NULL = nothing. Caller frees.
 char *reuse_lie(const struct package_key *key, const struct module_set *set);
+// Do the modules that are going to be loaded (modules; empty = the usual ones) fit the kernel, and are they what the
+// labels say? p is unpacked. 1 = yes; 0 = no, with code (E_ABI, E_SYMBOL, ...). *ret_text: what decides; caller frees.
+int reuse_prove(const struct package *p, const struct strv *modules, const struct kernel_abi *abi, char **ret_text,
+		int *ret_code, struct err *err);

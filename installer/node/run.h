@@ -35,6 +35,8 @@ int run_open(struct run *r, struct err *err); // reads the journal
 // The store keeps what is in use and what last made the node ready. A node that works is not failed for a note.
 void run_remember(const struct run *r, const char *digest,
 		  int (*set)(const struct store *s, const char *hex, struct err *err));
+// And, beside it, that this package of another kernel serves this one; or that its own package, or none, does.
+int run_keep_reuse(const struct run *r, const struct package *p, struct err *err);
 // Once the kernel is touched, a journal that cannot be written is no reason to stop half-way: a later start looks at
 // the kernel before it looks there.
 void run_write(const struct run *r);

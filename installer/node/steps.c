@@ -23,9 +23,8 @@ int step_package(struct run *r, const struct step *step, struct err *err)
 	return 0;
 }
 
-int step_compile(struct run *r, const struct step *step, struct err *err)
+static int compile(struct run *r, struct err *err)
 {
-	(void)step;
 	const struct apply *a = r->a;
 	auto_compile_report struct compile_report report = { 0 };
 	struct compile_wish wish = *a->compile;
@@ -37,6 +36,22 @@ int step_compile(struct run *r, const struct step *step, struct err *err)
 	wish.output = obtain_output;
 	wish.output_ctx = a->obtain;
 	return compile_package(&wish, a->watch, &r->package, &report, err);
+}
+
+int step_compile(struct run *r, const struct step *step, struct err *err)
+{
+	const struct compile_gate *gate = r->a->gate;
+	if (!gate)
+		return compile(r, err);
+	int made = gate->enter(gate->ctx, err);
+	if (made != 0)
+		return made < 0 ? -1 : step_package(r, step, err);
+	r->a->watch->tick = gate->tick;
+	r->a->watch->tick_ctx = gate->ctx;
+	int result = compile(r, err);
+	r->a->watch->tick = NULL;
+	gate->leave(gate->ctx, result < 0 ? NULL : &r->package, err);
+	return result;
 }
 
 // Files of the package for the modules that a step names, in the package's order, without those that did not fit.
@@ -124,17 +139,6 @@ static int prove_what_fits(struct run *r, const struct step *step, struct proof 
 	return 0;
 }
 
-// What the store keeps for this kernel from now on.
-static int note_target(const struct run *r, struct err *err)
-{
-	const struct store *store = &r->a->obtain->store;
-	const struct host *host = &r->a->facts->host;
-	const char *hex = r->package.manifest.digest;
-	if (store_set_reuse(store, host->release, host->build_id, is_of_this_kernel(r) ? NULL : hex, err) < 0)
-		return -1;
-	return store_set_target(store, hex, err);
-}
-
 int step_prove(struct run *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -149,7 +153,8 @@ int step_prove(struct run *r, const struct step *step, struct err *err)
 		proof.modules[i].needs = (struct strv){ 0 };
 	}
 	r->order = mem_alloc(r->set.count * sizeof(*r->order));
-	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 || note_target(r, err) < 0)
+	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0 || run_keep_reuse(r, &r->package, err) < 0 ||
+	    store_set_target(&a->obtain->store, r->package.manifest.digest, err) < 0)
 		return -1;
 	watch_end(a->watch, "prove", "%s", proof.text);
 	return 0;

@@ -108,6 +108,15 @@ int undo_load(struct run *r, struct err *err)
 	return unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err);
 }
 
+static void keep_back(const struct run *r)
+{
+	struct err why;
+	const struct package *p = r->back.shared ? &r->package : &r->back.package;
+	note_loaded(r, &r->back.driver.modules, p);
+	if (run_keep_reuse(r, p, &why) < 0)
+		watch_note(r->a->watch, "the store does not remember what serves this kernel: %s", why.text);
+}
+
 int undo_unload(struct run *r, struct err *err)
 {
 	static const struct step nodes = { .kind = STEP_NODES };
@@ -119,7 +128,7 @@ int undo_unload(struct run *r, struct err *err)
 		return -1;
 	settle_unbind(r);
 	if (done > 0) {
-		note_loaded(r, &d->modules, r->back.shared ? &r->package : &r->back.package);
+		keep_back(r);
 		watch_end(r->a->watch, "back", "driver %s %s is loaded again", d->version, d->flavour);
 	}
 	run_remember(r, d->digest, store_set_target);

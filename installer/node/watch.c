@@ -24,8 +24,15 @@ static void leave(struct watch *w)
 		w->enter(w->ctx, NULL);
 }
 
+static void tick(const struct watch *w)
+{
+	if (w->tick)
+		w->tick(w->tick_ctx);
+}
+
 void watch_enter(struct watch *w, const char *name)
 {
+	tick(w);
 	watch_begin(w);
 	w->entered = name;
 	if (w->enter)
@@ -61,6 +68,7 @@ void watch_end(struct watch *w, const char *name, const char *note, ...)
 
 void watch_progress(struct watch *w, const char *what, size_t done, size_t total)
 {
+	tick(w);
 	if (w->progress)
 		w->progress(w->ctx, what, (unsigned)done, (unsigned)total);
 }

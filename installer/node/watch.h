@@ -15,6 +15,8 @@ struct watch {
 	void (*progress)(void *ctx, const char *what, unsigned done, unsigned total); // may be NULL
 	void (*note)(void *ctx, const char *text); // one event worth a log line; may be NULL
 	void *ctx;
+	void (*tick)(void *ctx); // at each of them: what is due now and then while it runs; may be NULL
+	void *tick_ctx;
 	struct phase *phases;
 	size_t count;
 	const char *entered; // the phase that runs, when it was named before its end; else NULL

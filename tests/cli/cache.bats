@@ -160,3 +160,26 @@ digest() { jq -r .digest <<<"$output"; }
   assert_status 0
   assert_equal "$(kept) $(asked)" "[0,0,0] 3"
 }
+
+@test "store gc --cache: its size, and away; not while somebody compiles" {
+  gc() { kmodsmith "store gc" --state-dir "$state" --cache "$@"; }
+  build
+  gc --dry-run --json
+  assert_status 0
+  [ "$(jq .cache_bytes <<<"$output")" -gt 10000 ]
+  exec 5<"$state/cache"
+  flock -s 5
+  gc
+  assert_error E_LOCKED "cache' is in use"
+  build # shares it
+  assert_equal "$(kept)" "[3,3,0]"
+  exec 5<&-
+  gc
+  assert_status 0
+  [[ $output == *"gone: "*" bytes of the compiles' cache"* ]]
+  [ ! -e "$state/cache" ]
+  gc --json
+  assert_json .cache_bytes 0
+  build
+  assert_equal "$(kept) $(asked)" "[0,0,3] 3"
+}

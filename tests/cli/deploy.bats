@@ -4,15 +4,15 @@
 # shellcheck disable=SC2034,SC2154 # bats and helper.bash set stderr and top, and read ROOT
 load helper
 
-query() { # FILE PYTHON: an expression on the document d
-  python3 -c 'import sys, yaml; d = yaml.safe_load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$top/deploy/$1" "$2"
+query() { # FILE PYTHON: an expression on the last document d
+  python3 -c 'import sys, yaml; d = list(yaml.safe_load_all(open(sys.argv[1])))[-1]; print(eval(sys.argv[2]))' "$top/deploy/$1" "$2"
 }
 container='d["spec"]["template"]["spec"]["containers"][0]'
 daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
 
 @test "deploy: every file has the shape that Kubernetes takes" {
   local file
-  for file in "${daemonsets[@]}"; do
+  for file in "${daemonsets[@]}" build-job.yaml; do
     python3 "$top/tests/cli/kube.py" "$top/deploy/$file"
   done
   [ "$(query gpu-operator-values.yaml 'sorted(d)')" = "['driver']" ]
@@ -26,6 +26,48 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
     run python3 "$top/tests/cli/kube.py" "$file"
     [ "$status" -eq 1 ] || fail "$change was not found"
   done
+}
+
+@test "deploy: a wrong field of the build job is found" {
+  local file=$BATS_TEST_TMPDIR/d.yaml change
+  for change in 's/backoffLimit: 3/backoffLimit: three/' 's/hostUsers/hostUser/' 's/restartPolicy: OnFailure/restartPolicy: Always/' \
+    's/name: matrix$/name: matrices/' 's/kind: Job/kind: Jop/' '/^data:/s/data/date/' 's/defaultMode: 0400/defaultMode: "r"/' \
+    's/readOnlyRootFilesystem: true/&\n            allowPrivilegeEscalation: false/'; do
+    sed "$change" "$top/deploy/build-job.yaml" >"$file"
+    run python3 "$top/tests/cli/kube.py" "$file"
+    [ "$status" -eq 1 ] || fail "$change was not found"
+  done
+}
+
+@test "deploy: the build job has only what a fenced compile takes, and one container the key" {
+  local pod='d["spec"]["template"]["spec"]' each='(p["initContainers"] + p["containers"])'
+  of() { query build-job.yaml "[($1) for p in [$pod]][0]"; }
+  assert_equal "$(of 'p["hostUsers"], p["automountServiceAccountToken"], p["securityContext"]["seccompProfile"]["type"]')" \
+    "(False, False, 'RuntimeDefault')"
+  assert_equal "$(of 'any(x in p for x in ("hostPID", "hostNetwork", "hostIPC"))')" False
+  assert_equal "$(of "all(c['securityContext']['readOnlyRootFilesystem'] and 'privileged' not in c['securityContext'] for c in $each)")" True
+  assert_equal "$(of "[c['name'] for c in $each if 'add' in c['securityContext']['capabilities']]")" "['build']"
+  assert_equal "$(of "[c['securityContext']['capabilities']['drop'] for c in $each] == [['ALL']] * 5")" True
+  assert_equal "$(of "[c['name'] for c in $each if any(m['name'] == 'key' for m in c['volumeMounts'])]")" "['sign']"
+  assert_equal "$(of "all('limits' in c['resources'] and 'requests' in c['resources'] for c in $each)")" True
+  assert_equal "$(of 'any("hostPath" in v for v in p["volumes"])')" False
+}
+
+@test "deploy: the build job's commands and options are the program's, and its matrix is one" {
+  local words
+  ROOT=
+  host no-gpu
+  query build-job.yaml "'\n'.join(' '.join(c['command'] + c['args']) for c in d['spec']['template']['spec']['initContainers'][1:] +
+    d['spec']['template']['spec']['containers'])" >"$BATS_TEST_TMPDIR/commands"
+  assert_equal "$(cut -d' ' -f1,2 "$BATS_TEST_TMPDIR/commands" | paste -sd,)" "kmodsmith build,kmodsmith sign,kmodsmith push,kmodsmith build"
+  while read -ra words; do
+    run "$KMODSMITH" "${words[@]:1}" --help
+    assert_success
+  done <"$BATS_TEST_TMPDIR/commands"
+  python3 -c 'import sys, yaml; print(list(yaml.safe_load_all(open(sys.argv[1])))[0]["data"]["matrix.json"])' \
+    "$top/deploy/build-job.yaml" >"$BATS_TEST_TMPDIR/matrix.json"
+  kmodsmith build --matrix "$BATS_TEST_TMPDIR/matrix.json" --output "oci:$BATS_TEST_TMPDIR/out" --state-dir "$BATS_TEST_TMPDIR/state" --json
+  assert_json '.pairs[].error.code' E_NOT_FOUND # of the source, which an image has; the file was well
 }
 
 @test "deploy: the capabilities are those of the program, with its reasons" {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a DaemonSet one that Kubernetes takes? As far as our manifests go: field names, types, and names that must match.
+"""Are these documents (DaemonSet, Job, ConfigMap) such that Kubernetes takes them? As far as our manifests go: field names, types, and names that must match.
 An unknown field is an error here, as with kubectl's strict validation. Usage: kube.py FILE; exit status 1 with the path of
 what is wrong."""
 import re
@@ -8,30 +8,43 @@ import sys
 import yaml
 
 TEXTS = {str: str}
+QUANTITIES = {"cpu": str, "memory": str, "ephemeral-storage": str}
+SECCOMP = {"type": str}
 PROBE = {"exec": {"command": [str]}, "periodSeconds": int, "failureThreshold": int, "timeoutSeconds": int,
          "initialDelaySeconds": int}
 CONTAINER = {
     "name": str, "image": str, "command": [str], "args": [str],
     "env": [{"name": str, "value": str}],
     "securityContext": {
-        "privileged": bool, "runAsUser": int, "appArmorProfile": {"type": str}, "seLinuxOptions": {"type": str},
+        "privileged": bool, "runAsUser": int, "allowPrivilegeEscalation": bool, "readOnlyRootFilesystem": bool, "appArmorProfile": {"type": str}, "seLinuxOptions": {"type": str},
         "capabilities": {"add": [str], "drop": [str]}},
     "startupProbe": PROBE, "livenessProbe": PROBE, "readinessProbe": PROBE,
     "volumeMounts": [{"name": str, "mountPath": str, "readOnly": bool, "mountPropagation": str}],
+    "resources": {"requests": QUANTITIES, "limits": QUANTITIES},
 }
 POD = {
     "hostPID": bool, "automountServiceAccountToken": bool, "priorityClassName": str, "terminationGracePeriodSeconds": int,
     "tolerations": [{"key": str, "operator": str, "effect": str}], "nodeSelector": TEXTS, "containers": [CONTAINER],
-    "volumes": [{"name": str, "configMap": {"name": str, "optional": bool}, "hostPath": {"path": str, "type": str}}],
+    "initContainers": [CONTAINER], "restartPolicy": str, "hostUsers": bool, "enableServiceLinks": bool,
+    "securityContext": {"runAsUser": int, "seccompProfile": SECCOMP},
+    "volumes": [{"name": str, "configMap": {"name": str, "optional": bool}, "hostPath": {"path": str, "type": str},
+                 "emptyDir": {"sizeLimit": str}, "secret": {"secretName": str, "defaultMode": int}}],
 }
+METADATA = {"name": str, "namespace": str, "labels": TEXTS}
 DAEMONSET = {
     "apiVersion": str, "kind": str,
-    "metadata": {"name": str, "namespace": str, "labels": TEXTS},
+    "metadata": METADATA,
     "spec": {"selector": {"matchLabels": TEXTS}, "updateStrategy": {"type": str},
              "template": {"metadata": {"labels": TEXTS}, "spec": POD}},
 }
-REQUIRED = {"": ["apiVersion", "kind", "metadata", "spec"], ".spec": ["selector", "template"],
-            ".spec.template.spec": ["containers"]}
+JOB = {
+    "apiVersion": str, "kind": str, "metadata": METADATA,
+    "spec": {"backoffLimit": int, "activeDeadlineSeconds": int, "ttlSecondsAfterFinished": int,
+             "template": {"metadata": {"labels": TEXTS}, "spec": POD}},
+}
+CONFIGMAP = {"apiVersion": str, "kind": str, "metadata": METADATA, "data": TEXTS}
+KINDS = {"apps/v1 DaemonSet": DAEMONSET, "batch/v1 Job": JOB, "v1 ConfigMap": CONFIGMAP}
+REQUIRED = {".spec": ["template"], ".spec.template.spec": ["containers"]}
 
 
 def check(value, shape, path):
@@ -60,30 +73,49 @@ def check(value, shape, path):
         yield f"{path}: '{value}' is no {shape.__name__}"
 
 
+def check_container(container, volumes):
+    """Yield what is wrong in one container of a pod."""
+    if not re.fullmatch(r"[a-z0-9.-]+(/[a-z0-9._-]+)+:[A-Za-z0-9._-]+", container["image"]):
+        yield f"'{container['image']}' is no image with a tag"
+    context = container["securityContext"]
+    if "SYS_ADMIN" in context.get("capabilities", {}).get("add", []) and not context.get("allowPrivilegeEscalation", True):
+        yield "allowPrivilegeEscalation: false and SYS_ADMIN exclude each other"
+    for mount in container.get("volumeMounts", []):
+        if mount["name"] not in volumes:
+            yield f"there is no volume {mount['name']}"
+        if not mount["mountPath"].startswith("/"):
+            yield f"'{mount['mountPath']}' is no absolute path"
+        if mount.get("mountPropagation") == "Bidirectional" and not context.get("privileged"):
+            yield "Bidirectional is for privileged containers only"
+
+
 def match(d):
     """Yield names that should be the same and are not."""
+    if d["kind"] == "ConfigMap":
+        return
     pod = d["spec"]["template"]["spec"]
-    if d["apiVersion"] != "apps/v1" or d["kind"] != "DaemonSet":
-        yield "is no DaemonSet of apps/v1"
-    if not d["spec"]["selector"]["matchLabels"].items() <= d["spec"]["template"]["metadata"]["labels"].items():
-        yield "the selector does not match the pods"
+    if d["kind"] == "DaemonSet":
+        labels = d["spec"]["template"]["metadata"]["labels"]
+        if not d["spec"].get("selector", {}).get("matchLabels", {"": ""}).items() <= labels.items():
+            yield "the selector does not match the pods"
+    elif pod.get("restartPolicy") not in ("OnFailure", "Never"):
+        yield "the pod of a Job is restarted OnFailure or Never"
     volumes = {v["name"] for v in pod.get("volumes", [])}
-    for container in pod["containers"]:
-        if not re.fullmatch(r"[a-z0-9.-]+(/[a-z0-9._-]+)+:[A-Za-z0-9._-]+", container["image"]):
-            yield f"'{container['image']}' is no image with a tag"
-        for mount in container.get("volumeMounts", []):
-            if mount["name"] not in volumes:
-                yield f"there is no volume {mount['name']}"
-            if not mount["mountPath"].startswith("/"):
-                yield f"'{mount['mountPath']}' is no absolute path"
-            privileged = container["securityContext"].get("privileged")
-            if mount.get("mountPropagation") == "Bidirectional" and not privileged:
-                yield "Bidirectional is for privileged containers only"
+    for container in pod.get("initContainers", []) + pod["containers"]:
+        yield from check_container(container, volumes)
+
+
+def check_document(document):
+    """Yield what is wrong in one document of a file."""
+    kind = f"{document.get('apiVersion')} {document.get('kind')}"
+    if kind not in KINDS:
+        yield f"'{kind}' is none of {', '.join(KINDS)}"
+    else:
+        yield from list(check(document, KINDS[kind], "")) or match(document)
 
 
 with open(sys.argv[1], encoding="utf-8") as file:
-    document = yaml.safe_load(file)
-problems = list(check(document, DAEMONSET, "")) or list(match(document))
+    problems = [p for document in yaml.safe_load_all(file) for p in check_document(document)]
 for problem in problems:
     print(f"{sys.argv[1]}: {problem}")
 sys.exit(bool(problems))

@@ -218,6 +218,21 @@ EOF
   assert_json .compatible null
 }
 
+@test "the other flavour of what is loaded is looked for in the store; what is as wished needs no proof" {
+  kmodsmith install --package "$package"
+  assert_status 0
+  offer "$before" "$same" --flavour proprietary
+  kmodsmith fetch --driver 535.261.03 --flavour proprietary --kernel "$before" --from "oci:$package" --insecure-skip-verify
+  assert_status 0
+  kmodsmith plan --driver 535.261.03 --flavour proprietary --json
+  assert_json .compatible.made_for "$before"
+  assert_json '[.steps[].step] | join(",")' preflight,package,prove,unload,load,nodes,verify
+  rm "$ROOT/var/lib/kmodsmith/roots.json"
+  kmodsmith plan --driver 535.261.03 --flavour open --json
+  assert_json .outcome adopt
+  [[ $stderr != *" reuse "* ]]
+}
+
 @test "with a source: no compile where the proof holds, a compile where it does not, the symbols where it must not be" {
   tiny_source "$BATS_TEST_TMPDIR/source"
   kmodsmith plan --package "$package" --source "$BATS_TEST_TMPDIR/source" --json
@@ -227,4 +242,27 @@ EOF
   assert_json '[.steps[].step] | join(",")' preflight,compile,prove,load,nodes,verify
   kmodsmith plan --package "$package" --source "$BATS_TEST_TMPDIR/source" --no-compile
   assert_error E_ABI "nvidia made for $before: 1 CRCs differ: kfree"
+}
+
+@test "R-F1: the next kernel is served by the package of this one when every CRC is equal, and told apart when not" {
+  kmodsmith install --package "$package"
+  assert_status 0
+  # shellcheck disable=SC2086 # words
+  table "$later" $same
+  touch "$ROOT/lib/modules/$later"/{modules.builtin,vmlinuz}
+  built() { echo 'CONFIG_CC_VERSION_TEXT="gcc (made up) 12.2.0"' >>"$ROOT/lib/modules/$later/config"; }
+  kmodsmith watch --once
+  assert_line --regexp "^$later: impossible: E_NO_PACKAGE: .*the kernel with 'an unknown one'"
+  built
+  kmodsmith watch --once --reuse on
+  assert_status 0
+  assert_output --regexp "$later: ready: 535.261.03-open-$before-x86_64: nvidia.* made for|$later: ready: .*$before"
+  kmodsmith watch --once --reuse off
+  assert_status 1
+  assert_line --regexp "^$later: impossible: E_NO_PACKAGE"
+  table "$later" module_layout=0x1 kfree=0x3
+  built
+  kmodsmith watch --once --reuse on
+  assert_status 1
+  assert_line --regexp "^$later: impossible: E_ABI: .*kfree"
 }

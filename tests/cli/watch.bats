@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Kernels to come, on recorded machines: packages before the reboot, and the word about those that there cannot be (R-F1).
-# shellcheck disable=SC2154,SC2016 # bats and helper.bash set stderr, top and ROOT; scripts in strings
+# shellcheck disable=SC2154,SC2016,SC2030,SC2031 # bats and helper.bash set stderr, top and ROOT; scripts in strings
 load helper
 load package
 
@@ -28,6 +28,10 @@ install_headers() { # RELEASE
   tiny_headers "$BATS_TEST_TMPDIR/headers.tar" "$1"
   tar -xf "$BATS_TEST_TMPDIR/headers.tar" -C "$ROOT" --keep-directory-symlink
 }
+reboot() { # into the next kernel
+  sed -i "s/$running/$next/" "$ROOT/proc/sys/kernel/osrelease" "$ROOT/proc/version"
+  echo 00000000-0000-0000-0000-000000000000 >"$ROOT/proc/sys/kernel/random/boot_id"
+}
 watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
 
 @test "a package for the next kernel comes into the store; the start in it needs nobody" {
@@ -45,9 +49,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   watch # the second look finds it, and writes nothing
   assert_status 0
   assert_unchanged
-  # The machine starts again, in the next kernel, without network and without a source.
-  sed -i "s/$running/$next/" "$ROOT/proc/sys/kernel/osrelease" "$ROOT/proc/version"
-  echo 00000000-0000-0000-0000-000000000000 >"$ROOT/proc/sys/kernel/random/boot_id"
+  reboot # without network and without a source
   kmodsmith install --driver 535.261.03 --no-compile
   assert_status 0
   assert_regex "$stderr" "package .* 535.261.03-open-$next-x86_64 from .*/store"
@@ -166,6 +168,14 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   watch --source "$source" --modules nvidia --flavour open
   assert_status 0
   refute_regex "$stderr" compile
+  cp -a "$ROOT" "$ROOT.reboot"
+  ROOT=$ROOT.reboot
+  reboot
+  kmodsmith plan --source "$source" --modules nvidia --flavour open
+  assert_status 0
+  assert_line --regexp "^2 +package +.*made for kernel $next"
+  refute_line --regexp "^[0-9]+ +compile"
+  ROOT=${ROOT%.reboot}
   # What fails for a reason that stays is not repeated, until an input changes.
   install_kernel 6.1.0-58-cloud-amd64
   install_headers 6.1.0-58-cloud-amd64

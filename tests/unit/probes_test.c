@@ -248,6 +248,29 @@ static void test_other_scripts(void **state)
 	}
 }
 
+// The flags are what they were, and made once.
+static void test_flags_once(void **state)
+{
+	(void)state;
+	static const char makes[] = "NV_CONFTEST_CFLAGS = -O2\n"
+				    "NV_CONFTEST_CFLAGS += $(shell echo made >>log; echo '-DN=\"#a$$b\"')\n"
+				    "NV_CONFTEST_CFLAGS += $(late)\n"
+				    "all: a b\na b:\n\t@echo '$(NV_CONFTEST_CFLAGS)' >$@\n";
+	auto_stop struct build b = { 0 };
+	struct err err = { 0 };
+	folder_make(&b.job);
+	tempdir_write(&b.job, "Kbuild", makes);
+	assert_int_equal(probes_flags_once(&b.job.root, &err), 0);
+	tempdir_write(&b.job, "Makefile", "all:\ninclude Kbuild\nlate = -Wlate\n");
+	assert_int_equal(ask(&b, "cd /build && make"), 0);
+	folder_expect(&b.job, "log", "made\n");
+	folder_expect(&b.job, "a", "-O2 -DN=\"#a$b\" -Wlate\n");
+	folder_expect(&b.job, "b", "-O2 -DN=\"#a$b\" -Wlate\n");
+	tempdir_write(&b.job, "Kbuild", "obj-m := x.o\n");
+	assert_int_equal(probes_flags_once(&b.job.root, &err), 0);
+	folder_expect(&b.job, "Kbuild", "obj-m := x.o\n");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
@@ -256,7 +279,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_what_is_taken), cmocka_unit_test(test_a_failure_is_not_kept),
 		cmocka_unit_test(test_damage),        cmocka_unit_test(test_hostile_answers),
 		cmocka_unit_test(test_in_the_middle), cmocka_unit_test(test_bound),
-		cmocka_unit_test(test_other_scripts),
+		cmocka_unit_test(test_other_scripts), cmocka_unit_test(test_flags_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

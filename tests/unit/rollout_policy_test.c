@@ -134,8 +134,8 @@ static void t39_aims(void **state)
 	(void)state;
 	static const char *const texts[] = {
 		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"parameters\":{\"x\":\"1\",\"y\":\"2\"}}}]}",
-		"{\"pools\":[{\"name\":\"b\",\"maxParallel\":9,\"target\":{\"parameters\":{\"y\":\"2\",\"x\":\"1\"},"
-		"\"driver\":\"1\"}}]}",
+		("{\"pools\":[{\"name\":\"b\",\"maxParallel\":9,\"target\":{\"parameters\":{\"y\":\"2\",\"x\":\"1\"},"
+		 "\"driver\":\"1\"}}]}"),
 		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"parameters\":{\"x\":\"2\",\"y\":\"2\"}}}]}",
 		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"flavour\":\"open\"}}]}",
 	};

@@ -115,9 +115,10 @@ static struct consumer consume(const char *place, unsigned long propagation)
 	if (pid == 0) {
 		bool done = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, propagation | MS_REC, NULL) == 0 &&
 			    mount(from, at, NULL, MS_BIND | MS_REC, NULL) == 0 && write(ready[1], &byte, 1) == 1;
-		while (done)
+		if (!done)
+			_exit(1);
+		for (;;)
 			pause();
-		_exit(1);
 	}
 	close(ready[1]);
 	assert_int_equal(read(ready[0], &byte, 1), 1);

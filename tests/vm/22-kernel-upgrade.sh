@@ -18,6 +18,7 @@
 state=/var/lib/kmodsmith
 record=/run/kmodsmith/kernels.json
 driver=535.261.03
+uptime_cs() { sed 's/\.//; s/ .*//' /proc/uptime; }
 uptime_s() { cut -d. -f1 /proc/uptime; }
 modules() { awk '/^nvidia/ { print $1 }' /proc/modules | sort | tr '\n' ' '; }
 ended() { while kill -0 "$1" 2>/dev/null; do sleep 0.2; done; }
@@ -31,9 +32,9 @@ mount -t ext4 /dev/nvme0n1 $state
 if [ "$boot" = 2 ]; then
   rm -rf /packages
   is "the next kernel runs" "$(uname -r)" 6.1.0-56-cloud-amd64
-  before=$(date +%s%N)
+  before=$(uptime_cs)
   t "install, from the store alone" kmodsmith install --driver $driver --no-compile --offline
-  took=$((($(date +%s%N) - before) / 1000000))
+  took=$((($(uptime_cs) - before) * 10))
   echo "# ready $took ms after the start of the command, in an emulated machine"
   like "  it is a load" "$out" 'package .* from .*/store'
   unlike "  without a compile" "$out" 'compile +[0-9]'

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the commands of the roll-out: how results are shown.
+#pragma once
+#include "cluster/slots.h"
+#include "cmd/common.h"
+
+char *reason_text(const struct reason *reason); // "code object"; "" for none
+// The rules of one node's state and what a slot asks for, row by row. E_NOT_FOUND: there is no such node.
+int show_why(const struct cluster *c, const struct slots *s, const char *node, bool is_json, struct err *err);

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/why.h"
+
+#include "cmd/rollout.h"
+
+#include <stdio.h>
+
+static json_t *rows_json(const struct why_row *rows, size_t count)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "text", rows[i].text, "holds", rows[i].holds,
+						      "reason", reason_info(rows[i].reason)->code));
+	return list;
+}
+
+static void show_rows(const struct why_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct reason_info *info = reason_info(rows[i].reason);
+		printf("  %-3s  %s", rows[i].holds ? "yes" : "no", rows[i].text);
+		if (rows[i].reason != REASON_NONE)
+			printf(": %s (%s); next: %s", info->code, info->text, info->next);
+		printf("\n");
+	}
+}
+
+static size_t find(const struct cluster *c, const char *node)
+{
+	size_t at = 0;
+	while (at < c->count && !str_eq(c->members[at].name, node))
+		at++;
+	return at;
+}
+
+int show_why(const struct cluster *c, const struct slots *s, const char *node, bool is_json, struct err *err)
+{
+	struct why_row rules[WHY_MOST], slot[WHY_MOST];
+	size_t at = find(c, node);
+	if (at == c->count)
+		return err_set(err, E_NOT_FOUND, "there is no node '%s' among %zu", node, c->count);
+	struct view v = slots_view(c, s, at);
+	size_t rule_count = why_rules(&v, rules), slot_count = why_slot(c, s, at, slot);
+	struct decision d;
+	transition(&v, &d);
+	const struct reason *reason = d.rule ? &d.next.reason : &d.waits;
+	const char *state = phase_info(c->members[at].record.phase)->name;
+	const char *seat = reason_info(s->seats[at].refused)->code;
+	auto_str char *why = reason_text(reason);
+	if (is_json) {
+		auto_json json_t *json =
+			json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "node", node, "state", state, "reason", why,
+				  "action", reason_info(reason->code)->next, "seat", seat, "rules",
+				  rows_json(rules, rule_count), "slot", rows_json(slot, slot_count));
+		show_json(json);
+		return 0;
+	}
+	printf("%s is %s: %s\n%s; next: %s\n", node, state, *why ? why : "none", reason_info(reason->code)->text,
+	       reason_info(reason->code)->next);
+	printf("rules of this state, of which the first yes is taken:\n");
+	show_rows(rules, rule_count);
+	printf("what a slot asks for (%s):\n", seat);
+	show_rows(slot, slot_count);
+	return 0;
+}

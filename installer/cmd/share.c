@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/share.h"
+
+#include "base/digest.h"
+#include "precompiled/mirror.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
+
+enum { DURATION_S = 60, DURATION_MIN_S = 4, WAIT_S = 3600 };
+
+static int open_kube(const struct job *j, struct share *s, struct err *err)
+{
+	const struct job_values *v = j->values;
+	const char *where = v->compile_lease ? v->compile_lease : "auto";
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
+	if (str_eq(where, "off"))
+		return 0;
+	int r = v->kubeconfig ? kube_config_file(v->kubeconfig, NULL, &config, err) :
+				kube_config_pod(&j->machine.kern, environ, &config, err);
+	if (r < 0 || (r == 0 && !config.server && str_eq(where, "auto")))
+		return r;
+	if (!config.server)
+		return err_set(err, E_USAGE,
+			       "--compile-lease %s: this is no pod with a service account, and no "
+			       "--kubeconfig was named",
+			       where);
+	auto_str char *namespace = str_dup(str_eq(where, "auto") ? config.namespace : where);
+	auto_str char *host = NULL;
+	const char *node = getenv("NODE_NAME");
+	if ((!node && root_line(&j->machine.kern, "proc/sys/kernel/hostname", &host, err) < 0) ||
+	    kube_open(&config, &s->kube, err) < 0)
+		return -1;
+	buildlease_init(s->kube, namespace, s->key,
+			node ? node :
+			host ? host :
+			       "node",
+			v->lease_duration_s ? v->lease_duration_s : DURATION_S, &s->lease);
+	return 0;
+}
+
+// What a package must be to serve all who ask with this key.
+static char *key_of(const struct job *j)
+{
+	auto_strv struct strv modules = { 0 };
+	for (size_t i = 0; i < j->modules.count; i++)
+		strv_add(&modules, str_dup(j->modules.items[i]));
+	strv_sort(&modules);
+	auto_str char *names = strv_join(&modules, ",");
+	return str_fmt("%s %s %s %s %s %s %s", j->source.version, flavour_name(j->plan.flavour), j->facts.host.release,
+		       *j->facts.host.build_id ? j->facts.host.build_id : "-", j->facts.host.arch, j->source.digest,
+		       names && *names ? names : "all");
+}
+
+static long now_s(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec;
+}
+
+// 1 = a source has it by now.
+static int look(struct share *s)
+{
+	struct obtain *o = &s->job->obtain;
+	struct err why;
+	char *before = TAKE(o->why_not);
+	int r = obtain_look(o, false, &why);
+	free(o->why_not);
+	o->why_not = before;
+	return r > 0;
+}
+
+static int found(struct share *s, const char *who)
+{
+	watch_end(&s->job->watch, "share", "%s made it", who);
+	return 1;
+}
+
+// It failed there for a reason that is no accident; here it would fail the same way, an hour later.
+static int is_hopeless(const struct share *s, const char *who, struct err *err)
+{
+	static const char PREFIX[] = "failed ";
+	const char *text = s->lease.outcome;
+	if (!text || !str_starts(text, PREFIX))
+		return 0;
+	text += strlen(PREFIX);
+	auto_str char *name = str_ndup(text, strcspn(text, ":"));
+	const struct err_info *info = err_info_by_name(name);
+	if (!info || info->retryable)
+		return 0;
+	err_set(err, info->code, "%s compiled it for all: %s", who, text);
+	return 1;
+}
+
+// One turn with the Lease: 1 = found, 0 = compile, 2 = another turn, 3 = it is hopeless.
+static int turn(struct share *s, long end, struct err *why, struct err *err)
+{
+	struct watch *w = &s->job->watch;
+	int r = buildlease_try(&s->lease, why);
+	if (r < 0)
+		return -1;
+	if (r > 0 && look(s)) { // between our look and the Lease
+		struct err ignored;
+		buildlease_release(&s->lease, NULL, &ignored);
+		return found(s, "another node");
+	}
+	if (r > 0)
+		return 0;
+	auto_str char *who = str_dup(s->lease.other ? s->lease.other : "another node");
+	long left = end - now_s();
+	if (left <= 0) {
+		watch_note(w, "%s compiles for too long; this node compiles for itself", who);
+		return 0;
+	}
+	watch_note(w, "%s compiles it; waiting for the package", who);
+	unsigned bound = s->lease.duration_s + 1;
+	r = buildlease_wait(&s->lease, (left < bound ? (unsigned)left : bound) * 1000, why);
+	if (r <= 0)
+		return r < 0 ? -1 : 2;
+	return look(s) ? found(s, who) : is_hopeless(s, who, err) ? 3 : 2;
+}
+
+static int enter_lease(struct share *s, struct err *err)
+{
+	const struct job_values *v = s->job->values;
+	struct err why;
+	long end = now_s() + (v->timeout_s ? (long)v->timeout_s : WAIT_S);
+	int r;
+	while ((r = turn(s, end, &why, err)) == 2)
+		;
+	if (r < 0)
+		watch_note(&s->job->watch, "no Lease (%s); this node compiles for itself", why.text);
+	return r == 3 ? -1 : r > 0;
+}
+
+static int open_lock(struct share *s, struct err *err)
+{
+	const struct job *j = s->job;
+	char digest[DIGEST_HEX + 1];
+	digest_data(s->key, strlen(s->key), digest);
+	auto_str char *path = str_fmt("locks/compile-%.24s", digest);
+	if (root_mkdirs(&j->state, "locks", 0755, err) < 0)
+		return -1;
+	s->lock = root_create(&j->state, path, err);
+	return s->lock < 0 ? -1 : 0;
+}
+
+static int enter_lock(struct share *s)
+{
+	const struct job_values *v = s->job->values;
+	long end = now_s() + (v->timeout_s ? (long)v->timeout_s : WAIT_S);
+	bool is_waiting = false;
+	struct err why;
+	if (open_lock(s, &why) < 0) {
+		watch_note(&s->job->watch, "no lock (%s); this process compiles for itself", why.text);
+		return 0;
+	}
+	while (flock(s->lock, LOCK_EX | LOCK_NB) < 0 && (errno == EWOULDBLOCK || errno == EINTR) && now_s() < end) {
+		if (!is_waiting)
+			watch_note(&s->job->watch, "another process compiles it; waiting for the package");
+		is_waiting = true;
+		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+	}
+	if (!is_waiting || !look(s))
+		return 0;
+	close_fdp(&s->lock);
+	s->lock = -1;
+	return found(s, "another process");
+}
+
+static int enter(void *ctx, struct err *err)
+{
+	struct share *s = ctx;
+	return s->kube ? enter_lease(s, err) : enter_lock(s);
+}
+
+static void tick(void *ctx)
+{
+	struct share *s = ctx;
+	struct err why;
+	if (!s->kube || !s->lease.is_held)
+		return;
+	int r = buildlease_renew(&s->lease, &why);
+	if (r <= 0)
+		watch_note(&s->job->watch, "the Lease %s: %s", r < 0 ? "could not be renewed" : "is another node's now",
+			   r < 0 ? why.text : "both compile");
+}
+
+static int give(struct share *s, const struct package *made, struct err *err)
+{
+	struct job *j = s->job;
+	const struct layout *store = &j->obtain.store.layout;
+	auto_str char *from_name = str_fmt("oci:%s", store->root.name), *tag = package_tag(&made->key);
+	auto_repository struct repository *from = NULL, *to = NULL;
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_layout struct layout layout = LAYOUT_NONE;
+	for (size_t i = 0; i < s->signers.count; i++)
+		if (signature_make(store, &made->manifest, &s->signers.makers[i], err) < 0)
+			return -1;
+	if (repository_open(from_name, &j->origin.remote.options, &from, err) < 0 ||
+	    repository_open(j->values->share, &j->origin.remote.options, &to, err) < 0 ||
+	    scratch_make(&j->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
+		return -1;
+	int r = mirror_take(from, tag, &layout, err);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "the store has no %s", tag);
+	return mirror_give(&layout, to, NULL, NULL, err);
+}
+
+static void leave(void *ctx, const struct package *made, const struct err *why)
+{
+	struct share *s = ctx;
+	struct watch *w = &s->job->watch;
+	struct err err;
+	auto_str char *outcome = NULL;
+	if (made && give(s, made, &err) < 0)
+		watch_note(w, "the package is not shared: %s", err.text);
+	else if (made)
+		watch_end(w, "share", "pushed to %s", s->job->values->share);
+	else
+		outcome = str_fmt("failed %s: %s", err_info(why->code)->name, why->text);
+	if (s->kube && buildlease_release(&s->lease, outcome, &err) < 0)
+		watch_note(w, "the Lease stays until it runs out: %s", err.text);
+	close_fdp(&s->lock);
+	s->lock = -1;
+}
+
+static int check(const struct job *j, struct err *err)
+{
+	const struct job_values *v = j->values;
+	if (!v->share && (v->share_keys.count || v->compile_lease))
+		return err_set(err, E_USAGE, "--share-key and --compile-lease belong to --share REPOSITORY");
+	if (v->share && !strv_has(&j->origin.from, v->share))
+		return err_set(err, E_USAGE, "--share %s is none of --from: nobody would find what is pushed there",
+			       v->share);
+	if (v->lease_duration_s && v->lease_duration_s < DURATION_MIN_S)
+		return err_set(err, E_USAGE, "--lease-duration %u: at least %d seconds", v->lease_duration_s,
+			       DURATION_MIN_S);
+	return 0;
+}
+
+int share_open(struct job *job, struct share *ret, struct err *err)
+{
+	const struct job_values *v = job->values;
+	auto_share struct share s = SHARE_NONE;
+	if (check(job, err) < 0)
+		return -1;
+	if (!v->share || !job->source.version)
+		return 0;
+	s.job = job;
+	s.key = key_of(job);
+	if (signers_open(&v->share_keys, "kmodsmith", &s.signers, err) < 0 || open_kube(job, &s, err) < 0)
+		return -1;
+	*ret = s;
+	ret->gate = (struct compile_gate){ .enter = enter, .tick = tick, .leave = leave, .ctx = ret };
+	s = SHARE_NONE;
+	return 1;
+}
+
+void share_done(struct share *s)
+{
+	buildlease_done(&s->lease);
+	kube_free(s->kube);
+	signers_done(&s->signers);
+	free(s->key);
+	close_fdp(&s->lock);
+	*s = SHARE_NONE;
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// --share: of all nodes that need the same compile one does it, signs and pushes the result, and the others load that
+// (R-H4). Who: on Kubernetes whoever holds the Lease of its key; elsewhere, of those that have one state directory,
+// whoever holds a lock. Whatever goes wrong with that costs a compile more, never the install.
+#pragma once
+#include "cluster/buildlease.h"
+#include "cmd/job.h"
+#include "cmd/signers.h"
+
+struct share {
+	struct job *job;
+	struct kube *kube; // NULL = without
+	struct buildlease lease;
+	struct signers signers;
+	char *key;
+	int lock; // -1 = not taken
+	struct compile_gate gate;
+};
+#define SHARE_NONE ((struct share){ .lock = -1 })
+// 1 = .gate is to be used, 0 = nothing is shared. E_USAGE, E_CONFIG, E_KEY: what was named cannot be used.
+int share_open(struct job *job, struct share *ret, struct err *err);
+void share_done(struct share *s);
+#define auto_share __attribute__((cleanup(share_done)))

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/kept.h"
+
+#include "base/copy.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#define DIR "cache"
+#define GONE ".tmp/cache.gone"
+
+static int lock(const struct root *parent, int how, struct err *err)
+{
+	auto_fd int fd = root_open(parent, DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, err);
+	if (fd < 0)
+		return -1;
+	return flock(fd, how | LOCK_NB) < 0 ? err_set(err, E_LOCKED, "'%s/" DIR "' is in use", parent->name) :
+					      TAKE_FD(fd);
+}
+
+int kept_open(const struct root *parent, struct root *ret, int *ret_lock)
+{
+	auto_root struct root dir = ROOT_NONE;
+	struct err ignored;
+	auto_fd int fd = root_mkdirs(parent, DIR, 0755, &ignored) < 0 ? -1 : lock(parent, LOCK_SH, &ignored);
+	if (fd < 0 || root_sub(parent, DIR, &dir, &ignored) < 0)
+		return -1;
+	*ret = dir;
+	dir = ROOT_NONE;
+	*ret_lock = TAKE_FD(fd);
+	return 0;
+}
+
+// First out of sight: whoever comes next makes a new one.
+static int remove_all(const struct root *state, struct err *err)
+{
+	if (root_mkdirs(state, ".tmp", 0755, err) < 0 || root_rmtree(state, GONE, err) < 0 ||
+	    root_rename(state, DIR, GONE, err) < 0)
+		return -1;
+	return root_rmtree(state, GONE, err) < 0 ? -1 : 0;
+}
+
+int kept_clear(const struct root *state, bool is_dry, uint64_t *ret_bytes, struct err *err)
+{
+	struct stat st;
+	uint64_t bytes = 0;
+	*ret_bytes = 0;
+	int r = root_stat(state, DIR, &st, err);
+	if (r <= 0)
+		return r;
+	auto_fd int fd = is_dry ? -1 : lock(state, LOCK_EX, err);
+	if ((!is_dry && fd < 0) || copy_bytes(state, DIR, &bytes, err) < 0 || (!is_dry && remove_all(state, err) < 0))
+		return -1;
+	*ret_bytes = bytes;
+	return 0;
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# rollout plan and check-policy: what the coordinator would do, from files. T03, T13, T27, T32, T80, T81.
+# shellcheck disable=SC2154 # bats and helper.bash set stderr and top
+load helper
+
+setup() {
+  policy=$BATS_TEST_TMPDIR/policy.json nodes=$BATS_TEST_TMPDIR/nodes.json
+  jq -n '{schema: 1, pools: [{name: "gpu", selector: {"nvidia.com/gpu.present": "true"}, maxParallel: 2, maxUnavailable: 2,
+    target: {driver: "535.261.03", flavour: "open"}}]}' >"$policy"
+  kmodsmith "rollout check-policy" "$policy" --json
+  target=$(jq -r '.[0].target' <<<"$output")
+  some_nodes
+}
+old=1111111111111111-0000000000000000
+some_nodes() { # six nodes with the old driver; the target is on the disk of all but the first
+  jq -n --arg old "$old" --arg target "$target" '{items: [range(6) | {
+    metadata: {name: "n\(.)", uid: "uid-\(.)", labels: {"nvidia.com/gpu.present": "true"},
+      annotations: {"kmodsmith.io/agent.loaded": "\($old) 535.216.03", "kmodsmith.io/agent.holders": "0",
+        "kmodsmith.io/agent.store": (if . == 0 then $old else "\($old),\($target)" end)}},
+    spec: {}, status: {conditions: [{type: "Ready", status: "True"}]}}]}' >"$nodes"
+}
+alter() { # FILE FILTER
+  jq "$2" "$1" >"$1.new"
+  mv "$1.new" "$1"
+}
+plan() { kmodsmith "rollout plan" --policy "$policy" --nodes "$nodes" --now 2027-01-15T08:00:00Z "$@"; }
+queue() { alter "$nodes" ".items[] |= (.metadata.labels[\"kmodsmith.io/state\"] = \"queued\" | .metadata.annotations[\"kmodsmith.io/target\"] = \"$target\")"; }
+node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
+
+@test "a new cluster: what is on the disk is queued, what is not is staged" {
+  plan --json
+  assert_status 0
+  assert_json "$(node n0 .next)" staging
+  assert_json "$(node n0 .deadline)" 2027-01-15T09:00:00Z
+  assert_json "$(node n1 .next)" queued
+  assert_json '.pools[0].halted' false
+  assert_json "$(node n1 '.writes["nvidia.com/gpu-driver-upgrade-state"]')" upgrade-required
+  assert_json '.granted' 0
+}
+
+@test "slots go to as many as the limits allow, and the others hear why not" {
+  queue
+  plan --json
+  assert_json '.granted' 0 # the status of the roll-out is not in the files: it begins halted and asks
+  assert_json '.pools[0].halted' true
+  assert_json '.pools[0].reason' status-lost
+  plan --resumed
+  assert_output --partial 'gets a slot'
+  plan --json --resumed
+  assert_json '.granted' 2
+  assert_json "$(node n5 .reason)" limit-parallel
+  assert_json "$(node n5 '.action | length > 3')" true
+}
+
+@test "T32: nodes that others cordoned use the budget, and are named" {
+  queue
+  alter "$nodes" '.items[1,2].spec.unschedulable = true'
+  plan --json --resumed
+  assert_json '.granted' 0
+  assert_json '.pools[0].reason' 'budget-used-by-others n1 n2'
+  plan --resumed
+  assert_output --partial 'no more grants: budget-used-by-others n1 n2'
+  assert_output --partial 'next: bring back the nodes that are listed'
+}
+
+@test "T13: a state that means nothing is shown and left alone" {
+  alter "$nodes" '.items[3].metadata.labels["kmodsmith.io/state"] = "foo"'
+  plan --json
+  assert_json "$(node n3 .state)" unknown
+  assert_json "$(node n3 .reason)" unknown-state
+  assert_json "$(node n3 '.writes | length')" 0
+}
+
+@test "T27: a node that no pool has is released" {
+  alter "$nodes" '.items[2] |= (.spec.unschedulable = true | .metadata.labels["kmodsmith.io/state"] = "evicting" |
+    .metadata.annotations["kmodsmith.io/rollout"] = "gone" |
+    .metadata.annotations["kmodsmith.io/deadline"] = "2027-01-15T08:20:00Z" | .metadata.annotations["kmodsmith.io/cordon"] =
+    "{\"by\":\"kmodsmith\",\"prior\":false,\"touched\":false,\"again\":0,\"until\":1800003600}")'
+  plan --json
+  assert_json "$(node n2 .next)" releasing
+  assert_json "$(node n2 .cordon)" off
+  assert_json "$(node n2 .reason)" policy-gone
+  assert_json "$(node n2 '.writes | has("kmodsmith.io/cordon")')" true
+}
+
+@test "why a node is where it is: the rules and what a slot asks for" {
+  queue
+  alter "$nodes" '.items[1].spec.unschedulable = true'
+  plan --resumed --node n1
+  assert_status 0
+  assert_output --partial 'n1 is queued: foreign-cordon'
+  assert_output --regexp '  no   nobody else cordoned it: foreign-cordon .*next: uncordon it'
+  assert_output --partial '  yes  the node is ready'
+  plan --resumed --node n1 --json
+  assert_json '.slot[] | select(.reason == "foreign-cordon") | .holds' false
+  assert_json '[.rules[] | select(.holds)] | length' 0
+  plan --node nobody
+  assert_error E_NOT_FOUND "no node 'nobody'"
+}
+
+@test "a policy that makes no sense is refused with the field" {
+  while IFS='|' read -r filter text; do
+    setup
+    alter "$policy" "$filter"
+    kmodsmith "rollout check-policy" "$policy"
+    assert_error E_CONFIG "$text"
+    assert_status 2
+    plan
+    assert_error E_CONFIG "$text"
+  done <<'END'
+.pools[0].maxParalel = 1|pools[0].maxParalel: there is no such field
+.pools[0].maxUnavailable = "110%"|pools[0].maxUnavailable: must be
+.pools[0].deadlines.evict = 0|pools[0].deadlines.evict: must be at least 1s; there is no unlimited
+.schema = 9|schema: 9 is newer
+END
+}
+
+@test "files that are none, and words that are missing" {
+  kmodsmith "rollout plan" --policy "$policy"
+  assert_error E_USAGE "--policy and --nodes"
+  assert_status 2
+  kmodsmith "rollout plan" --policy "$policy" --nodes "$BATS_TEST_TMPDIR/none"
+  assert_error E_NOT_FOUND none
+  echo '{"items": [{"metadata": {"name": "a"}}]}' >"$nodes"
+  plan
+  assert_error E_CONFIG "items[0].metadata: must have a name and a uid"
+  echo '{"items": 3}' >"$nodes"
+  plan
+  assert_error E_CONFIG "items: must be a list"
+  head -c 100 /dev/urandom >"$nodes"
+  plan
+  assert_error E_CONFIG "is not JSON"
+  kmodsmith "rollout plan" --policy "$policy" --nodes "$nodes" --now yesterday
+  assert_error E_USAGE yesterday
+}
+
+@test "every scenario that a table names has its test, and the test its scenario" {
+  local id test open file name count=0
+  while IFS='|' read -r _ id test open _; do
+    read -r id <<<"$id"
+    [[ $id == T[0-9]* ]] || continue
+    count=$((count + 1))
+    [[ -n ${test// /} || -n ${open// /} ]] || fail "$id has neither a test nor a word on it"
+    [[ -n ${test// /} ]] || continue
+    read -r file name <<<"$test"
+    file=$top/tests/unit/${file%:}.c
+    grep -qE "^static void $name\(|unit_test\($name\)|T\($name\)" "$file" || fail "$id: no test '$name' in $file"
+    grep -qiE "(^|[^a-z0-9])$id([^0-9]|$)" "$file" || fail "$id: $file does not name it"
+  done <"$top/tests/cluster/scenarios.md"
+  [ "$count" -ge 70 ] || fail "only $count scenarios"
+}

@@ -1,0 +1,67 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Once per cluster: of ten nodes that need the same package and find none, one compiles. The API server, etcd and the
+# registry are real, nodes are recorded machines, the compiler is a made-up one that takes seconds.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell and sets status; servers.bash the addresses
+load helper
+load nodes
+
+setup_file() {
+  registry_start plain
+  kube_start
+}
+teardown_file() { kube_stop; }
+setup() { nodes_make; }
+
+@test "ten nodes at once: one compiler run, ten drivers" {
+  for i in {1..10}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
+  ended 10
+  assert_equal "$(compiles)" 1
+  assert_equal "$(loads)" 10
+  assert_equal "$(kube GET /apis/coordination.k8s.io/v1/namespaces/default/leases |
+    jq -r '.items[] | select(.metadata.name | startswith("kmodsmith-compile-")) | .spec.holderIdentity' | grep -c .)" 0
+}
+
+@test "the compiling node is killed: another one takes over" {
+  local i first='' name
+  for i in {1..4}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default --lease-duration 5; done
+  for ((i = 0; i < 100; i++)); do
+    first=$(grep -l 'those of the builder image' log.* | head -1)
+    [ -z "$first" ] || break
+    sleep 0.1
+  done
+  name=${first#log.}
+  [ -n "$name" ] || { cat log.*; fail "nobody compiles"; }
+  sleep 1
+  pkill -9 -P "$(<"pid.$name")" -x kmodsmith
+  wait "$(<"pid.$name")" || true
+  for ((i = 1; i <= 4; i++)); do
+    [ "$i" = "$name" ] || wait "$(<"pid.$i")" || { cat log.*; fail "node $i failed"; }
+  done
+  assert_equal "$(compiles)" 1 # that came to its end
+  assert_equal "$(grep -l 'those of the builder image' log.* | wc -l)" 2
+  assert_equal "$(loads)" 3
+}
+
+@test "a compile that cannot work is tried once, and all nodes know why" {
+  printf '#!/bin/sh\ncase " $* " in\n*" probe.o "*) touch /build/probe/probe.o /build/probe/good.o ;;\n%s\nesac\n' \
+    '*" modules "*) sleep 3; echo "nv.c:1:1: error: it is 1989" >&2; exit 2 ;;' >"$builder.tar.d/usr/bin/make"
+  tar -cf "$builder.tar" -C "$builder.tar.d" .
+  rm -r "$builder"
+  "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir elsewhere --arch x86_64 >/dev/null
+  "$KMODSMITH" sign "oci:$builder" --key key.pem >/dev/null
+  local i
+  for i in {1..3}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
+  for i in {1..3}; do ! wait "$(<"pid.$i")" || fail "node $i succeeded"; done
+  assert_equal "$(grep -l 'those of the builder image' log.* | wc -l)" 1
+  assert_equal "$(cat log.* | grep -c 'error: E_BUILD.*it is 1989')" 3
+}
+
+@test "no API server: a Lease that cannot be had costs a compile, not the install" {
+  sed "s#$KUBE#https://127.0.0.1:1#" "$KUBECONFIG" >nobody
+  node 1 --kubeconfig nobody --compile-lease default
+  ended 1
+  run cat log.1
+  assert_output --regexp 'no Lease \(.*this node compiles for itself'
+  assert_equal "$(loads)" 1
+}

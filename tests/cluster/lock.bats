@@ -1,0 +1,37 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Without a cluster: processes that have one state directory agree by a lock. Needs no API server.
+# shellcheck disable=SC2154 # nodes.bash sets builder
+load helper
+load nodes
+
+setup_file() { registry_start plain; }
+teardown_file() { servers_stop; }
+setup() { nodes_make; }
+
+@test "four processes with one state directory: one compiler run, four drivers" {
+  for i in {1..4}; do node "$i" --state-dir "$PWD/state"; done
+  ended 4
+  assert_equal "$(compiles)" 1
+  assert_equal "$(loads)" 4
+}
+
+@test "each for itself: as many compiler runs as there are nodes" {
+  for i in {1..2}; do node "$i" --compile-lease off; done
+  ended 2
+  assert_equal "$(compiles)" 2
+}
+
+@test "what is named must be of use" {
+  while IFS='|' read -r options words; do
+    # shellcheck disable=SC2086 # options are words
+    run "$KMODSMITH" install --root machine --source driver --headers headers.tar --from "oci:$builder" $options
+    assert_failure 2
+    assert_output --partial "$words"
+  done <<EOF
+--share docker://elsewhere.test/x|is none of --from
+--share-key key.pem|belong to --share
+--share oci:$builder --compile-lease default|no pod with a service account
+--share oci:$builder --lease-duration 1|at least 4 seconds
+EOF
+}

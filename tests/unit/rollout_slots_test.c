@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who gets a slot: limits, waves, order, groups, breaker, each scenario of upgrade-design 3 that needs no more than
+// that. A cluster is a line of words, one for each node.
+#include "cluster/slots.h"
+#include "tests/unit/test.h"
+
+enum { MOST = 32 };
+#define NOW INT64_C(1800000000)
+static const struct aim old = { 1, 0 }, target = { 2, 0 };
+static struct wave waves[4];
+static struct pool pool;
+static struct policy policy;
+static struct rollout rollout;
+static struct member members[MOST];
+static struct entry entries[MOST];
+static char names[MOST][24];
+static struct ledger ledger;
+static struct slots slots;
+static size_t count;
+
+static int setup(void **state)
+{
+	(void)state;
+	pool = (struct pool){ .name = "gpu",
+			      .parallel = { 2, false },
+			      .unavailable = { 2, false },
+			      .waiting = 1,
+			      .attempts = 2,
+			      .breaker_percent = 50,
+			      .breaker_row = 3,
+			      .waves = waves,
+			      .target.aim = target };
+	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
+	policy = (struct policy){ .parallel = { LIMIT_NONE, false },
+				  .unavailable = { LIMIT_NONE, false },
+				  .staging = 2,
+				  .pools = &pool,
+				  .pool_count = 1 };
+	rollout = (struct rollout){ .target = target, .stable = old };
+	memset(waves, 0, sizeof(waves));
+	return 0;
+}
+static int teardown(void **state)
+{
+	(void)state;
+	slots_done(&slots);
+	return 0;
+}
+
+// Words: a state; then any of +slot +wait (in the ledger) +cordon +ours (with receipt) +down +busy +skip +retry +me
+// +failed +gN (group) +zN +blocked.
+static void read_word(const char *word, struct member *m)
+{
+	size_t len = strcspn(word, "+");
+	auto_str char *phase = str_ndup(word, len);
+	m->record.phase = phase_parse(phase);
+	m->record.has_phase = true;
+	m->record.since = NOW - 3600 + (int64_t)count;
+	m->record.target = m->record.phase == PHASE_IDLE ? AIM_NONE : target;
+	m->report = (struct report){ .has_loaded = true,
+				     .loaded = m->record.phase == PHASE_DONE ? target : old,
+				     .store = { target } };
+	m->facts = (struct facts){ .is_ready = !strstr(word, "+down"),
+				   .is_unschedulable = strstr(word, "+cordon") || strstr(word, "+ours"),
+				   .is_skipped = strstr(word, "+skip"),
+				   .is_ours = strstr(word, "+me") };
+	m->record.receipt.is_there = strstr(word, "+ours");
+	m->record.retry = strstr(word, "+retry") ? 1 : 0;
+	m->record.failed = strstr(word, "+failed") ? target : AIM_NONE;
+	m->report.holders = strstr(word, "+busy") ? 1 : 0;
+	m->facts.blocked_since = strstr(word, "+blocked") ? NOW - 601 : 0;
+	const char *group = strstr(word, "+g"), *zone = strstr(word, "+z");
+	m->facts.group = group ? (uint64_t)group[2] : 0;
+	m->facts.zone = zone ? (uint64_t)zone[2] : 0;
+	if (strstr(word, "+slot") || strstr(word, "+wait")) {
+		entries[ledger.count] = (struct entry){ .slot = strstr(word, "+slot") ? SLOT_WORK : SLOT_WAIT };
+		memcpy(entries[ledger.count++].uid, m->uid, UID_TEXT);
+	}
+}
+
+static void plan(const char *line)
+{
+	auto_strv struct strv words = { 0 };
+	strv_split(&words, line, " ");
+	ledger = (struct ledger){ entries, 0 };
+	for (count = 0; count < words.count; count++) {
+		char uid[UID_TEXT];
+		snprintf(names[count], sizeof(names[count]), "n%zu", count);
+		snprintf(uid, sizeof(uid), "uid-%zu", count);
+		member_init(&members[count], names[count], uid);
+		read_word(words.items[count], &members[count]);
+	}
+	struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW };
+	slots_done(&slots);
+	slots_plan(&c, &slots);
+}
+
+// One letter a node: S slot for work, W for waiting, - none.
+static void expect_slots(const char *line, const char *want)
+{
+	char got[MOST + 1] = "";
+	plan(line);
+	for (size_t i = 0; i < count; i++)
+		got[i] = slots.seats[i].has == SLOT_WORK ? 'S' : slots.seats[i].has == SLOT_WAIT ? 'W' : '-';
+	if (strcmp(got, want) != 0)
+		fail_msg("%s: %s instead of %s", line, got, want);
+}
+
+static void expect_refused(const char *line, size_t at, enum reason_code why)
+{
+	plan(line);
+	if (slots.seats[at].refused != why)
+		fail_msg("%s: node %zu is refused for %s", line, at, reason_info(slots.seats[at].refused)->code);
+}
+
+static void t50_in_flight_counts_before_grants(void **state)
+{
+	(void)state;
+	expect_slots("evicting+ours+slot queued queued queued", "SS--");
+	expect_slots("evicting+ours replacing+ours queued", "SS-"); // the ledger is gone (T60): rebuilt before anything
+	expect_slots("queued+slot queued+slot queued", "SS-");
+	assert_int_equal(slots.granted, 0);
+	pool.parallel.value = 1; // T80: lowered below what is in flight: nothing is cancelled, nothing new begins
+	expect_slots("evicting+ours+slot replacing+ours+slot queued", "SS-");
+}
+
+static void t70_a_deleted_node_frees_its_slot(void **state)
+{
+	(void)state;
+	plan("queued+slot");
+	struct entry gone[] = { { .uid = "uid-gone", .slot = SLOT_WORK }, entries[0] };
+	struct ledger both = { gone, 2 };
+	struct cluster c = { &policy, &rollout, members, 1, &both, 1, NOW };
+	slots_done(&slots);
+	slots_plan(&c, &slots);
+	assert_int_equal(slots.freed, 1);
+	assert_int_equal(slots.ledger.count, 1);
+	assert_string_equal(slots.ledger.items[0].uid, "uid-0");
+	expect_slots("done+slot failed+ours+slot queued", "--S"); // failed counts in U, not in the slots
+}
+
+static void t31_others_cordon_meanwhile(void **state)
+{
+	(void)state;
+	expect_slots("evicting+ours+slot idle+cordon queued", "S--");
+	expect_refused("evicting+ours+slot idle+cordon queued", 2, REASON_LIMIT_UNAVAILABLE);
+	expect_slots("queued idle+down", "S-"); // T72: others go on, it counts
+	expect_slots("idle+down+skip idle+down+skip queued", "---");
+}
+
+static void t32_budget_used_by_others(void **state)
+{
+	(void)state;
+	expect_refused("idle+cordon idle+down queued done", 2, REASON_BUDGET_OTHERS);
+	assert_int_equal(slots.sums[0].blocked.code, REASON_BUDGET_OTHERS);
+	assert_string_equal(slots.sums[0].blocked.object, "n0 n1");
+	assert_false(slots.rollouts[0].is_halted);
+}
+
+static void t80_zero_is_pause(void **state)
+{
+	(void)state;
+	pool.parallel.value = 0;
+	expect_refused("queued queued", 0, REASON_PAUSED);
+	setup(NULL);
+	pool.unavailable = (struct limit){ 1, true };
+	expect_slots("queued", "S"); // rounds to 0: at least 1
+	setup(NULL);
+	policy.parallel.value = 1;
+	expect_slots("queued queued", "S-"); // the whole cluster's limit
+}
+
+static void t20_foreign_cordon(void **state)
+{
+	(void)state;
+	expect_refused("queued+cordon queued", 0, REASON_FOREIGN_CORDON);
+	pool.foreign_cordon = CORDON_USE_FIRST;
+	pool.unavailable.value = 1;
+	expect_slots("queued+cordon queued", "S-"); // it costs no availability
+}
+
+static void order(void **state)
+{
+	(void)state;
+	pool.parallel.value = pool.unavailable.value = 1;
+	expect_slots("queued+me queued queued", "-S-"); // T78: the coordinator's own node last
+	expect_slots("queued+busy queued", "-S");       // idle first
+	expect_slots("queued queued+retry", "-S");
+	expect_slots("queued+down queued", "--"); // the one that is down uses the budget
+}
+
+static void groups_go_as_one(void **state)
+{
+	(void)state;
+	expect_slots("queued+ga queued+ga queued", "SS-");
+	expect_refused("queued+ga idle+ga queued", 0, REASON_GROUP_INCOMPLETE);
+	expect_slots("queued+ga idle+ga queued", "--S");
+	expect_slots("queued+ga queued+ga queued+ga", "SSS"); // larger than the limits: alone
+	expect_slots("queued+ga queued+ga queued+ga evicting+ours+slot", "---S");
+	pool.overflow = OVERFLOW_HOLD;
+	expect_refused("queued+ga queued+ga queued+ga queued", 0, REASON_GROUP_TOO_BIG);
+	expect_slots("queued+ga queued+ga queued+ga queued", "---S");
+}
+
+static void zones_one_by_one(void **state)
+{
+	(void)state;
+	policy.zone = (char *)(uintptr_t) "zone";
+	pool.is_by_zone = true;
+	expect_slots("queued+z2 queued+z1 queued+z2", "-S-");
+	expect_slots("queued+z2+slot queued+z1 queued+z2", "S-S");
+}
+
+static void t06_deadlock(void **state)
+{
+	(void)state;
+	plan("evicting+ours+slot+blocked evicting+ours+slot+blocked");
+	assert_false(slots.seats[0].is_revoked);
+	assert_true(slots.seats[1].is_revoked); // the youngest
+	plan("evicting+ours+slot+blocked evicting+ours+slot");
+	assert_false(slots.seats[0].is_revoked || slots.seats[1].is_revoked);
+	plan("evicting+ours+slot+blocked queued");
+	assert_false(slots.seats[0].is_revoked);
+}
+
+static void t03_breaker_says_who(void **state)
+{
+	(void)state;
+	plan("done done done rolledback+failed queued done done done done done");
+	assert_false(slots.rollouts[0].is_halted);
+	pool.breaker_percent = 10;
+	expect_refused("done done done rolledback+failed queued done done done done done", 4, REASON_HALTED);
+	assert_int_equal(slots.rollouts[0].halt.code, REASON_POOL_FAILURES);
+	assert_string_equal(slots.rollouts[0].halt.object, "n3");
+	rollout.resumed = NOW - 1; // they are forgiven
+	expect_slots("done done done rolledback+failed queued done done done done done", "----S-----");
+	rollout.resumed = 0;
+	pool.breaker_percent = 100;
+	plan("done rolledback+failed rolledback+failed failed+ours+failed queued queued");
+	assert_int_equal(slots.rollouts[0].halt.code, REASON_FAILURES_IN_A_ROW);
+	plan("rolledback+failed rolledback+failed rolledback+failed done queued queued");
+	assert_false(slots.rollouts[0].is_halted);
+}
+
+static void waves_open_one_after_the_other(void **state)
+{
+	(void)state;
+	waves[0] = (struct wave){ .name = "canary", .count = 1, .soak = 600, .failures = 0 };
+	waves[1] = (struct wave){ .name = "half", .percent = 50, .is_manual = true, .failures = LIMIT_NONE };
+	pool.wave_count = 2;
+	plan("queued queued queued queued");
+	size_t canary = 0;
+	while (slots.seats[canary].wave)
+		canary++;
+	assert_int_equal(slots.granted, 1);
+	assert_int_equal(slots.seats[canary].has, SLOT_WORK);
+	for (size_t i = 0; i < 4; i++)
+		assert_true(i == canary || slots.seats[i].refused == REASON_WAVE_CLOSED);
+	members[canary].record.phase = PHASE_DONE;
+	members[canary].report.loaded = target;
+	memcpy(members[canary].record.wave, "canary", 7);
+	struct cluster c = { &policy, &rollout, members, 4, &ledger, 1, NOW };
+	slots_done(&slots);
+	slots_plan(&c, &slots);
+	assert_true(slots.rollouts[0].soak_since == NOW && slots.rollouts[0].wave == 0 && !slots.granted);
+	rollout.soak_since = NOW - 600; // the soak is over, the next wave waits for somebody
+	slots_done(&slots);
+	slots_plan(&c, &slots);
+	assert_int_equal(slots.rollouts[0].wave, 0);
+	rollout.approved = 1;
+	slots_done(&slots);
+	slots_plan(&c, &slots);
+	assert_int_equal(slots.rollouts[0].wave, 1);
+	// One that was well and is ill while the wave soaks is a failure of it.
+	members[canary].report.health.aim = target;
+	members[canary].report.health.result = RESULT_FAILED;
+	slots_done(&slots);
+	slots_plan(&c, &slots);
+	assert_true(slots.rollouts[0].is_halted && slots.rollouts[0].halt.code == REASON_WAVE_FAILURES);
+}
+
+static void t75_waves_do_not_shift_when_nodes_join(void **state)
+{
+	(void)state;
+	unsigned before[8];
+	waves[0] = (struct wave){ .name = "part", .percent = 40, .failures = LIMIT_NONE };
+	pool.wave_count = 1;
+	plan("queued queued queued queued queued queued queued queued");
+	unsigned first = 0;
+	for (size_t i = 0; i < 8; i++) {
+		before[i] = slots.seats[i].wave;
+		first += before[i] == 0;
+	}
+	assert_true(first > 0 && first < 8);
+	plan("queued queued queued queued queued queued queued queued queued queued queued queued queued");
+	for (size_t i = 0; i < 8; i++)
+		assert_int_equal(slots.seats[i].wave, before[i]);
+	rollout.frozen = 4; // budgets of the set that was there when it began
+	pool.parallel = (struct limit){ 50, true };
+	plan("queued queued queued queued queued queued queued queued");
+	assert_int_equal(slots.sums[0].parallel_limit, 2);
+}
+
+static void stable_follows_the_last_wave(void **state)
+{
+	(void)state;
+	plan("done done rolledback+failed done");
+	assert_true(slots.rollouts[0].is_halted || aim_eq(&slots.rollouts[0].stable, &target));
+	plan("done done done held");
+	assert_true(aim_eq(&slots.rollouts[0].stable, &target)); // done and held: complete (T73)
+	plan("done done done queued");
+	assert_true(aim_eq(&slots.rollouts[0].stable, &old));
+}
+
+static void t60_a_lost_status_begins_halted(void **state)
+{
+	(void)state;
+	rollout = (struct rollout){ 0 };
+	plan("evicting+ours queued");
+	assert_true(slots.rollouts[0].is_halted && slots.rollouts[0].halt.code == REASON_STATUS_LOST);
+	assert_int_equal(slots.seats[1].refused, REASON_HALTED);
+	rollout = (struct rollout){ 0 };
+	plan("idle idle");
+	assert_false(slots.rollouts[0].is_halted);
+	assert_int_equal(slots.rollouts[0].frozen, 2);
+}
+
+static void waiting_has_its_own_cap(void **state)
+{
+	(void)state;
+	pool.wait_for = (char *)(uintptr_t) "job=batch";
+	expect_slots("queued queued", "W-");
+	expect_refused("queued queued", 1, REASON_LIMIT_WAITING);
+	expect_slots("waiting+ours+wait evicting+ours+slot", "SS"); // no job is left: from the wait to the work
+	pool.parallel.value = 1;
+	expect_slots("waiting+ours+wait evicting+ours+slot", "WS");
+}
+
+static void staging_has_its_own_number(void **state)
+{
+	(void)state;
+	plan("staging idle idle idle");
+	assert_int_equal(slots.seats[1].refused, REASON_NONE);
+	assert_int_equal(slots.seats[2].refused, REASON_STAGING_FULL);
+	policy.is_paused = true;
+	plan("idle");
+	assert_int_equal(slots.seats[0].refused, REASON_PAUSED);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(t50_in_flight_counts_before_grants),
+		T(t70_a_deleted_node_frees_its_slot),
+		T(t31_others_cordon_meanwhile),
+		T(t32_budget_used_by_others),
+		T(t80_zero_is_pause),
+		T(t20_foreign_cordon),
+		T(order),
+		T(groups_go_as_one),
+		T(zones_one_by_one),
+		T(t06_deadlock),
+		T(t03_breaker_says_who),
+		T(waves_open_one_after_the_other),
+		T(t75_waves_do_not_shift_when_nodes_join),
+		T(stable_follows_the_last_wave),
+		T(t60_a_lost_status_begins_halted),
+		T(waiting_has_its_own_cap),
+		T(staging_has_its_own_number),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

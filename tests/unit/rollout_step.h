@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// One decision a row: a node as it is found, and what has to become of it. The names begin with the scenarios of
+// upgrade-design 3 (tests/cluster/scenarios.md).
+#pragma once
+#include "cluster/rules.h"
+#include "cluster/transition.h"
+#include "tests/unit/test.h"
+
+#define NOW INT64_C(1800000000)
+enum { NOTHING, OLD, NEW, OTHER };
+static const struct aim sides[] = { { 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 } };
+
+struct row {
+	const char *name;
+	enum phase phase;
+	bool unlabelled;
+	int loaded, target, goal, failed, previous, stable, health; // sides; target and goal: NEW unless said
+	bool unstaged, foreign_module, mute;
+	bool receipt, prior, touched, cordoned; // receipt: and the cordon, unless is_open
+	bool is_open;
+	unsigned again, attempts, tries;
+	enum verb go;
+	enum result answer;
+	enum failing failing;
+	int ago; // seconds since the state began
+	bool late, deadlineless;
+	enum slot slot;
+	int holders, pods;
+	int blocked; // seconds
+	enum reason_code was, refused;
+	bool retry, skip, not_ready, no_pool, halted, aborted, revoked, keep, foreign, node_paused, is_paused_operands;
+	enum on_timeout on_timeout;
+	enum on_halt on_halt;
+	// what has to follow
+	enum phase next;
+	enum reason_code reason; // of the record, or of what is waited for
+	enum verb order;
+	enum cordon cordon;
+	bool nothing;   // no write at all
+	int now_failed; // side
+	bool evicts;
+};
+
+#define OURS .receipt = true, .slot = SLOT_WORK, .previous = OLD
+#define STAYS(phase_) .next = PHASE_##phase_, .nothing = true
+static struct pool pool;
+static struct rollout rollout;
+static struct member m;
+
+static void describe(const struct row *w)
+{
+	struct record *r = &m.record;
+	member_init(&m, "n", "u");
+	r->phase = w->phase;
+	r->has_phase = !w->unlabelled;
+	r->seq = (struct seq){ 1, 10 };
+	if (!w->unlabelled || w->receipt || w->slot)
+		r->target = sides[w->target ? w->target : NEW];
+	r->failed = sides[w->failed];
+	r->previous = sides[w->previous];
+	r->attempts = (uint16_t)w->attempts;
+	r->tries = (uint16_t)w->tries;
+	r->since = NOW - w->ago;
+	r->reason.code = w->was;
+	r->paused = w->is_paused_operands;
+	if (phase_info(w->phase)->span != SPAN_NONE && !w->deadlineless)
+		r->deadline = w->late ? NOW : NOW + 60;
+	if (w->receipt)
+		r->receipt = (struct receipt){ true, w->prior, w->touched, (uint8_t)w->again, NOW + 1800 };
+	bool is_back = w->phase == PHASE_RESTORING || w->go == VERB_RESTORE;
+	if (w->go)
+		r->go = (struct order){ { 1, 9 }, w->go, is_back ? r->previous : r->target };
+	if (w->answer) {
+		m.report.ack.seq = r->go.seq;
+		m.report.ack.verb = w->go;
+	}
+	m.report.ack.result = w->answer;
+	m.report.ack.failing = w->failing;
+	m.report.has_loaded = !w->mute;
+	m.report.is_foreign = w->foreign_module;
+	m.report.loaded = sides[w->loaded];
+	m.report.store[0] = w->unstaged ? AIM_NONE : sides[NEW];
+	m.report.holders = w->holders;
+	m.report.health.aim = sides[w->health];
+	m.report.health.result = w->health ? RESULT_DONE : RESULT_NONE;
+	m.facts = (struct facts){ .is_unschedulable = w->cordoned || (w->receipt && !w->is_open),
+				  .is_ready = !w->not_ready,
+				  .is_skipped = w->skip,
+				  .is_paused = w->node_paused,
+				  .keeps_cordon = w->keep,
+				  .is_foreign = w->foreign,
+				  .retry = w->retry,
+				  .pods = w->pods,
+				  .blocked_since = w->blocked ? NOW - w->blocked : 0 };
+}
+
+static void check(const struct row *w)
+{
+	struct decision d;
+	pool = (struct pool){ .name = "gpu", .attempts = 2, .on_timeout = w->on_timeout, .on_halt = w->on_halt };
+	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
+	rollout = (struct rollout){ .target = sides[w->goal ? w->goal : NEW],
+				    .stable = sides[w->stable],
+				    .is_halted = w->halted,
+				    .is_aborted = w->aborted };
+	describe(w);
+	struct view v = { .m = &m,
+			  .pool = w->no_pool ? NULL : &pool,
+			  .rollout = w->no_pool ? NULL : &rollout,
+			  .slot = w->slot,
+			  .refused = w->refused,
+			  .is_revoked = w->revoked,
+			  .wave = "rest",
+			  .epoch = 1,
+			  .now = NOW };
+	transition(&v, &d);
+	bool is_new = seq_cmp(d.next.go.seq, m.record.go.seq) > 0;
+	enum reason_code why = d.rule ? d.next.reason.code : d.waits.code;
+	enum verb order = is_new ? d.next.go.verb : VERB_NONE;
+	if (d.next.phase != w->next || why != w->reason || order != w->order || d.cordon != w->cordon ||
+	    (d.rule == NULL) != w->nothing || d.evicts != w->evicts)
+		fail_msg("%s: %s, %s, order %s, cordon %d, evicts %d, by rule '%s'", w->name,
+			 phase_info(d.next.phase)->name, reason_info(why)->code, verb_names[order], (int)d.cordon,
+			 d.evicts, d.rule ? rule_text(d.rule) : "none");
+	if (w->now_failed)
+		expect(aim_eq(&d.next.failed, &sides[w->now_failed]), w->name);
+	expect(!d.rule || seq_cmp(d.next.seq, m.record.seq) > 0, w->name);
+	expect(phase_info(d.next.phase)->span == SPAN_NONE || d.next.deadline > 0, w->name);
+	expect(d.next.phase == PHASE_STAGING || d.next.phase == PHASE_QUEUED ||
+		       phase_info(d.next.phase)->is_disruptive || d.next.phase == PHASE_FAILED ||
+		       (!d.next.paused && !d.next.receipt.is_there),
+	       w->name);
+}
