@@ -10,7 +10,7 @@
 # files: tests/vm/driver
 # mem: 2G
 # cpus: 2
-# timeout: 900
+# timeout: 1200
 . /vm/pods/pods.sh
 shared=/run/pods/shared
 root=/run/nvidia/driver
@@ -20,6 +20,9 @@ pod_goes() { # both containers, and with the pod its emptyDir
   pod_kill toolkit && pod_clear toolkit && pod_clear driver && rm -rf $shared
 }
 flag() { [ "$(cat "$shared/$1")" = "$(sha256sum <$shared/kmodsmith/request.json | cut -d ' ' -f 1)" ]; }
+built() { # as long as it takes: the end of the guest is the limit
+  until flag driver_built 2>/dev/null; do pod_alive toolkit && pod_alive driver && sleep 1 || return; done
+}
 
 t "a node" pods_begin
 mkdir -p /run/nvidia && cp -r /files/driver /run/nvidia/source
@@ -39,8 +42,9 @@ t "  the toolkit begins" pod_wait_log driver "the driver toolkit has begun"
 t "the toolkit's container is killed meanwhile" pod_kill toolkit
 t_fails 1 "  nothing was built" test -e $shared/driver_built
 t "  and starts again" pod_start toolkit toolkit
-t "the operator's startup probe passes" seconds pod_wait_ready driver
-echo "# $took s from the toolkit's start until ready"
+t "  and makes the modules" seconds built
+echo "# $took s for the compile"
+t "the operator's startup probe passes" pod_wait_ready driver
 t "  the flags are set, as the images of GPUDirect Storage and GDRCopy know them" flag dir_prepared
 t "  driver_build_started" flag driver_build_started
 t "  driver_built" flag driver_built
@@ -49,7 +53,7 @@ echo "# $(pod_log toolkit | grep '^kmodsmith: compile ')"
 unlike "  not the driver's container's" "$(pod_log driver)" '^kmodsmith: compile '
 like "  what came was proven before it was kept" "$(pod_log driver)" '^kmodsmith: toolkit .* proven, is in the store'
 is "  the driver is loaded" "$(cat /sys/module/nvidia/version)" 535.261.03
-is "  of what the toolkit made" "$(cat /sys/module/nvidia/srcversion)" "$(chroot $root modinfo -F srcversion nvidia)"
+like "  of what the toolkit made" "$(chroot $root modinfo -F srcversion nvidia)" "^$(cat /sys/module/nvidia/srcversion || echo none)\$"
 t "  the machine has its nodes" test -c /dev/nvidia0 -a -L /dev/char/195:0
 t_fails 1 "  no environment was shared" grep -r hidden-word $shared
 t "the toolkit's container waits for the next request" pod_wait_log toolkit "waiting for a request"
