@@ -57,11 +57,21 @@ static int lock_part(struct part *p, int dir, const char *name, struct err *err)
 	return 1;
 }
 
+// Who had the part before may have made the blob of it between our look and our lock: then this one is a new file.
 static int begin(struct part *p, struct err *err)
 {
 	auto_str char *path = part_path(p->digest), *name = NULL;
 	auto_fd int dir = root_parent(&p->layout->root, path, &name, err);
-	return dir < 0 ? -1 : lock_part(p, dir, name, err);
+	int r = dir < 0 ? -1 : lock_part(p, dir, name, err);
+	if (r <= 0)
+		return r;
+	auto_fd int part = TAKE_FD(p->fd);
+	r = open_blob(p, err);
+	if (r == 0)
+		p->fd = TAKE_FD(part);
+	if (r > 0)
+		part_drop(p);
+	return r < 0 ? -1 : 1;
 }
 
 // Hash what an earlier attempt left. More than there can be is rubbish.
