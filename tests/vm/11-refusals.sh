@@ -14,7 +14,7 @@ refused() { # CODE NAME COMMAND...
 copy() { rm -rf /tmp/p && cp -rL "$1" /tmp/p && chmod -R u+w /tmp/p; }
 layer() { find /tmp/p/blobs -type f -size +1000k; } # the one large blob
 
-refused E_NO_PACKAGE "a package for another kernel" kmodsmith install --package /packages/open-K61R
+refused E_ABI "a package for another kernel" kmodsmith install --package /packages/open-K61R
 like "  names both kernels" "$out" 'kernel release is 6\.1\.0-[0-9]+-cloud-amd64, wanted '
 refused E_ABI "R-B9: a package that lies about its kernel" kmodsmith install --package /packages/liar
 like "  lists symbols" "$out" 'module_layout'
