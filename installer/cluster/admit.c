@@ -74,8 +74,7 @@ static struct cost cost_of(const struct round *r, size_t first)
 			continue;
 		if (i != first && (m->record.phase != PHASE_QUEUED || refusal(r, i) != REASON_NONE))
 			cost.is_incomplete = true;
-		const struct pool *pool = round_pool(r, i);
-		bool waits = pool && pool->wait_for && m->record.phase == PHASE_QUEUED;
+		bool waits = round_own_pool(r, i)->wait_for && m->record.phase == PHASE_QUEUED;
 		cost.work += !waits;
 		cost.waiting += waits;
 		cost.unavailable += !m->facts.is_unschedulable && m->facts.is_ready && r->s->seats[i].has == SLOT_NONE;
@@ -127,7 +126,7 @@ static enum reason_code fits(const struct round *r, size_t at, const struct cost
 		return REASON_LIMIT_PARALLEL;
 	if (cost->unavailable > room(limit_of(&p->unavailable, all.total), all.unavailable))
 		return REASON_LIMIT_UNAVAILABLE;
-	return fits_pool(round_pool(r, at), &r->s->sums[r->s->seats[at].pool], cost);
+	return fits_pool(round_own_pool(r, at), &r->s->sums[r->s->seats[at].pool], cost);
 }
 
 static bool is_other_zone(const struct round *r, size_t at)
@@ -135,7 +134,7 @@ static bool is_other_zone(const struct round *r, size_t at)
 	for (size_t i = 0; i < r->c->count; i++)
 		if (r->s->seats[i].pool == r->s->seats[at].pool && r->s->seats[i].has != SLOT_NONE &&
 		    r->c->members[i].facts.zone != r->c->members[at].facts.zone)
-			return round_pool(r, at)->is_by_zone;
+			return round_own_pool(r, at)->is_by_zone;
 	return false;
 }
 
@@ -148,7 +147,7 @@ static void grant(const struct round *r, size_t first, const struct cost *cost)
 		if (!is_of_unit(r, first, i) ||
 		    (i != first && (seat->has != SLOT_NONE || m->record.phase != PHASE_QUEUED)))
 			continue;
-		bool waits = round_pool(r, i)->wait_for && m->record.phase == PHASE_QUEUED;
+		bool waits = round_own_pool(r, i)->wait_for && m->record.phase == PHASE_QUEUED;
 		sum->waiting -= seat->has == SLOT_WAIT;
 		seat->has = waits ? SLOT_WAIT : SLOT_WORK;
 		seat->refused = REASON_NONE;

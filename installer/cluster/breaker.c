@@ -40,7 +40,7 @@ void rollouts_begin(const struct round *r)
 static bool is_failed(const struct round *r, size_t at)
 {
 	const struct member *m = &r->c->members[at];
-	const struct rollout *rollout = round_rollout(r, at);
+	const struct rollout *rollout = round_own_rollout(r, at);
 	const struct aim *target = &rollout->target;
 	if (m->record.since <= rollout->resumed)
 		return false;

@@ -32,7 +32,8 @@ static enum reason_code foreign_cordon(const struct round *r, size_t at)
 {
 	const struct member *m = &r->c->members[at];
 	bool is_foreign = m->facts.is_unschedulable && !m->record.receipt.is_there;
-	return is_foreign && round_pool(r, at)->foreign_cordon == CORDON_IGNORE ? REASON_FOREIGN_CORDON : REASON_NONE;
+	return is_foreign && round_own_pool(r, at)->foreign_cordon == CORDON_IGNORE ? REASON_FOREIGN_CORDON :
+										      REASON_NONE;
 }
 static enum reason_code wave_closed(const struct round *r, size_t at)
 {

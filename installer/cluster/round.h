@@ -15,6 +15,15 @@ static inline struct rollout *round_rollout(const struct round *r, size_t at)
 {
 	return r->s->seats[at].pool < 0 ? NULL : &r->s->rollouts[r->s->seats[at].pool];
 }
+// Of a node that a pool has: whoever is counted, judged or admitted.
+static inline const struct pool *round_own_pool(const struct round *r, size_t at)
+{
+	return &r->c->policy->pools[r->s->seats[at].pool];
+}
+static inline struct rollout *round_own_rollout(const struct round *r, size_t at)
+{
+	return &r->s->rollouts[r->s->seats[at].pool];
+}
 struct view round_view(const struct round *r, size_t at);
 
 void rollouts_begin(const struct round *r); // a new target begins anew; a record that was lost begins halted

@@ -34,9 +34,9 @@ enum { OPEN = ~0U };
 
 static unsigned settled_wave(const struct round *r, size_t at)
 {
-	const struct pool *pool = round_pool(r, at);
+	const struct pool *pool = round_own_pool(r, at);
 	const struct member *m = &r->c->members[at];
-	if (*m->record.wave && aim_eq(&m->record.target, &round_rollout(r, at)->target)) {
+	if (*m->record.wave && aim_eq(&m->record.target, &round_own_rollout(r, at)->target)) {
 		if (str_eq(m->record.wave, "rest"))
 			return (unsigned)pool->wave_count;
 		if (named(pool, m->record.wave) < pool->wave_count)
@@ -98,7 +98,7 @@ void waves_assign(const struct round *r)
 				take_count(r, (int)p, w);
 	for (size_t i = 0; i < r->c->count; i++)
 		if (r->s->seats[i].pool >= 0 && r->s->seats[i].wave == (unsigned)OPEN)
-			r->s->seats[i].wave = by_percent(round_pool(r, i), r->c->members[i].uid);
+			r->s->seats[i].wave = by_percent(round_own_pool(r, i), r->c->members[i].uid);
 }
 
 // Nothing more is to be expected of it in this roll-out, well or not: it holds nobody up (T72, T73).
