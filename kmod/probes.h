@@ -26,8 +26,8 @@ struct probes {
 	long saved_ms;
 };
 
-// NVIDIA's Kbuild makes the flags of its probes anew for each of them, which starts the compiler three times; here, once
-// for all, when the first is asked. Of a source without probes nothing is changed.
+// NVIDIA's Kbuild makes the flags of its probes anew for each of them, which starts the compiler three times; here,
+// once for all, when the first is asked. Of a source without probes nothing is changed.
 int probes_flags_once(const struct root *source, struct err *err);
 // Sum of a kernel's tree: all that its directories hold.
 int probes_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct err *err);

@@ -3,6 +3,8 @@
 
 #include "cluster/keys.h"
 
+#include <stdio.h>
+
 // NVIDIA's operator deploys an operand where its label says "true" and nowhere else, so this is the only value that is
 // ever paused (5.12); the value is the one that its own controller uses.
 #define OPERAND(name)                                                              \
@@ -26,8 +28,7 @@ void member_init(struct member *m, const char *name, const char *uid)
 	*m = (struct member){ .name = name,
 			      .report.holders = HOLDERS_UNPUBLISHED,
 			      .facts = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN } };
-	for (size_t i = 0; i < UID_TEXT - 1 && uid[i]; i++)
-		m->uid[i] = uid[i];
+	snprintf(m->uid, sizeof(m->uid), "%s", uid);
 }
 
 bool member_staged(const struct member *m, const struct aim *aim)

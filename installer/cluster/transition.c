@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/rules.h"
 
+#include <stdio.h>
+
 static const struct rule *const tables[] = { repair_rules, begin_rules, drain_rules, change_rules, end_rules };
 
 const struct rule *rule_next(const struct rule *previous, enum phase phase)
@@ -28,8 +30,7 @@ bool rule_applies(const struct rule *rule, const struct view *v)
 static void wait_for(struct decision *d, enum reason_code why, const char *object)
 {
 	d->waits = (struct reason){ .code = why };
-	for (size_t i = 0; i < OBJECT_TEXT - 1 && object[i]; i++)
-		d->waits.object[i] = object[i];
+	snprintf(d->waits.object, sizeof(d->waits.object), "%s", object);
 }
 
 static enum reason_code drain_waits(const struct view *v)
