@@ -28,12 +28,12 @@ IFS= read -r now <"$kept/flags"
 [ "$now" = "$flags" ] || { real "$@"; exit; }
 known=
 [ ! -f "$kept/known.flags" ] || IFS= read -r known <"$kept/known.flags"
-if [ "$known" = "$flags" ] && [ -f "$kept/known/$7" ]; then
-  while IFS= read -r line; do printf '%s\n' "$line"; done <"$kept/known/$7"
-  : >"$kept/used/$7"
+if [ "$known" = "$flags" ] && [ -f "$kept/known/$7=" ]; then
+  while IFS= read -r line; do printf '%s\n' "$line"; done <"$kept/known/$7="
+  : >"$kept/used/$7="
   exit 0
 fi
 case $7 in */*) mkdir -p "$kept/new/${7%/*}" ;; esac
 real "$@" >"$kept/.answer.$$" || { status=$?; cat "$kept/.answer.$$"; exit $status; }
 cat "$kept/.answer.$$"
-mv "$kept/.answer.$$" "$kept/new/$7"
+mv "$kept/.answer.$$" "$kept/new/$7="

@@ -156,7 +156,7 @@ static int lay_out(struct probes *p, struct err *err)
 		char digest[DIGEST_HEX + 1];
 		if (!script_probe(p->script, probe->name, digest) || !str_eq(digest, probe->digest))
 			continue;
-		auto_str char *path = str_fmt(DIR "/known/%s", probe->name),
+		auto_str char *path = str_fmt(DIR "/known/%s=", probe->name),
 			      *used = str_fmt(DIR "/used/%s", probe->name);
 		*strrchr(used, '/') = '\0';
 		if (put(p, path, probe->answer, strlen(probe->answer), 0644, err) < 0 ||
@@ -241,16 +241,19 @@ void probes_count(const struct probes *p, size_t *ret_kept, size_t *ret_asked)
 	each_file(p->job, DIR "/new", "", count_one, ret_asked);
 }
 
-static void take_one(void *probes, const char *name)
+// A file's name has a sign more than its probe's, because there are probes "crypto" and "crypto/akcipher.h".
+static void take_one(void *probes, const char *file)
 {
 	struct probes *p = probes;
 	char digest[DIGEST_HEX + 1];
-	bool is_name = name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-")] == '\0';
-	if (!is_name || p->known_count >= MOST || !script_probe(p->script, name, digest) || find(p, name, digest))
+	size_t len = strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
+	auto_str char *name = str_ndup(file, len);
+	if (!str_eq(file + len, "=") || p->known_count >= MOST || !script_probe(p->script, name, digest) ||
+	    find(p, name, digest))
 		return;
-	auto_str char *path = str_fmt(DIR "/new/%s", name), *answer = read_answer(p->job, path);
+	auto_str char *path = str_fmt(DIR "/new/%s", file), *answer = read_answer(p->job, path);
 	if (answer)
-		add(p, str_dup(name), digest, TAKE(answer));
+		add(p, TAKE(name), digest, TAKE(answer));
 }
 
 static char *text_of(const struct probes *p)

@@ -180,12 +180,12 @@ static void test_damage(void **state)
 			assert_int_equal(ask(&b, PLAIN), 0);
 		probes_count(&b.probes, &kept, &asked);
 		assert_int_equal(kept, 0);
-		assert_false(root_exists(&b.job.root, "probes/known/plain"));
+		assert_false(root_exists(&b.job.root, "probes/known/plain="));
 	}
 	learn(&cache, PLAIN); // and whole again
 	auto_stop struct build b;
 	start(&b, &cache, SCRIPT("a", ":", ""), kbuild, "gcc");
-	assert_true(root_exists(&b.job.root, "probes/known/plain"));
+	assert_true(root_exists(&b.job.root, "probes/known/plain="));
 }
 
 // A source makes what it likes in the sandbox.
@@ -195,9 +195,9 @@ static void test_hostile_answers(void **state)
 	auto_folder struct folder cache;
 	folder_make(&cache);
 	learn(&cache,
-	      PLAIN " && cd /build/probes/new && rm plain && ln -s /build/src/Kbuild plain && { mkfifo one || :; } && "
-		    "printf '#define NV_X' >by_header && mkdir -p linux && head -c 9000 /dev/zero >linux/mm.h && "
-		    "printf '#define NV_X\\n#include \"/x\"\\n' >is_symbol_present_x && "
+	      PLAIN " && cd /build/probes/new && rm plain= && ln -s /build/src/Kbuild plain= && { mkfifo one= || :; } && "
+		    "printf '#define NV_X' >by_header= && mkdir -p linux && head -c 9000 /dev/zero >linux/mm.h= && "
+		    "printf '#define NV_X\\n#include \"/x\"\\n' >is_symbol_present_x= && "
 		    "printf '#define NV_Y\\nprobe x y\\n' >\"$(printf 'a\\nb')\"");
 	auto_strv struct strv names = { 0 };
 	struct err err = { 0 };
@@ -215,7 +215,7 @@ static void test_in_the_middle(void **state)
 	assert_int_equal(ask(&b, PLAIN " && printf '#define NV_half' >/build/probes/.answer.99"), 0);
 	probes_save(&b.probes, false);
 	start(&next, &cache, SCRIPT("a", ":", ""), kbuild, "gcc");
-	assert_true(root_exists(&next.job.root, "probes/known/plain"));
+	assert_true(root_exists(&next.job.root, "probes/known/plain="));
 }
 
 static void test_bound(void **state)
