@@ -15,10 +15,10 @@ setup_file() {
   unshare -U true || skip "this machine makes no user namespaces"
   box=$(mktemp -d /tmp/kmodsmith-job.XXXXXX) # others than root have to get there
   chmod 755 "$box"
-  mkdir -p "$box"/{rootfs,volumes/{work,tmp,sources,matrix,trust,auth,key}}
+  mkdir -p "$box"/{rootfs,volumes/{data,tmp,sources,matrix,trust,auth,key}}
   rm -rf "$images/job"
   cp -al "$images/builder/root" "$images/job"
-  mkdir -p "$images"/job/{work,sources,matrix,trust,auth,key} "$images/job/usr/share/kmodsmith/payload/root/usr/src/nvidia-$DRIVER"
+  mkdir -p "$images"/job/{data,sources,matrix,trust,auth,key} "$images/job/usr/share/kmodsmith/payload/root/usr/src/nvidia-$DRIVER"
   eval "$(cd "$top" && KMODSMITH_CACHE=$CACHE scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
   registry_start basic
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$box/release.key" 2>/dev/null
@@ -55,7 +55,7 @@ matrix() { # RELEASE...: of the manifest, with other kernels and the one module 
 }
 fresh_pod() { # new empty directories
   local name
-  for name in work tmp sources; do
+  for name in data tmp sources; do
     rm -rf "$box/volumes/$name"
     install -d -o "$ID" -g "$ID" "$box/volumes/$name"
   done
@@ -89,8 +89,8 @@ job() { # to the first that fails: $failed names it; what the build said is in $
   job
   assert_equal "$failed" ""
   assert_regex "$built" '1 built, 0 there, 0 fetched, 0 skipped, 0 refused, 0 failed'
-  [ -s "$box/volumes/work/state/logs/$DRIVER-proprietary-$K61.log" ] # a compiler ran
-  assert_equal "$(find "$box/volumes/work/state/.tmp" -mindepth 1)" "" # and left nothing
+  [ -s "$box/volumes/data/state/logs/$DRIVER-proprietary-$K61.log" ] # a compiler ran
+  assert_equal "$(find "$box/volumes/data/state/.tmp" -mindepth 1)" "" # and left nothing
   "$KMODSMITH" trust add "$box/release.pem" --trust-dir "$BATS_TEST_TMPDIR/trust" >/dev/null
   run --separate-stderr timeout 60 "$KMODSMITH" fetch --driver "$DRIVER" --kernel "$K61" --from "$HUB" --auth-file "$JOB_AUTH" \
     --trust-dir "$BATS_TEST_TMPDIR/trust" --state-dir "$BATS_TEST_TMPDIR/node" --json
@@ -102,7 +102,7 @@ job() { # to the first that fails: $failed names it; what the build said is in $
   job
   assert_equal "$failed" ""
   assert_regex "$built" '0 built, 0 there, 1 fetched, 0 skipped, 0 refused, 0 failed'
-  [ ! -e "$box/volumes/work/state/logs" ]
+  [ ! -e "$box/volumes/data/state/logs" ]
 }
 @test "a kernel without headers fails the job at its end, and by name; the others are pushed" {
   fresh_pod
