@@ -194,11 +194,11 @@ static void test_hostile_answers(void **state)
 	(void)state;
 	auto_folder struct folder cache;
 	folder_make(&cache);
-	learn(&cache,
-	      PLAIN " && cd /build/probes/new && rm plain= && ln -s /build/src/Kbuild plain= && { mkfifo one= || :; } && "
-		    "printf '#define NV_X' >by_header= && mkdir -p linux && head -c 9000 /dev/zero >linux/mm.h= && "
-		    "printf '#define NV_X\\n#include \"/x\"\\n' >is_symbol_present_x= && "
-		    "printf '#define NV_Y\\nprobe x y\\n' >\"$(printf 'a\\nb')\"");
+	learn(&cache, PLAIN
+	      " && cd /build/probes/new && rm plain= && ln -s /build/src/Kbuild plain= && { mkfifo one= || :; } && "
+	      "printf '#define NV_X' >by_header= && mkdir -p linux && head -c 9000 /dev/zero >linux/mm.h= && "
+	      "printf '#define NV_X\\n#include \"/x\"\\n' >is_symbol_present_x= && "
+	      "printf '#define NV_Y\\nprobe x y\\n' >\"$(printf 'a\\nb')\"");
 	auto_strv struct strv names = { 0 };
 	struct err err = { 0 };
 	assert_int_equal(root_list(&cache.root, "probes", &names, &err), 0);
