@@ -30,6 +30,7 @@ void rollouts_begin(const struct round *r)
 		if (!aim_is(&rollout->target) && is_under_way(r, p, &next.stable)) {
 			next.is_halted = true;
 			next.halt.code = REASON_STATUS_LOST;
+			next.halted_since = r->c->now;
 		}
 		for (size_t i = 0; i < r->c->count; i++)
 			next.frozen += r->s->seats[i].pool == (int)p && !r->c->members[i].facts.is_skipped;
@@ -114,6 +115,7 @@ void failures_count(const struct round *r)
 			continue;
 		rollout->is_halted = true;
 		rollout->halt = (struct reason){ .code = why };
+		rollout->halted_since = r->c->now;
 		name_failed(r, p, &rollout->halt);
 	}
 }

@@ -38,25 +38,33 @@ static void read_pairs(const json_t *metadata, const struct policy *policy, stru
 	}
 }
 
-static int read_node(const json_t *node, size_t at, const struct policy *policy, struct roster *r, struct err *err)
+int roster_node(const json_t *node, const char *name, const struct policy *policy, struct member *ret, struct err *err)
 {
 	const json_t *metadata = json_object_get(node, "metadata");
-	const char *name = json_string_value(json_object_get(metadata, "name"));
 	const char *uid = json_string_value(json_object_get(metadata, "uid"));
-	if (!name || !*name || !uid || !*uid || strlen(uid) >= UID_TEXT)
-		return err_set(err, E_CONFIG, "items[%zu].metadata: must have a name and a uid", at);
-	for (size_t i = 0; i < r->count; i++)
-		if (str_eq(r->members[i].uid, uid))
+	if (!*name || !uid || !*uid || strlen(uid) >= UID_TEXT)
+		return err_set(err, E_CONFIG, "metadata: must have a name and a uid");
+	member_init(ret, name, uid);
+	ret->facts.is_unschedulable = json_is_true(json_object_get(json_object_get(node, "spec"), "unschedulable"));
+	ret->facts.is_ready = is_ready(node);
+	ret->facts.is_deleting = json_object_get(metadata, "deletionTimestamp") != NULL;
+	read_pairs(metadata, policy, ret);
+	member_end(ret);
+	return 0;
+}
+
+static int read_item(const json_t *node, size_t at, const struct policy *policy, struct roster *r, struct err *err)
+{
+	const char *name = json_string_value(json_object_get(json_object_get(node, "metadata"), "name"));
+	strv_add(&r->names, str_dup(name ? name : ""));
+	struct member *m = &r->members[at];
+	if (roster_node(node, r->names.items[at], policy, m, err) < 0)
+		return err_wrap(err, "items[%zu]", at);
+	for (size_t i = 0; i < at; i++)
+		if (str_eq(r->members[i].uid, m->uid))
 			return err_set(err, E_CONFIG, "items[%zu].metadata.uid: node '%s' has it, too", at,
 				       r->members[i].name);
-	strv_add(&r->names, str_dup(name));
-	struct member *m = &r->members[r->count++];
-	member_init(m, r->names.items[at], uid);
-	m->facts.is_unschedulable = json_is_true(json_object_get(json_object_get(node, "spec"), "unschedulable"));
-	m->facts.is_ready = is_ready(node);
-	m->facts.is_deleting = json_object_get(metadata, "deletionTimestamp") != NULL;
-	read_pairs(metadata, policy, m);
-	member_end(m);
+	r->count++;
 	return 0;
 }
 
@@ -72,7 +80,7 @@ int roster_parse(const char *text, size_t len, const struct policy *policy, stru
 		return err_set(err, E_CONFIG, "items: must be a list of at most %d nodes", ROSTER_MOST);
 	r.members = mem_alloc((json_array_size(items) + 1) * sizeof(*r.members));
 	for (size_t i = 0; i < json_array_size(items); i++)
-		if (read_node(json_array_get(items, i), i, policy, &r, err) < 0)
+		if (read_item(json_array_get(items, i), i, policy, &r, err) < 0)
 			return -1;
 	*ret = r;
 	r = (struct roster){ 0 };

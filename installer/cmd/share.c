@@ -83,7 +83,7 @@ static int found(struct share *s, const char *who)
 static int is_hopeless(const struct share *s, const char *who, struct err *err)
 {
 	static const char PREFIX[] = "failed ";
-	const char *text = s->lease.outcome;
+	const char *text = buildlease_outcome(&s->lease);
 	if (!text || !str_starts(text, PREFIX))
 		return 0;
 	text += strlen(PREFIX);
@@ -109,14 +109,14 @@ static int turn(struct share *s, long end, struct err *why, struct err *err)
 	}
 	if (r > 0)
 		return 0;
-	auto_str char *who = str_dup(s->lease.other ? s->lease.other : "another node");
+	auto_str char *who = str_dup(s->lease.lease.other ? s->lease.lease.other : "another node");
 	long left = end - now_s();
 	if (left <= 0) {
 		watch_note(w, "%s compiles for too long; this node compiles for itself", who);
 		return 0;
 	}
 	watch_note(w, "%s compiles it; waiting for the package", who);
-	unsigned bound = s->lease.duration_s + 1;
+	unsigned bound = s->lease.lease.duration_s + 1;
 	r = buildlease_wait(&s->lease, (left < bound ? (unsigned)left : bound) * 1000, why);
 	if (r <= 0)
 		return r < 0 ? -1 : 2;

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/drain.h"
+
+#include "cluster/api.h"
+#include "cluster/pods.h"
+
+#include <stdio.h>
+
+bool drain_is_due(const struct fleet *f, size_t at)
+{
+	return kube_now_ms() >= f->fellows[at].look_ms;
+}
+
+static int keep(void *ctx, json_t *pod, struct err *err)
+{
+	(void)err;
+	json_array_append(ctx, pod);
+	return 0;
+}
+
+static int list_pods(struct kube *k, const char *node, json_t *ret, struct err *err)
+{
+	static const char *const record[] = { PODS_RECORD, NULL };
+	auto_str char *name = http_escape(node);
+	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", name);
+	struct kube_list list = { .path = "/api/v1/pods", .query = query, .record = record, .take = keep, .ctx = ret };
+	auto_str char *version = NULL;
+	return kube_list(k, &list, &version, err);
+}
+
+// A list that had to begin anew has some twice.
+static bool is_first(const json_t *pods, size_t at)
+{
+	const json_t *uid = json_object_get(json_object_get(json_array_get(pods, at), "metadata"), "uid");
+	for (size_t i = 0; i < at; i++)
+		if (json_equal(json_object_get(json_object_get(json_array_get(pods, i), "metadata"), "uid"), uid))
+			return false;
+	return true;
+}
+
+// Wherever the claim lives (T12); one that cannot be read is taken for one.
+static bool claims_gpu(struct kube *k, const json_t *pod)
+{
+	auto_strv struct strv names = { 0 };
+	const char *space = json_string_value(json_object_get(json_object_get(pod, "metadata"), "namespace"));
+	pod_claims(pod, &names);
+	for (size_t i = 0; i < names.count; i++) {
+		struct err ignored;
+		auto_json json_t *claim = NULL;
+		auto_str char *path = str_fmt("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", space,
+					      names.items[i]);
+		if (api_get(k, path, &claim, &ignored) <= 0)
+			return true;
+		const json_t *devices = json_object_get(
+			json_object_get(json_object_get(json_object_get(claim, "status"), "allocation"), "devices"),
+			"results");
+		for (size_t n = 0; n < json_array_size(devices); n++)
+			if (str_eq(json_string_value(json_object_get(json_array_get(devices, n), "driver")),
+				   "gpu.nvidia.com"))
+				return true;
+	}
+	return false;
+}
+
+static bool take_token(struct drain *d)
+{
+	long now = kube_now_ms(), filled = (now - d->filled_ms) * DRAIN_RATE / 1000;
+	if (!d->filled_ms || filled > 0) {
+		d->tokens = !d->filled_ms || d->tokens + (unsigned long)filled > DRAIN_RATE ? DRAIN_RATE :
+											      d->tokens + (unsigned)filled;
+		d->filled_ms = now;
+	}
+	return d->tokens && d->tokens--;
+}
+
+struct look {
+	int pods, jobs;
+	bool has_evicted, is_blocked;
+	long retry_ms; // what a server asked for
+	char blocker[OBJECT_TEXT];
+};
+
+static int evict(struct drain *d, const json_t *pod, struct look *l, struct err *err)
+{
+	const json_t *m = json_object_get(pod, "metadata");
+	const char *space = json_string_value(json_object_get(m, "namespace"));
+	const char *name = json_string_value(json_object_get(m, "name"));
+	struct api_eviction done;
+	d->asked++;
+	if (api_evict(d->kube, space, name, json_string_value(json_object_get(m, "uid")), &done, err) < 0)
+		return -1;
+	if (done.what == API_BLOCKED) {
+		d->blocked++;
+		l->is_blocked = true;
+		l->retry_ms = (long)done.retry_ms > l->retry_ms ? (long)done.retry_ms : l->retry_ms;
+		snprintf(l->blocker, sizeof(l->blocker), "%s/%s", space, name);
+		return 0;
+	}
+	d->evicted += done.what == API_EVICTED;
+	l->pods -= done.what == API_GONE;
+	l->has_evicted = true;
+	return 0;
+}
+
+static int judge_all(struct drain *d, const json_t *pods, const struct pod_rules *rules, bool evicts, struct look *l,
+		     struct err *err)
+{
+	for (size_t i = 0; i < json_array_size(pods); i++) {
+		const json_t *pod = json_array_get(pods, i);
+		char why[OBJECT_TEXT];
+		if (!is_first(pods, i))
+			continue;
+		bool is_claim = rules->pool->evict == EVICT_GPU && claims_gpu(d->kube, pod);
+		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
+		l->jobs += pod_is_job(pod, rules->pool);
+		l->pods += verdict != POD_STAYS;
+		if (*why && !*l->blocker)
+			memcpy(l->blocker, why, sizeof(l->blocker));
+		if (verdict == POD_GOES && evicts && take_token(d) && evict(d, pod, l, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+// 5 s, half as much again each time that a budget blocks, at most a minute (T04, T05).
+static long next_look(struct fellow *w, const struct look *l)
+{
+	long wait = DRAIN_LOOK_MS;
+	w->blocked = l->is_blocked && !l->has_evicted ? (uint8_t)(w->blocked < 10 ? w->blocked + 1 : 10) : 0;
+	for (unsigned i = 1; i < w->blocked; i++)
+		wait += wait / 2;
+	wait = wait < DRAIN_LOOK_MOST_MS ? wait : DRAIN_LOOK_MOST_MS;
+	return kube_now_ms() + (l->retry_ms > wait ? l->retry_ms : wait);
+}
+
+int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *pool, bool evicts, int64_t now,
+	       struct err *err)
+{
+	struct fellow *w = &f->fellows[at];
+	struct facts *facts = &f->members[at].facts;
+	const struct pod_rules rules = { pool, w->holders, d->own_uid };
+	struct look l = { 0 };
+	auto_json json_t *pods = json_array();
+	if (list_pods(d->kube, w->name, pods, err) < 0 || judge_all(d, pods, &rules, evicts, &l, err) < 0) {
+		w->look_ms = kube_now_ms() + DRAIN_LOOK_MS;
+		return -1;
+	}
+	facts->pods = l.pods;
+	facts->jobs = l.jobs;
+	memcpy(facts->blocker, l.blocker, sizeof(facts->blocker));
+	bool is_blocked = l.is_blocked && !l.has_evicted;
+	facts->blocked_since = !is_blocked ? 0 : facts->blocked_since ? facts->blocked_since : now;
+	w->look_ms = next_look(w, &l);
+	return 0;
+}

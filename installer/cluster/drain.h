@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pods of one node, looked at and evicted: what the policy counts, with the uid of the pod that was judged, within
+// a budget of calls for the whole cluster (upgrade-design 5.7; T04 to T12).
+#pragma once
+#include "cluster/fleet.h"
+#include "cluster/kube.h"
+
+struct drain {
+	struct kube *kube;   // borrowed
+	const char *own_uid; // see struct pod_rules; NULL = none
+	unsigned tokens;     // evictions that may be asked for now
+	long filled_ms;      // when tokens were counted last
+	unsigned long asked, evicted, blocked; // evictions, since the start
+};
+enum { DRAIN_RATE = 10 /* a second */, DRAIN_LOOK_MS = 5000, DRAIN_LOOK_MOST_MS = 60000 };
+
+bool drain_is_due(const struct fleet *f, size_t at);
+// Fills facts.pods, .jobs, .blocked_since, .blocker, and says when the next look is due. evicts: those that have to go
+// are evicted, else only counted. An error leaves the facts as they were.
+int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *pool, bool evicts, int64_t now,
+	       struct err *err);

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// All nodes of the cluster as they come from LIST and WATCH, reduced: a member each, and what the coordinator keeps
+// beside it. Below 2 KiB a node (S2). What pods say of a node is kept when its object changes, and forgotten when
+// another object has its name (T71).
+#pragma once
+#include "cluster/policy.h"
+
+struct fellow { // beside a member
+	char *name, *version, *holders; // holders: the annotation of the agent, NULL = none
+	long retry_ms;                  // nothing is written before that; 0 = at any time
+	long look_ms;                   // its pods are not looked at before that
+	uint8_t failures;               // writes that failed one after the other
+	uint8_t blocked;                // looks one after the other at which a budget blocked
+	bool is_listed;
+};
+struct fleet {
+	struct member *members;
+	struct fellow *fellows; // of the same index
+	size_t count, room;
+};
+#define FLEET_NONE ((struct fleet){ 0 })
+void fleet_done(struct fleet *f);
+
+// Rows of kube_list.record; the same with "object " before them are those of kube_watch.record.
+#define FLEET_RECORD(o)                                                                                            \
+	o "metadata name", o "metadata uid", o "metadata resourceVersion", o "metadata deletionTimestamp",         \
+		o "metadata labels", o "metadata annotations kmodsmith.io/*",                                      \
+		o "metadata annotations cluster-autoscaler.kubernetes.io/scale-down-disabled",                     \
+		o "metadata annotations karpenter.sh/do-not-disrupt", o "spec unschedulable",                      \
+		o "status conditions type", o "status conditions status"
+
+// The node as it is now, whatever it was; an object that means nothing is left out and said (T73).
+void fleet_put(struct fleet *f, const json_t *node, const struct policy *policy);
+void fleet_remove(struct fleet *f, const json_t *node);
+// Round a LIST: whoever was not put in between is gone.
+void fleet_list_begin(struct fleet *f);
+void fleet_list_end(struct fleet *f);

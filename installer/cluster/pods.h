@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pods of a node have to go before its driver is replaced: pure, from a pod, the policy and what the agent says
+// (upgrade-design 5.7). Mirror pods and those of DaemonSets are never evicted: operands are paused instead.
+#pragma once
+#include "base/json.h"
+#include "cluster/policy.h"
+
+// What is kept of a pod.
+#define PODS_RECORD                                                                                                   \
+	"metadata name", "metadata namespace", "metadata uid", "metadata deletionTimestamp", "metadata labels",       \
+		"metadata annotations kubernetes.io/config.mirror", "metadata finalizers",                            \
+		"metadata ownerReferences kind", "metadata ownerReferences controller", "spec containers resources",  \
+		"spec initContainers resources", "spec volumes emptyDir", "spec resourceClaims", "status phase",      \
+		"status resourceClaimStatuses"
+
+struct pod_rules {
+	const struct pool *pool;
+	const char *holders; // agent.holders of the node: "<count> <generation> <pod uid>..."; NULL = none
+	const char *own_uid; // of a pod that stays because nobody else could go on: the coordinator's; NULL = none
+};
+enum pod_verdict {
+	POD_STAYS,
+	POD_GOES,    // to be evicted
+	POD_LEAVING, // its end has begun
+	POD_STUCK,   // in the way, and the policy or its owner forbids to evict it
+};
+// claims_gpu: a claim of it is for a GPU. why: of POD_LEAVING and POD_STUCK, for people: "NAMESPACE/NAME: ...".
+enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *rules, bool claims_gpu, char why[OBJECT_TEXT]);
+bool pod_is_job(const json_t *pod, const struct pool *pool); // the policy waits for it
+// Names of the ResourceClaims of a pod, as they are called in its namespace.
+void pod_claims(const json_t *pod, struct strv *ret);

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is recorded of the roll-outs, one of each pool: the ConfigMap kmodsmith-rollout, key status.json, which the
+// coordinator alone writes (upgrade-design 5.2). And what people say on the policy's ConfigMap, which it only reads:
+//   kmodsmith.io/pause    "true"
+//   kmodsmith.io/resume   POOL@TIME[,...]      lifts a halt that began before that
+//   kmodsmith.io/approve  POOL:WAVE@AIM[,...]  opens waves up to that one, for this target
+//   kmodsmith.io/abort    POOL@AIM[,...]       for as long as it stands there
+// Targets are recorded with the words of the policy, so that `rollout undo` can name what a hash stands for.
+#pragma once
+#include "cluster/slots.h"
+
+#define ROLLSTATUS_NAME "kmodsmith-rollout"
+#define ROLLSTATUS_KEY "status.json"
+enum { ROLLSTATUS_SCHEMA = 1 };
+
+// before: the document as it was, for words that the policy no longer has; NULL = none
+json_t *rollstatus_make(const struct policy *p, const struct rollout *rollouts, const json_t *before);
+// ret: of each pool; those that are not recorded have no target. E_CONFIG: a newer schema, or it means nothing.
+int rollstatus_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err);
+
+enum gate { GATE_PAUSE, GATE_RESUME, GATE_APPROVE, GATE_ABORT, GATE_COUNT };
+extern const char *const gate_keys[GATE_COUNT];
+// values: of those annotations, NULL = absent. What names no pool, wave or target of this moment says nothing.
+void gates_apply(const char *const values[GATE_COUNT], const struct policy *p, struct rollout *rollouts);
