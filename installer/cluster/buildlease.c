@@ -3,7 +3,6 @@
 
 #include "base/digest.h"
 #include "cluster/api.h"
-#include "cluster/kube_own.h"
 
 #include <stdio.h>
 #include <sys/random.h>
