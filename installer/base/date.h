@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moments as documents write them: of RFC 3339 the one form "2027-01-15T08:00:00Z".
+// Moments as documents write them: of RFC 3339 the one form "2027-01-15T08:00:00Z"; as HTTP writes them: the one form of
+// RFC 9110 5.6.7 that servers send, "Fri, 15 Jan 2027 08:00:00 GMT".
 #pragma once
 #include "base/str.h"
 
@@ -7,3 +8,4 @@
 
 char *date_text(time_t t);
 bool date_parse(const char *text, time_t *ret); // false on every other form, and on days that there are not
+bool date_http_parse(const char *text, time_t *ret);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kube_own.h"
 
+#include "base/date.h"
+
 #include <poll.h>
 #include <sys/random.h>
 #include <time.h>
@@ -14,6 +16,7 @@ enum {
 	WAIT_MS = 250,
 	WAIT_MAX_MS = 8000,
 	RETRY_MAX_S = 3600,
+	SAME_S = 2, // a Date has whole seconds
 };
 
 long kube_now_ms(void)
@@ -51,6 +54,22 @@ void kube_free(struct kube *k)
 const char *kube_namespace(const struct kube *k)
 {
 	return k->config.namespace;
+}
+
+int64_t kube_time(const struct kube *k)
+{
+	return time(NULL) + k->ahead_s;
+}
+
+// The answer was dated at some moment since begin. What agrees with what is believed changes nothing: no jitter.
+static void learn_time(struct kube *k, const struct http_call *http, time_t begin)
+{
+	time_t there;
+	if (!date_http_parse(http_header(http, "Date"), &there))
+		return;
+	int64_t least = there - time(NULL), most = there - begin;
+	if (k->ahead_s <= least - SAME_S || k->ahead_s >= most + SAME_S)
+		k->ahead_s = (least + most) / 2;
 }
 
 int kube_token(struct kube *k, bool is_refused, struct err *err)
@@ -173,7 +192,10 @@ static int ask(struct kube *k, struct kube_call *call, const char *body, unsigne
 				     .stall_ms = try_ms,
 				     .sink = sift ? feed : NULL,
 				     .ctx = &a };
+	time_t begin = time(NULL);
 	int r = http_run(k->http, &a.http, err);
+	if (r == 0)
+		learn_time(k, &a.http, begin);
 	if (r == 0)
 		r = kube_judge(&a.http, call, err);
 	if (r == 0 && sift)

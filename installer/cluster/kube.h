@@ -22,6 +22,9 @@ static inline void kube_freep(struct kube **k)
 }
 #define auto_kube __attribute__((cleanup(kube_freep)))
 const char *kube_namespace(const struct kube *k);
+long kube_now_ms(void); // for durations; does not jump
+// The API server's clock, seconds since 1970: ours, corrected by the Date headers of its answers to calls and lists.
+int64_t kube_time(const struct kube *k);
 
 struct kube_call {
 	const char *method;             // NULL = GET

@@ -8,8 +8,8 @@ struct kube {
 	struct http *http;
 	char *token; // NULL = none
 	long token_ms;
+	int64_t ahead_s; // the API server's clock is so much ahead of ours
 };
 
-long kube_now_ms(void);
 int kube_token(struct kube *k, bool is_refused, struct err *err); // k->token as it is now. 1 = another than before
 int kube_judge(const struct http_call *http, struct kube_call *call, struct err *err); // the answer: 0, or why not

@@ -14,7 +14,17 @@ struct site {
 	struct kube *kube;
 	unsigned fails; // that come before an answer
 	bool is_gone;   // the list's continue token has expired, once
+	int ahead_s;    // of its clock
 };
+
+static void serve_dated(const struct site *site, int fd)
+{
+	char head[64];
+	struct tm tm;
+	time_t t = time(NULL) + site->ahead_s;
+	strftime(head, sizeof(head), "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", gmtime_r(&t, &tm));
+	send_page(fd, "200 OK", head, "{}");
+}
 
 static void serve_list(struct site *site, int fd, const struct request *r)
 {
@@ -106,6 +116,8 @@ static void serve(struct server *s, int fd, const struct request *r)
 		return serve_list(site, fd, r);
 	if (request_is(r, "GET /html?"))
 		return send_page(fd, "200 OK", "", "<html>captive portal</html>");
+	if (request_has(r, " /dated"))
+		return serve_dated(site, fd);
 	if (request_has(r, " /mute"))
 		return server_hang(s);
 	if (request_has(r, " /close"))
@@ -370,6 +382,31 @@ static void test_lost_races(void **state)
 	expect(strstr(e.why.text, "disruption budget web"), e.why.text);
 }
 
+// Before an answer, and of one without a date, it is our own clock; one that agrees with what is believed moves nothing.
+static void test_the_servers_clock(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path;
+		int ahead_s, want_s;
+	} rows[] = {
+		{ "/ok", 0, 0 },          { "/dated", 1, 0 },       { "/dated", -1, 0 },
+		{ "/dated", 3600, 3600 }, { "/ok", 0, 3600 },       { "/dated", 3599, 3600 },
+		{ "/dated", -900, -900 }, { "/dated", -901, -900 }, { "/dated", 10, 10 },
+	};
+	auto_site struct site site;
+	site_start(&site);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_str char *row = str_fmt("row %zu", i);
+		site.ahead_s = rows[i].ahead_s;
+		expect(api_get(site.kube, rows[i].path, NULL, &err) == 1, err.text);
+		int64_t before = time(NULL), there = kube_time(site.kube), after = time(NULL);
+		// A second may begin between any two of the clocks that were read.
+		expect(there >= before + rows[i].want_s - 1 && there <= after + rows[i].want_s + 1, row);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -379,6 +416,7 @@ int main(void)
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_watch),
 		cmocka_unit_test(test_lost_races),
+		cmocka_unit_test(test_the_servers_clock),
 	};
 	return cmocka_run_group_tests_name("kube", tests, NULL, NULL);
 }

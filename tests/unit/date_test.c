@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/date.h"
+
+#include "tests/unit/test.h"
+
+static void test_forms(void **state)
+{
+	(void)state;
+	static const struct {
+		bool (*parse)(const char *text, time_t *ret);
+		const char *text;
+		time_t want; // -1 = refused
+	} rows[] = {
+		{ date_parse, "1970-01-01T00:00:00Z", 0 },
+		{ date_parse, "2027-01-15T08:00:00Z", 1800000000 },
+		{ date_parse, "2027-01-15T08:00:00.5Z", -1 },
+		{ date_parse, "2027-01-15T08:00:00+00:00", -1 },
+		{ date_parse, "2027-02-31T08:00:00Z", -1 },
+		{ date_parse, "2027-01-15T08:00:00Z ", -1 },
+		{ date_parse, "", -1 },
+		{ date_parse, NULL, -1 },
+		{ date_http_parse, "Thu, 01 Jan 1970 00:00:00 GMT", 0 },
+		{ date_http_parse, "Fri, 15 Jan 2027 08:00:00 GMT", 1800000000 },
+		{ date_http_parse, "Sun, 06 Nov 1994 08:49:37 GMT", 784111777 },
+		{ date_http_parse, "Mon, 15 Jan 2027 08:00:00 GMT", -1 }, // a Friday
+		{ date_http_parse, "Fri, 15 Jan 2027 08:00:00 +0000", -1 },
+		{ date_http_parse, "Friday, 15-Jan-27 08:00:00 GMT", -1 },
+		{ date_http_parse, "2027-01-15T08:00:00Z", -1 },
+		{ date_http_parse, NULL, -1 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		time_t t = -1;
+		auto_str char *row = str_fmt("row %zu: %s", i, rows[i].text ? rows[i].text : "NULL");
+		expect(rows[i].parse(rows[i].text, &t) == (rows[i].want >= 0) && t == rows[i].want, row);
+		auto_str char *again = date_text(t);
+		expect(rows[i].parse != date_parse || t < 0 || str_eq(again, rows[i].text), row);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms) };
+	return cmocka_run_group_tests_name("date", tests, NULL, NULL);
+}
