@@ -118,5 +118,5 @@ char *api_lease(const char *namespace, const char *name)
 
 char *api_configmap(const char *namespace, const char *name)
 {
-	return str_fmt("/api/v1/namespaces/%s/configmaps/%s", namespace, name);
+	return str_fmt("/api/v1/namespaces/%s/configmaps%s%s", namespace, name ? "/" : "", name ? name : "");
 }

@@ -30,7 +30,7 @@ static size_t find(const struct fleet *f, const char *name)
 	return at;
 }
 
-static void drop(struct fleet *f, size_t at)
+void fleet_forget(struct fleet *f, size_t at)
 {
 	fellow_done(&f->fellows[at]);
 	f->count--;
@@ -92,7 +92,7 @@ void fleet_put(struct fleet *f, const json_t *node, const struct policy *policy)
 	if (!name || roster_node(node, f->fellows[at].name, policy, &now, &why) < 0) {
 		log_debug("a Node that is none is left out: %s", name ? why.text : "it has no name");
 		if (name)
-			drop(f, at);
+			fleet_forget(f, at);
 		return;
 	}
 	bool is_same = str_eq(f->members[at].uid, now.uid);
@@ -114,7 +114,7 @@ void fleet_remove(struct fleet *f, const json_t *node)
 	const char *uid = json_string_value(json_object_get(metadata, "uid"));
 	size_t at = name ? find(f, name) : f->count;
 	if (at < f->count && str_eq(f->members[at].uid, uid))
-		drop(f, at);
+		fleet_forget(f, at);
 }
 
 void fleet_list_begin(struct fleet *f)
@@ -127,5 +127,5 @@ void fleet_list_end(struct fleet *f)
 {
 	for (size_t i = f->count; i-- > 0;)
 		if (!f->fellows[i].is_listed)
-			drop(f, i);
+			fleet_forget(f, i);
 }

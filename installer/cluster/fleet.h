@@ -31,7 +31,8 @@ void fleet_done(struct fleet *f);
 
 // The node as it is now, whatever it was; an object that means nothing is left out and said (T73).
 void fleet_put(struct fleet *f, const json_t *node, const struct policy *policy);
-void fleet_remove(struct fleet *f, const json_t *node);
+void fleet_remove(struct fleet *f, const json_t *node); // this very object, not a later one of its name
+void fleet_forget(struct fleet *f, size_t at);          // the last one takes its place
 // Round a LIST: whoever was not put in between is gone.
 void fleet_list_begin(struct fleet *f);
 void fleet_list_end(struct fleet *f);

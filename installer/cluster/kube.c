@@ -226,7 +226,8 @@ static unsigned backoff_ms(unsigned turn)
 
 int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 {
-	long end = kube_now_ms() + (call->deadline_ms ? call->deadline_ms : DEADLINE_MS);
+	unsigned most = k->config.deadline_ms, whole = call->deadline_ms ? call->deadline_ms : DEADLINE_MS;
+	long end = kube_now_ms() + (most && most < whole ? most : whole);
 	auto_str char *body = call->body ? json_dumps(call->body, JSON_COMPACT) : NULL;
 	bool is_refused = false;
 	for (unsigned turn = 0;; turn++) {

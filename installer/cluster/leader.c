@@ -27,6 +27,11 @@ bool leader_is_sure(const struct leader *l)
 	return l->is_leading && kube_now_ms() - l->sure_ms < LEADER_RENEW_DEADLINE_MS;
 }
 
+void leader_ledger(const struct leader *l, struct ledger *ret)
+{
+	ledger_parse(lease_note(&l->lease, SLOTS_NOTE), ret);
+}
+
 static json_t *same_notes(const struct leader *l)
 {
 	const char *slots = lease_note(&l->lease, SLOTS_NOTE);
@@ -60,7 +65,7 @@ int leader_try(struct leader *l, struct ledger *ret, struct err *err)
 		return 0;
 	int r = write_notes(l, LEASE_TAKE, same_notes(l), err);
 	if (r > 0)
-		ledger_parse(lease_note(&l->lease, SLOTS_NOTE), ret);
+		leader_ledger(l, ret);
 	return r;
 }
 

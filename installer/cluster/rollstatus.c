@@ -2,6 +2,7 @@
 #include "cluster/rollstatus.h"
 
 #include "base/date.h"
+#include "cluster/keys.h"
 
 static json_t *date_json(int64_t t)
 {
@@ -16,10 +17,26 @@ static json_t *aim_json(const struct aim *aim)
 	return json_string(text);
 }
 
+// As the policy has it.
+static json_t *parameters_json(const char *lines)
+{
+	json_t *parameters = json_object();
+	size_t len;
+	for (const char *at = lines, *line; *lines && (line = cut(&at, '\n', &len));) {
+		auto_str char *name = str_ndup(line, len);
+		char *equals = strchr(name, '=');
+		*equals++ = '\0';
+		json_object_set_new(parameters, name, json_text(equals));
+	}
+	return parameters;
+}
+
 static json_t *words_of(const struct target *t)
 {
-	return json_pack("{s:o, s:s, s:s, s:s*, s:s}", "aim", aim_json(&t->aim), "driver", t->driver, "flavour",
-			 t->flavour, "package", t->package, "parameters", t->parameters);
+	json_t *as = json_pack("{s:s, s:s*, s:s*, s:o}", "driver", t->driver, "flavour",
+			       *t->flavour ? t->flavour : NULL, "package", t->package, "parameters",
+			       parameters_json(t->parameters));
+	return json_pack("{s:o, s:o}", "aim", aim_json(&t->aim), "as", as);
 }
 
 static const json_t *pool_of(const json_t *doc, const char *name)

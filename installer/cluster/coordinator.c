@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/coordinator_own.h"
+
+void coordinator_init(const struct coordinator_options *o, struct coordinator *ret)
+{
+	*ret = (struct coordinator){ .o = *o, .policy = POLICY_NONE, .fleet = FLEET_NONE };
+	ret->drain = (struct drain){ .kube = o->kube, .own_uid = o->own_uid };
+	leader_init(o->lease_kube, o->namespace, o->holder, &ret->leader);
+	know_init(ret);
+}
+
+void coordinator_done(struct coordinator *c)
+{
+	kube_watch_done(&c->nodes);
+	kube_watch_done(&c->maps);
+	leader_done(&c->leader);
+	ledger_done(&c->ledger);
+	fleet_done(&c->fleet);
+	policy_done(&c->policy);
+	free(c->maps_path);
+	json_decref(c->policy_map);
+	json_decref(c->status_map);
+	json_decref(c->status_doc);
+	*c = (struct coordinator){ 0 };
+}
+
+void coordinator_say(const struct coordinator *c, const char *what, const struct err *err)
+{
+	if (c->o.ears.trouble)
+		c->o.ears.trouble(c->o.ears.ctx, what, err);
+}
+
+struct cluster coordinator_cluster(const struct coordinator *c)
+{
+	return (struct cluster){
+		.policy = &c->policy,
+		.rollouts = c->rollouts,
+		.members = c->fleet.members,
+		.count = c->fleet.count,
+		.ledger = &c->ledger,
+		.epoch = leader_epoch(&c->leader),
+		.now = kube_time(c->o.kube),
+	};
+}
+
+static int lost(struct err *err)
+{
+	return err_set(err, E_CONFLICT, "another coordinator leads now, or this one could not renew its Lease in time");
+}
+
+// 1 = we lead, 0 = another one does, or nobody can tell.
+static int lead(struct coordinator *c, struct err *err)
+{
+	struct err why;
+	int r;
+	if (c->has_led) {
+		r = leader_keep(&c->leader, &why);
+		if (r < 0)
+			coordinator_say(c, "renewing the Lease", &why);
+		return r == 0 || !leader_is_sure(&c->leader) ? lost(err) : 1;
+	}
+	r = leader_try(&c->leader, &c->ledger, &why);
+	if (r < 0)
+		coordinator_say(c, "asking for the Lease", &why);
+	c->has_led = r > 0;
+	if (r > 0 && c->o.ears.leads)
+		c->o.ears.leads(c->o.ears.ctx);
+	return r > 0;
+}
+
+// What cannot be read is tried again a little later; the lead is kept meanwhile.
+static int put_off(struct coordinator *c, const char *what, const struct err *why)
+{
+	enum { PAUSE_MS = 2000 };
+	coordinator_say(c, what, why);
+	c->retry_ms = kube_now_ms() + PAUSE_MS;
+	return 1;
+}
+
+static int pause_for(struct coordinator *c, int wait_ms)
+{
+	struct err ignored;
+	kube_step(c->o.kube, wait_ms, &ignored);
+	return 1;
+}
+
+int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
+{
+	struct err why;
+	int r = lead(c, err);
+	if (r <= 0) {
+		if (r == 0)
+			pause_for(c, wait_ms);
+		return r;
+	}
+	if (c->retry_ms > kube_now_ms())
+		return pause_for(c, wait_ms);
+	bool is_old = kube_now_ms() - c->listed_ms >= COORDINATOR_RESYNC_MS;
+	if (!c->is_loaded || is_old) {
+		if (know_all(c, &why) < 0)
+			return put_off(c, "reading the cluster", &why);
+	} else if (know_more(c, wait_ms, &why) < 0) {
+		return put_off(c, "watching the cluster", &why);
+	}
+	if (!c->is_dirty && kube_now_ms() < c->due_ms)
+		return 1;
+	if (!leader_is_sure(&c->leader))
+		return lost(err);
+	c->is_dirty = false;
+	c->due_ms = kube_now_ms() + COORDINATOR_DUE_MS;
+	if (c->is_blind || act(c, &why) == 0)
+		return 1;
+	if (!c->leader.is_leading)
+		return lost(err);
+	return put_off(c, "a step of the roll-out", &why);
+}
+
+int coordinator_look(struct coordinator *c, struct err *err)
+{
+	if (lease_read(&c->leader.lease, err) < 0)
+		return -1;
+	leader_ledger(&c->leader, &c->ledger);
+	return know_once(c, err);
+}
+
+int coordinator_leave(struct coordinator *c, struct err *err)
+{
+	return leader_leave(&c->leader, err) < 0 ? -1 : 0;
+}

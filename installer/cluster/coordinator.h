@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator of roll-outs: leader, what it knows, and what it does about it. Everything that it decides is
+// decided by slots_plan() and transition(); everything that it does can be done twice. Order of every change:
+// status -> ledger -> node -> action -> proof -> next (upgrade-design 5.6). One thread, one thing at a time (T53).
+#pragma once
+#include "cluster/drain.h"
+#include "cluster/leader.h"
+#include "cluster/rollstatus.h"
+
+#define POLICY_NAME "kmodsmith-policy"
+#define POLICY_KEY "policy.json"
+
+struct transited { // a state that was left for another one
+	const char *node, *rule;
+	enum phase from, to;
+	struct seq seq;
+	const struct reason *reason;
+};
+struct coordinator_ears { // for whoever logs and counts; each may be NULL
+	void (*moved)(void *ctx, const struct transited *t);
+	void (*trouble)(void *ctx, const char *what, const struct err *err); // that is tried again
+	void (*leads)(void *ctx); // from now on
+	void *ctx;
+};
+struct coordinator_options { // all borrowed
+	struct kube *kube;
+	struct kube *lease_kube; // a connection of its own, that no other call keeps waiting (T56)
+	const char *namespace;
+	const char *holder;   // who we are, for people
+	const char *own_node; // that we run on; NULL = none of them
+	const char *own_uid;  // of our pod; NULL = none
+	struct coordinator_ears ears;
+};
+
+struct coordinator {
+	struct coordinator_options o;
+	struct leader leader;
+	struct ledger ledger;
+	struct fleet fleet;
+	struct drain drain;
+	struct policy policy;
+	json_t *policy_map;    // the ConfigMap as it was read; NULL = there is none
+	json_t *status_map;    // likewise
+	const json_t *status;  // the document in it, borrowed; NULL = none
+	json_t *status_doc;    // owns it
+	struct rollout rollouts[POOLS_MOST];
+	bool is_blind;         // policy or status mean nothing to us: nothing is done until they do (T83)
+	bool has_led, is_loaded, is_dirty;
+	long due_ms, listed_ms, retry_ms;
+	struct kube_watch nodes, maps;
+	char *maps_path;
+	unsigned long writes, conflicts; // on nodes, since the start
+};
+void coordinator_init(const struct coordinator_options *o, struct coordinator *ret); // stays where it is
+void coordinator_done(struct coordinator *c);
+#define auto_coordinator __attribute__((cleanup(coordinator_done)))
+enum { COORDINATOR_CALL_MS = 12000 }; // most for one call of either connection, so that the Lease is renewed in time
+
+// Waits for events at most so long, and does what is due. 1 = leading, 0 = another one leads. E_CONFLICT: the lead was
+// lost, and the process has to end: what it knows may be old. All other trouble is told and tried again.
+int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err);
+// Reads everything once and leads nothing: for whoever shows it.
+int coordinator_look(struct coordinator *c, struct err *err);
+// A clean end: the next one takes over at once (T78).
+int coordinator_leave(struct coordinator *c, struct err *err);
+// What is decided from now.
+struct cluster coordinator_cluster(const struct coordinator *c);

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator does: plan, record, grant, and one write a node, until nothing more is to be done now.
+#include "cluster/api.h"
+#include "cluster/coordinator_own.h"
+#include "cluster/nodepatch.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+static json_t *map_of(const struct coordinator *c, const char *text)
+{
+	const json_t *metadata = json_object_get(c->status_map, "metadata");
+	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s}}", "apiVersion", "v1", "kind", "ConfigMap", "metadata",
+			 "name", ROLLSTATUS_NAME, "resourceVersion",
+			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLSTATUS_KEY, text);
+}
+
+// Before anything is granted by it. Somebody else wrote it: it is read, and all is planned anew.
+static int record(struct coordinator *c, const struct rollout *rollouts, struct err *err)
+{
+	auto_json json_t *doc = rollstatus_make(&c->policy, rollouts, c->status_doc);
+	if (json_equal(doc, c->status_doc))
+		return 1;
+	auto_str char *text = json_dumps(doc, JSON_INDENT(1) | JSON_SORT_KEYS);
+	auto_str char *path = api_configmap(c->o.namespace, c->status_map ? ROLLSTATUS_NAME : NULL);
+	auto_json json_t *body = map_of(c, text), *now = NULL;
+	int r = c->status_map ? api_replace(c->o.kube, path, body, &now, err) :
+				api_create(c->o.kube, path, body, &now, err);
+	if (r == 0 && know_status(c, err) < 0)
+		return -1;
+	if (r <= 0)
+		return r;
+	json_decref(c->status_map);
+	json_decref(c->status_doc);
+	c->status_map = TAKE(now);
+	c->status_doc = TAKE(doc);
+	memcpy(c->rollouts, rollouts, c->policy.pool_count * sizeof(*rollouts));
+	return 1;
+}
+
+static void apply_gates(struct coordinator *c)
+{
+	const json_t *notes = json_object_get(json_object_get(c->policy_map, "metadata"), "annotations");
+	const char *values[GATE_COUNT];
+	for (unsigned i = 0; i < GATE_COUNT; i++)
+		values[i] = json_string_value(json_object_get(notes, gate_keys[i]));
+	gates_apply(values, &c->policy, c->rollouts);
+}
+
+// Where `kubectl describe node` looks. One that cannot be written is no reason to stop.
+static void tell(struct coordinator *c, const struct transited *t, const char *uid)
+{
+	struct err why;
+	const struct reason_info *info = reason_info(t->reason->code);
+	const char *name = phase_info(t->to)->name;
+	bool is_bad = t->to == PHASE_FAILED || t->to == PHASE_HELD || t->to == PHASE_ROLLEDBACK ||
+		      t->to == PHASE_RESTORING;
+	auto_str char *reason = str_fmt("Rollout%c%s", toupper((unsigned char)*name), name + 1);
+	auto_str char *cause = t->reason->code == REASON_NONE ?
+				       str_dup("") :
+				       str_fmt(" (%s%s%s; next: %s)", info->code, *t->reason->object ? " " : "",
+					       t->reason->object, info->next);
+	auto_str char *message = str_fmt("%s -> %s: %s%s", phase_info(t->from)->name, name, t->rule, cause);
+	const struct api_event event = { .node = t->node,
+					 .uid = uid,
+					 .reason = reason,
+					 .message = message,
+					 .is_warning = is_bad,
+					 .component = "kmodsmith-coordinator" };
+	if (c->o.ears.moved)
+		c->o.ears.moved(c->o.ears.ctx, t);
+	if (api_event(c->o.kube, &event, &why) < 0)
+		coordinator_say(c, "an event", &why);
+}
+
+// One node's trouble is its own (T74): it is left alone for 1 s, 2 s, ... a minute.
+static void back_off(struct coordinator *c, size_t at, const struct err *why)
+{
+	enum { SHIFT_MOST = 6 };
+	struct fellow *w = &c->fleet.fellows[at];
+	w->failures = (uint8_t)(w->failures < SHIFT_MOST ? w->failures + 1 : SHIFT_MOST);
+	w->retry_ms = kube_now_ms() + (1000L << (w->failures - 1));
+	coordinator_say(c, w->name, why);
+}
+
+// Somebody was faster: look, and decide again.
+static int look_again(struct coordinator *c, size_t at, struct err *err)
+{
+	auto_json json_t *node = NULL;
+	auto_str char *path = api_node(c->fleet.fellows[at].name);
+	c->conflicts++;
+	int r = api_get(c->o.kube, path, &node, err);
+	if (r > 0)
+		fleet_put(&c->fleet, node, &c->policy);
+	if (r == 0)
+		fleet_forget(&c->fleet, at);
+	return r < 0 ? -1 : 0;
+}
+
+static int write_node(struct coordinator *c, size_t at, const struct decision *d, struct err *err)
+{
+	auto_json json_t *now = NULL;
+	auto_patch struct patch patch = { 0 };
+	const struct member before = c->fleet.members[at]; // the fleet changes below
+	auto_str char *name = str_dup(before.name);
+	patch_make(&before, d, c->policy.has_mirror, &patch);
+	c->writes++;
+	int r = nodepatch_write(c->o.kube, &before, c->fleet.fellows[at].version, &patch, &now, err);
+	if (r < 0)
+		return -1;
+	if (r == 0)
+		return look_again(c, at, err);
+	c->fleet.fellows[at].failures = 0;
+	c->fleet.fellows[at].look_ms = 0;
+	fleet_put(&c->fleet, now, &c->policy);
+	if (before.record.phase != d->next.phase || !before.record.has_phase)
+		tell(c,
+		     &(struct transited){ name, rule_text(d->rule), before.record.phase, d->next.phase, d->next.seq,
+					  &d->next.reason },
+		     before.uid);
+	return 0;
+}
+
+// Its pods matter: it is being drained, or is about to be, or is on its way back.
+static bool has_drain(const struct view *v)
+{
+	enum phase phase = v->m->record.phase;
+	return v->pool && v->slot != SLOT_NONE &&
+	       (phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING ||
+		phase == PHASE_RESTORING);
+}
+
+// 1 = something was written or seen, 0 = nothing is to be done for it now.
+static int do_node(struct coordinator *c, const struct cluster *cl, const struct slots *s, size_t at, struct err *err)
+{
+	struct fellow *w = &c->fleet.fellows[at];
+	struct view v = slots_view(cl, s, at);
+	struct decision d;
+	if (w->retry_ms > kube_now_ms())
+		return 0;
+	transition(&v, &d);
+	if (!d.rule && has_drain(&v) && drain_is_due(&c->fleet, at)) {
+		struct facts before = v.m->facts;
+		if (drain_look(&c->drain, &c->fleet, at, v.pool, d.evicts, cl->now, err) < 0)
+			return -1;
+		return memcmp(&before, &v.m->facts, sizeof(before)) != 0;
+	}
+	return d.rule ? (write_node(c, at, &d, err) < 0 ? -1 : 1) : 0;
+}
+
+// 1 = something changed, so that it is planned anew.
+static int do_nodes(struct coordinator *c, const struct cluster *cl, const struct slots *s)
+{
+	struct err why;
+	size_t count = c->fleet.count;
+	int changed = 0;
+	for (size_t i = 0; i < count && c->fleet.count == count && leader_is_sure(&c->leader); i++) {
+		int r = do_node(c, cl, s, i, &why);
+		if (r < 0 && i < c->fleet.count)
+			back_off(c, i, &why);
+		changed = changed || r > 0;
+		leader_keep(&c->leader, &why);
+	}
+	return changed;
+}
+
+// 1 = all that is granted is written in the ledger; 0 = the lead is lost.
+static int grant(struct coordinator *c, struct slots *s, struct err *err)
+{
+	if (!s->granted && !s->freed)
+		return 1;
+	int r = leader_write(&c->leader, &s->ledger, err);
+	if (r <= 0)
+		return r;
+	ledger_done(&c->ledger);
+	c->ledger = s->ledger;
+	s->ledger = (struct ledger){ 0 };
+	return 1;
+}
+
+int act(struct coordinator *c, struct err *err)
+{
+	enum { ROUNDS_MOST = 32 };
+	for (int round = 0; round < ROUNDS_MOST; round++) {
+		auto_slots struct slots slots = SLOTS_NONE;
+		apply_gates(c);
+		struct cluster cl = coordinator_cluster(c);
+		slots_plan(&cl, &slots);
+		int r = record(c, slots.rollouts, err);
+		if (r < 0)
+			return -1;
+		if (r == 0) // by somebody else's status
+			continue;
+		bool is_granting = slots.granted || slots.freed;
+		// Nodes first by the ledger as it is written; what is granted now counts from the next round.
+		if (grant(c, &slots, err) <= 0)
+			return c->leader.is_leading ? -1 : err_set(err, E_CONFLICT, "the Lease is another one's");
+		cl = coordinator_cluster(c);
+		if (is_granting)
+			continue;
+		if (!do_nodes(c, &cl, &slots))
+			return 0;
+	}
+	c->is_dirty = true;
+	return 0;
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator knows: two ConfigMaps and all nodes, read once and then watched.
+#include "cluster/api.h"
+#include "cluster/coordinator_own.h"
+
+static const char *const node_record[] = { FLEET_RECORD(""), NULL };
+static const char *const node_event[] = { KUBE_EVENT, FLEET_RECORD("object "), NULL };
+static const char *const map_event[] = { KUBE_EVENT, NULL };
+
+static const char *datum(const json_t *map, const char *key)
+{
+	return json_string_value(json_object_get(json_object_get(map, "data"), key));
+}
+
+static bool is_noted_true(const json_t *map, const char *key)
+{
+	const json_t *notes = json_object_get(json_object_get(map, "metadata"), "annotations");
+	return str_eq(json_string_value(json_object_get(notes, key)), "true");
+}
+
+static int get_map(struct coordinator *c, const char *name, json_t **map, struct err *err)
+{
+	auto_str char *path = api_configmap(c->o.namespace, name);
+	json_t *now = NULL;
+	if (api_get(c->o.kube, path, &now, err) < 0)
+		return -1;
+	json_decref(*map);
+	*map = now;
+	return 0;
+}
+
+// No policy is one without pools: nodes in flight are released (T27). One that means nothing changes nothing: the last
+// good one stays in force, and without one nothing is done.
+static int know_policy(struct coordinator *c, struct err *err)
+{
+	struct policy now = { .schema = POLICY_SCHEMA };
+	struct err why;
+	if (get_map(c, POLICY_NAME, &c->policy_map, err) < 0)
+		return -1;
+	const char *text = datum(c->policy_map, POLICY_KEY);
+	if (c->policy_map && !text)
+		err_set(&why, E_CONFIG, "the ConfigMap %s has no %s", POLICY_NAME, POLICY_KEY);
+	if (c->policy_map && (!text || policy_parse(text, strlen(text), &now, &why) < 0)) {
+		coordinator_say(c, "the policy", &why);
+		c->is_blind = c->is_blind || !c->is_loaded;
+		return 0;
+	}
+	now.is_paused = now.is_paused || is_noted_true(c->policy_map, gate_keys[GATE_PAUSE]);
+	policy_done(&c->policy);
+	c->policy = now;
+	return 0;
+}
+
+int know_status(struct coordinator *c, struct err *err)
+{
+	struct err why;
+	json_error_t problem;
+	if (get_map(c, ROLLSTATUS_NAME, &c->status_map, err) < 0)
+		return -1;
+	const char *text = datum(c->status_map, ROLLSTATUS_KEY);
+	json_decref(TAKE(c->status_doc));
+	memset(c->rollouts, 0, sizeof(c->rollouts));
+	if (!text)
+		return 0;
+	c->status_doc = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
+	if (!c->status_doc)
+		err_set(&why, E_CONFIG, "line %d of the roll-out's status is not JSON: %s", problem.line, problem.text);
+	if (!c->status_doc || rollstatus_read(c->status_doc, &c->policy, c->rollouts, &why) < 0) {
+		coordinator_say(c, "the roll-out's status", &why);
+		c->is_blind = true;
+	}
+	return 0;
+}
+
+static int know_maps(struct coordinator *c, struct err *err)
+{
+	c->is_blind = false;
+	if (know_policy(c, err) < 0 || know_status(c, err) < 0)
+		return -1;
+	c->is_dirty = true;
+	return 0;
+}
+
+static int put_node(void *ctx, json_t *node, struct err *err)
+{
+	struct coordinator *c = ctx;
+	struct err why;
+	(void)err;
+	fleet_put(&c->fleet, node, &c->policy);
+	if (leader_keep(&c->leader, &why) < 0) // thousands of nodes take their time
+		coordinator_say(c, "renewing the Lease", &why);
+	return 0;
+}
+
+// What labels mean depends on the policy, so that another policy is a reason to read all nodes anew.
+static int know_nodes(struct coordinator *c, struct err *err)
+{
+	struct kube_list list = { .path = "/api/v1/nodes", .record = node_record, .take = put_node, .ctx = c };
+	char *version = NULL;
+	fleet_list_begin(&c->fleet);
+	if (kube_list(c->o.kube, &list, &version, err) < 0)
+		return -1;
+	fleet_list_end(&c->fleet);
+	free(c->nodes.version);
+	c->nodes.version = version;
+	for (size_t i = 0; i < c->fleet.count; i++)
+		c->fleet.members[i].facts.is_ours = str_eq(c->fleet.fellows[i].name, c->o.own_node);
+	return 0;
+}
+
+static int on_node(void *ctx, const char *type, json_t *object, struct err *err)
+{
+	struct coordinator *c = ctx;
+	(void)err;
+	if (str_eq(type, "DELETED"))
+		fleet_remove(&c->fleet, object);
+	else
+		fleet_put(&c->fleet, object, &c->policy);
+	c->is_dirty = true;
+	return 0;
+}
+
+// It is read anew, and with it all nodes.
+static int on_policy(void *ctx, const char *type, json_t *object, struct err *err)
+{
+	struct coordinator *c = ctx;
+	(void)type, (void)object, (void)err;
+	c->is_loaded = false;
+	return 0;
+}
+
+void know_init(struct coordinator *c)
+{
+	c->maps_path = api_configmap(c->o.namespace, NULL);
+	c->nodes = (struct kube_watch){
+		.path = "/api/v1/nodes", .record = node_event, .event = on_node, .ctx = c
+	};
+	c->maps = (struct kube_watch){ .path = c->maps_path,
+				       .query = "fieldSelector=metadata.name%3D" POLICY_NAME,
+				       .record = map_event,
+				       .event = on_policy,
+				       .ctx = c };
+}
+
+static int watch_nodes(struct coordinator *c, struct err *err)
+{
+	return kube_watch_begin(c->o.kube, &c->nodes, COORDINATOR_WATCH_S, err);
+}
+
+static int watch_maps(struct coordinator *c, struct err *err)
+{
+	return kube_watch_begin(c->o.kube, &c->maps, COORDINATOR_WATCH_S, err);
+}
+
+static int ignore(void *ctx, json_t *object, struct err *err)
+{
+	(void)ctx, (void)object, (void)err;
+	return 0;
+}
+
+// From before it is read, so that no change falls in between.
+static int know_version(struct coordinator *c, struct err *err)
+{
+	static const char *const record[] = { "metadata name", NULL };
+	struct kube_list list = { .path = c->maps.path, .query = c->maps.query, .record = record, .take = ignore };
+	char *version = NULL;
+	if (kube_list(c->o.kube, &list, &version, err) < 0)
+		return -1;
+	free(c->maps.version);
+	c->maps.version = version;
+	return 0;
+}
+
+int know_once(struct coordinator *c, struct err *err)
+{
+	return know_maps(c, err) < 0 ? -1 : know_nodes(c, err);
+}
+
+int know_all(struct coordinator *c, struct err *err)
+{
+	kube_watch_end(&c->nodes);
+	kube_watch_end(&c->maps);
+	if (know_version(c, err) < 0 || know_once(c, err) < 0 || watch_nodes(c, err) < 0 || watch_maps(c, err) < 0)
+		return -1;
+	c->is_loaded = true;
+	c->is_dirty = true;
+	c->listed_ms = kube_now_ms();
+	return 0;
+}
+
+// A watch that ended goes on from where it was; one that the server has forgotten means: all anew.
+static int go_on(struct coordinator *c, struct kube_watch *w, int (*begin)(struct coordinator *, struct err *),
+		 struct err *err)
+{
+	int r = kube_watch_look(w, err);
+	if (r > 0)
+		return 0;
+	if (w->is_gone) {
+		c->is_loaded = false;
+		return 0;
+	}
+	if (r < 0)
+		coordinator_say(c, "a watch", err);
+	return begin(c, err);
+}
+
+int know_more(struct coordinator *c, int wait_ms, struct err *err)
+{
+	if (kube_step(c->o.kube, wait_ms, err) < 0 || go_on(c, &c->nodes, watch_nodes, err) < 0 ||
+	    go_on(c, &c->maps, watch_maps, err) < 0) {
+		c->is_loaded = false;
+		return -1;
+	}
+	return 0;
+}

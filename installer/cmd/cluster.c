@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/cluster.h"
+
+const struct opt cluster_opts[] = {
+	{ "kubeconfig", 0, "FILE", "KUBECONFIG", OPT_STR, offsetof(struct cluster_values, kubeconfig),
+	  "the Kubernetes API; default: that of the pod's service account" },
+	{ "namespace", 0, "NAME", "POD_NAMESPACE", OPT_STR, offsetof(struct cluster_values, namespace),
+	  "where the policy, the status and the coordinator's Lease are; default: that of the kubeconfig or pod" },
+	{ 0 },
+};
+
+int cluster_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)
+{
+	auto_machine struct machine machine = { 0 };
+	if (machine_open(&v->common, &machine, err) < 0)
+		return -1;
+	int r = v->kubeconfig && *v->kubeconfig ? kube_config_file(v->kubeconfig, NULL, ret, err) :
+						  kube_config_pod(&machine.kern, environ, ret, err);
+	if (r < 0)
+		return -1;
+	if (!ret->server)
+		return err_set(err, E_USAGE, "this is no pod with a service account; name a --kubeconfig");
+	if (v->namespace && *v->namespace) {
+		free(ret->namespace);
+		ret->namespace = str_dup(v->namespace);
+	}
+	ret->deadline_ms = COORDINATOR_CALL_MS;
+	return 0;
+}
+
+int cluster_look(const struct cluster_values *v, struct kube **ret_kube, struct coordinator *ret, struct err *err)
+{
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
+	if (cluster_config(v, &config, err) < 0 || kube_open(&config, ret_kube, err) < 0)
+		return -1;
+	const struct coordinator_options o = { .kube = *ret_kube,
+					       .lease_kube = *ret_kube,
+					       .namespace = kube_namespace(*ret_kube),
+					       .holder = "observer" };
+	coordinator_init(&o, ret);
+	return coordinator_look(ret, err);
+}

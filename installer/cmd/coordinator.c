@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The roll-out controller of a cluster, as a Deployment of two.
+#include "cmd/cluster.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+struct values {
+	struct cluster_values cluster;
+	char *node, *pod_uid, *identity;
+};
+
+static const struct opt opts[] = {
+	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
+	  "the Node that this coordinator runs on: it comes last" },
+	{ "pod-uid", 0, "UID", "POD_UID", OPT_STR, offsetof(struct values, pod_uid),
+	  "the pod that it runs in: never evicted where the cluster has one node only" },
+	{ "identity", 0, "TEXT", "POD_NAME", OPT_STR, offsetof(struct values, identity),
+	  "who holds the Lease, for people; default: the node, or \"coordinator\"" },
+	{ 0 },
+};
+
+static volatile sig_atomic_t stop_signal;
+static void on_signal(int signal)
+{
+	stop_signal = signal;
+}
+
+static void log_moved(void *ctx, const struct transited *t)
+{
+	(void)ctx;
+	log_info("node %s: %s -> %s (%u.%u): %s%s%s%s%s", t->node, phase_info(t->from)->name, phase_info(t->to)->name,
+		 t->seq.epoch, t->seq.n, t->rule, t->reason->code == REASON_NONE ? "" : "; ",
+		 t->reason->code == REASON_NONE ? "" : reason_info(t->reason->code)->code,
+		 *t->reason->object ? " " : "", t->reason->object);
+}
+
+static void log_trouble(void *ctx, const char *what, const struct err *why)
+{
+	(void)ctx;
+	log_warn("%s: %s: %s", what, err_info(why->code)->name, why->text);
+}
+
+static void log_lead(void *ctx)
+{
+	(void)ctx;
+	log_info("leading");
+}
+
+static int coordinate(struct coordinator *c, struct err *err)
+{
+	enum { STEP_MS = 1000 };
+	int was = 0, r = 0;
+	while (!stop_signal && (r = coordinator_turn(c, STEP_MS, err)) >= 0) {
+		if (r == 0 && !was)
+			log_info("waiting for the Lease %s in namespace %s", c->leader.lease.name, c->o.namespace);
+		was = 1;
+	}
+	if (r < 0)
+		return -1;
+	log_info("signal %d: leaving; what is under way goes on from the nodes", (int)stop_signal);
+	return coordinator_leave(c, err);
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE, lease_config = KUBE_CONFIG_NONE;
+	auto_kube struct kube *kube = NULL, *lease_kube = NULL;
+	auto_coordinator struct coordinator c = { 0 };
+	struct sigaction action = { .sa_handler = on_signal };
+	(void)args, (void)count;
+	if (cluster_config(&v->cluster, &config, err) < 0 || cluster_config(&v->cluster, &lease_config, err) < 0 ||
+	    kube_open(&config, &kube, err) < 0 || kube_open(&lease_config, &lease_kube, err) < 0)
+		return -1;
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	const struct coordinator_options o = {
+		.kube = kube,
+		.lease_kube = lease_kube,
+		.namespace = kube_namespace(kube),
+		.holder = v->identity ? v->identity : v->node ? v->node : "coordinator",
+		.own_node = v->node,
+		.own_uid = v->pod_uid,
+		.ears = { .moved = log_moved, .trouble = log_trouble, .leads = log_lead },
+	};
+	coordinator_init(&o, &c);
+	return coordinate(&c, err);
+}
+
+const struct cmd cmd_coordinator = {
+	.name = "coordinator",
+	.help = "the controller of roll-outs: one of several leads",
+	.about = "Moves the nodes of a cluster to the driver that the policy names, a few at a time: staged first, "
+		 "then cordoned and\n"
+		 "drained, replaced and validated by the node's agent, uncordoned; undone where it fails. The policy "
+		 "is the ConfigMap\n"
+		 "kmodsmith-policy, key policy.json; what came of it is the ConfigMap kmodsmith-rollout, the labels "
+		 "and annotations\n"
+		 "of the nodes, and Events. Any number may run; who holds the Lease kmodsmith-coordinator leads. A "
+		 "process that loses it\n"
+		 "ends with status 1. See also kmodsmith-rollout-status(8).\n\n"
+		 "  kmodsmith coordinator --kubeconfig admin.conf --namespace kmodsmith\n",
+	.opts = { opts, cluster_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// rollout status, why: what the coordinator of a cluster sees, and what it will do next.
+#include "cmd/cluster.h"
+#include "cmd/rollout.h"
+
+static int show(const struct cluster_values *v, const char *node, struct err *err)
+{
+	auto_kube struct kube *kube = NULL;
+	auto_coordinator struct coordinator c = { 0 };
+	auto_slots struct slots slots = SLOTS_NONE;
+	if (cluster_look(v, &kube, &c, err) < 0)
+		return -1;
+	if (c.is_blind)
+		return err_set(err, E_CONFIG, "the policy or the status of the roll-out means nothing; `kmodsmith "
+					      "rollout check-policy` names the field");
+	struct cluster cluster = coordinator_cluster(&c);
+	slots_plan(&cluster, &slots);
+	if (node)
+		return show_why(&cluster, &slots, node, v->common.is_json, err);
+	show_rollouts(&cluster, &slots, v->common.is_json);
+	return 0;
+}
+
+static int run_status(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	return show(values, NULL, err);
+}
+
+static int run_why(void *values, char **args, size_t count, struct err *err)
+{
+	(void)count;
+	return show(values, args[0], err);
+}
+
+const struct cmd cmd_rollout_status = {
+	.name = "rollout status",
+	.help = "where the roll-out is: each pool, and each node with its state, its reason and the next step",
+	.about = "Asks the cluster for the policy, the recorded status, the ledger of slots and all nodes, and decides "
+		 "with them what the\n"
+		 "coordinator decides. Pods are not looked at. Nothing is changed.\n\n"
+		 "  kmodsmith rollout status --kubeconfig admin.conf --namespace kmodsmith\n",
+	.opts = { cluster_opts, common_opts },
+	.values_size = sizeof(struct cluster_values),
+	.run = run_status,
+};
+
+const struct cmd cmd_rollout_why = {
+	.name = "rollout why",
+	.args = "NODE",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "why a node is where it is: every rule of its state, and everything that a slot asks for",
+	.about = "The rows that are shown are those that decide.\n\n"
+		 "  kmodsmith rollout why gpu-17 --kubeconfig admin.conf --namespace kmodsmith\n",
+	.opts = { cluster_opts, common_opts },
+	.values_size = sizeof(struct cluster_values),
+	.run = run_why,
+};

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Roll-outs as people and programs read them: each pool, then each node with its state, the next step and the reason.
+#include "cmd/rollout.h"
+
+#include "base/date.h"
+#include "cluster/patch.h"
+
+#include <stdio.h>
+
+char *reason_text(const struct reason *reason)
+{
+	const char *code = reason->code == REASON_NONE ? "" : reason_info(reason->code)->code;
+	return str_fmt("%s%s%s", code, *reason->object ? " " : "", reason->object);
+}
+
+static const char *slot_step(const struct member *m, const struct seat *seat)
+{
+	bool is_counted = seat->had == SLOT_NONE && m->record.phase != PHASE_QUEUED;
+	if (seat->has == seat->had)
+		return "";
+	return is_counted             ? "is entered into the ledger" :
+	       seat->has == SLOT_NONE ? "its slot is given back" :
+	       seat->had == SLOT_NONE ? "gets a slot" :
+					"gets a slot for work";
+}
+
+static json_t *date_json(int64_t t)
+{
+	auto_str char *text = t ? date_text((time_t)t) : NULL;
+	return json_text(text);
+}
+
+static json_t *changes_json(const struct member *m, const struct decision *d, bool has_mirror)
+{
+	auto_patch struct patch patch;
+	json_t *set = json_object();
+	patch_make(m, d, has_mirror, &patch);
+	for (size_t i = 0; i < patch.count; i++)
+		json_object_set_new(set, patch.changes[i].key, json_text(patch.changes[i].value));
+	return set;
+}
+
+static json_t *node_json(const struct cluster *c, const struct slots *s, size_t at)
+{
+	const struct member *m = &c->members[at];
+	const struct seat *seat = &s->seats[at];
+	struct view v = slots_view(c, s, at);
+	struct decision d;
+	transition(&v, &d);
+	const struct reason *why = d.rule ? &d.next.reason : &d.waits;
+	const struct reason_info *info = reason_info(why->code);
+	static const char *const cordons[] = { "keep", "on", "off" };
+	return json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name, "pool",
+			 json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
+			 phase_info(m->record.phase)->name, "step", json_text(d.rule ? rule_text(d.rule) : NULL),
+			 "next", json_text(d.rule ? phase_info(d.next.phase)->name : NULL), "reason", info->code,
+			 "object", why->object, "action", info->next, "deadline", date_json(d.next.deadline), "slot",
+			 slot_step(m, seat), "cordon", cordons[d.cordon], "writes",
+			 changes_json(m, &d, c->policy->has_mirror));
+}
+
+static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t at)
+{
+	const struct sum *sum = &s->sums[at];
+	const struct rollout *r = &s->rollouts[at];
+	const struct reason *why = r->is_halted ? &r->halt : &sum->blocked;
+	char target[AIM_TEXT];
+	aim_text(&r->target, target);
+	auto_str char *text = reason_text(why);
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "pool",
+			 c->policy->pools[at].name, "driver", c->policy->pools[at].target.driver, "target", target,
+			 "wave", slots_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason",
+			 text, "action", reason_info(why->code)->next, "nodes", (int)sum->total, "done", (int)sum->done,
+			 "failed", (int)sum->failed, "unavailable", (int)sum->unavailable, "maxUnavailable",
+			 (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel", (int)sum->parallel_limit);
+}
+
+static void show_pools(const struct cluster *c, const struct slots *s)
+{
+	for (size_t i = 0; i < c->policy->pool_count; i++) {
+		const struct sum *sum = &s->sums[i];
+		const struct rollout *r = &s->rollouts[i];
+		const struct reason *why = r->is_halted ? &r->halt : &sum->blocked;
+		auto_str char *text = reason_text(why);
+		printf("pool %s: driver %s, wave %s, %u nodes, %u done, %u failed; slots %u of %u, unavailable %u of "
+		       "%u\n",
+		       c->policy->pools[i].name, c->policy->pools[i].target.driver,
+		       slots_wave_name(&c->policy->pools[i], r->wave), sum->total, sum->done, sum->failed, sum->used,
+		       sum->parallel_limit, sum->unavailable, sum->unavailable_limit);
+		if (why->code != REASON_NONE)
+			printf("%s: %s\n  %s\n  next: %s\n", r->is_halted ? "halted" : "no more grants", text,
+			       reason_info(why->code)->text, reason_info(why->code)->next);
+	}
+}
+
+static void show_nodes(const struct cluster *c, const struct slots *s)
+{
+	auto_strv struct strv rows = { 0 };
+	strv_add(&rows, str_dup("NODE\tPOOL\tWAVE\tSTATE\tNEXT\tREASON\tDEADLINE\tSTEP"));
+	for (size_t i = 0; i < c->count; i++) {
+		struct view v = slots_view(c, s, i);
+		struct decision d;
+		transition(&v, &d);
+		auto_str char *why = reason_text(d.rule ? &d.next.reason : &d.waits);
+		auto_str char *deadline = d.next.deadline ? date_text((time_t)d.next.deadline) : NULL;
+		const char *slot = slot_step(&c->members[i], &s->seats[i]), *step = d.rule ? rule_text(d.rule) : "";
+		strv_add(&rows,
+			 str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s", c->members[i].name, v.pool ? v.pool->name : "-",
+				 *v.wave ? v.wave : "-", phase_info(c->members[i].record.phase)->name,
+				 d.rule ? phase_info(d.next.phase)->name : "-", *why ? why : "-",
+				 deadline ? deadline : "-", slot, *slot && *step ? "; " : "", step));
+	}
+	show_table(&rows);
+}
+
+static void show_plan_json(const struct cluster *c, const struct slots *s)
+{
+	auto_json json_t *result = json_pack("{s:[], s:[], s:i, s:i}", "pools", "nodes", "granted", (int)s->granted,
+					     "freed", (int)s->freed);
+	for (size_t i = 0; i < c->policy->pool_count; i++)
+		json_array_append_new(json_object_get(result, "pools"), pool_json(c, s, i));
+	for (size_t i = 0; i < c->count; i++)
+		json_array_append_new(json_object_get(result, "nodes"), node_json(c, s, i));
+	show_json(result);
+}
+
+void show_rollouts(const struct cluster *c, const struct slots *s, bool is_json)
+{
+	if (is_json) {
+		show_plan_json(c, s);
+		return;
+	}
+	show_pools(c, s);
+	show_nodes(c, s);
+}
