@@ -32,6 +32,6 @@ struct api_event {
 };
 int api_event(struct kube *k, const struct api_event *event, struct err *err);
 
-char *api_node(const char *name);                         // paths; caller frees
-char *api_lease(const char *namespace, const char *name); // name NULL: the collection
+char *api_node(const char *name);                             // paths; caller frees
+char *api_lease(const char *namespace, const char *name);     // name NULL: the collection
 char *api_configmap(const char *namespace, const char *name); // likewise

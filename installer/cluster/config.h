@@ -14,7 +14,7 @@ struct kube_config {
 	char *token;             // NULL = none, or of token_file
 	char *token_file;        // read again as it changes; below token_root
 	struct root token_root;
-	char *namespace; // "default" when nothing says another
+	char *namespace;      // "default" when nothing says another
 	unsigned deadline_ms; // of every call with its repetitions, whatever the call asks for; 0 = no such limit
 };
 #define KUBE_CONFIG_NONE ((struct kube_config){ .token_root = ROOT_NONE })

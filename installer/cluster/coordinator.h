@@ -19,7 +19,7 @@ struct transited { // a state that was left for another one
 struct coordinator_ears { // for whoever logs and counts; each may be NULL
 	void (*moved)(void *ctx, const struct transited *t);
 	void (*trouble)(void *ctx, const char *what, const struct err *err); // that is tried again
-	void (*leads)(void *ctx); // from now on
+	void (*leads)(void *ctx);                                            // from now on
 	void *ctx;
 };
 struct coordinator_options { // all borrowed
@@ -39,12 +39,12 @@ struct coordinator {
 	struct fleet fleet;
 	struct drain drain;
 	struct policy policy;
-	json_t *policy_map;    // the ConfigMap as it was read; NULL = there is none
-	json_t *status_map;    // likewise
-	const json_t *status;  // the document in it, borrowed; NULL = none
-	json_t *status_doc;    // owns it
+	json_t *policy_map;   // the ConfigMap as it was read; NULL = there is none
+	json_t *status_map;   // likewise
+	const json_t *status; // the document in it, borrowed; NULL = none
+	json_t *status_doc;   // owns it
 	struct rollout rollouts[POOLS_MOST];
-	bool is_blind;         // policy or status mean nothing to us: nothing is done until they do (T83)
+	bool is_blind; // policy or status mean nothing to us: nothing is done until they do (T83)
 	bool has_led, is_loaded, is_dirty;
 	long due_ms, listed_ms, retry_ms;
 	struct kube_watch nodes, maps;

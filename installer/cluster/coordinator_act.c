@@ -53,8 +53,8 @@ static void tell(struct coordinator *c, const struct transited *t, const char *u
 	struct err why;
 	const struct reason_info *info = reason_info(t->reason->code);
 	const char *name = phase_info(t->to)->name;
-	bool is_bad = t->to == PHASE_FAILED || t->to == PHASE_HELD || t->to == PHASE_ROLLEDBACK ||
-		      t->to == PHASE_RESTORING;
+	bool is_bad =
+		t->to == PHASE_FAILED || t->to == PHASE_HELD || t->to == PHASE_ROLLEDBACK || t->to == PHASE_RESTORING;
 	auto_str char *reason = str_fmt("Rollout%c%s", toupper((unsigned char)*name), name + 1);
 	auto_str char *cause = t->reason->code == REASON_NONE ?
 				       str_dup("") :

@@ -132,9 +132,7 @@ static int on_policy(void *ctx, const char *type, json_t *object, struct err *er
 void know_init(struct coordinator *c)
 {
 	c->maps_path = api_configmap(c->o.namespace, NULL);
-	c->nodes = (struct kube_watch){
-		.path = "/api/v1/nodes", .record = node_event, .event = on_node, .ctx = c
-	};
+	c->nodes = (struct kube_watch){ .path = "/api/v1/nodes", .record = node_event, .event = on_node, .ctx = c };
 	c->maps = (struct kube_watch){ .path = c->maps_path,
 				       .query = "fieldSelector=metadata.name%3D" POLICY_NAME,
 				       .record = map_event,

@@ -47,8 +47,8 @@ static bool claims_gpu(struct kube *k, const json_t *pod)
 	for (size_t i = 0; i < names.count; i++) {
 		struct err ignored;
 		auto_json json_t *claim = NULL;
-		auto_str char *path = str_fmt("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", space,
-					      names.items[i]);
+		auto_str char *path =
+			str_fmt("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", space, names.items[i]);
 		if (api_get(k, path, &claim, &ignored) <= 0)
 			return true;
 		const json_t *devices = json_object_get(
@@ -66,8 +66,9 @@ static bool take_token(struct drain *d)
 {
 	long now = kube_now_ms(), filled = (now - d->filled_ms) * DRAIN_RATE / 1000;
 	if (!d->filled_ms || filled > 0) {
-		d->tokens = !d->filled_ms || d->tokens + (unsigned long)filled > DRAIN_RATE ? DRAIN_RATE :
-											      d->tokens + (unsigned)filled;
+		d->tokens = !d->filled_ms || d->tokens + (unsigned long)filled > DRAIN_RATE ?
+				    DRAIN_RATE :
+				    d->tokens + (unsigned)filled;
 		d->filled_ms = now;
 	}
 	return d->tokens && d->tokens--;

@@ -6,10 +6,10 @@
 #include "cluster/kube.h"
 
 struct drain {
-	struct kube *kube;   // borrowed
-	const char *own_uid; // see struct pod_rules; NULL = none
-	unsigned tokens;     // evictions that may be asked for now
-	long filled_ms;      // when tokens were counted last
+	struct kube *kube;                     // borrowed
+	const char *own_uid;                   // see struct pod_rules; NULL = none
+	unsigned tokens;                       // evictions that may be asked for now
+	long filled_ms;                        // when tokens were counted last
 	unsigned long asked, evicted, blocked; // evictions, since the start
 };
 enum { DRAIN_RATE = 10 /* a second */, DRAIN_LOOK_MS = 5000, DRAIN_LOOK_MOST_MS = 60000 };

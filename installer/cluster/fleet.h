@@ -5,7 +5,7 @@
 #pragma once
 #include "cluster/policy.h"
 
-struct fellow { // beside a member
+struct fellow {                         // beside a member
 	char *name, *version, *holders; // holders: the annotation of the agent, NULL = none
 	long retry_ms;                  // nothing is written before that; 0 = at any time
 	long look_ms;                   // its pods are not looked at before that
@@ -22,11 +22,11 @@ struct fleet {
 void fleet_done(struct fleet *f);
 
 // Rows of kube_list.record; the same with "object " before them are those of kube_watch.record.
-#define FLEET_RECORD(o)                                                                                            \
-	o "metadata name", o "metadata uid", o "metadata resourceVersion", o "metadata deletionTimestamp",         \
-		o "metadata labels", o "metadata annotations kmodsmith.io/*",                                      \
-		o "metadata annotations cluster-autoscaler.kubernetes.io/scale-down-disabled",                     \
-		o "metadata annotations karpenter.sh/do-not-disrupt", o "spec unschedulable",                      \
+#define FLEET_RECORD(o)                                                                                    \
+	o "metadata name", o "metadata uid", o "metadata resourceVersion", o "metadata deletionTimestamp", \
+		o "metadata labels", o "metadata annotations kmodsmith.io/*",                              \
+		o "metadata annotations cluster-autoscaler.kubernetes.io/scale-down-disabled",             \
+		o "metadata annotations karpenter.sh/do-not-disrupt", o "spec unschedulable",              \
 		o "status conditions type", o "status conditions status"
 
 // The node as it is now, whatever it was; an object that means nothing is left out and said (T73).

@@ -30,7 +30,7 @@ static void resume(const struct word *w, const struct pool *pool, struct rollout
 {
 	time_t t;
 	(void)pool;
-	if (!r->is_halted || !date_parse(w->value, &t) || t < r->halted_since)
+	if (*w->wave || !r->is_halted || !date_parse(w->value, &t) || t < r->halted_since)
 		return;
 	r->is_halted = false;
 	r->halt = (struct reason){ 0 };
@@ -53,7 +53,7 @@ static void approve(const struct word *w, const struct pool *pool, struct rollou
 static void abort_it(const struct word *w, const struct pool *pool, struct rollout *r)
 {
 	(void)pool;
-	r->is_aborted = r->is_aborted || is_for(w, r);
+	r->is_aborted = r->is_aborted || (!*w->wave && is_for(w, r));
 }
 
 static void each(const char *text, void (*take)(const struct word *, const struct pool *, struct rollout *),

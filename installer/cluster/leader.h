@@ -26,6 +26,6 @@ int leader_try(struct leader *l, struct ledger *ret, struct err *err);
 int leader_keep(struct leader *l, struct err *err);
 int leader_write(struct leader *l, const struct ledger *ledger, struct err *err); // 1 = written, 0 = lost
 bool leader_is_sure(const struct leader *l);
-int leader_leave(struct leader *l, struct err *err); // whoever waits takes over at once; the ledger stays
+int leader_leave(struct leader *l, struct err *err);            // whoever waits takes over at once; the ledger stays
 void leader_ledger(const struct leader *l, struct ledger *ret); // as the Lease was read last; caller frees
-uint32_t leader_epoch(const struct leader *l);       // from 1
+uint32_t leader_epoch(const struct leader *l);                  // from 1

@@ -51,8 +51,7 @@ static json_t *merge_patch(const struct member *m, const char *version, const st
 	json_t *patch = json_pack("{s:{s:s, s:s, s:o, s:o}}", "metadata", "uid", m->uid, "resourceVersion", version,
 				  "labels", labels, "annotations", annotations);
 	if (p->cordon != CORDON_KEEP)
-		json_object_set_new(patch, "spec",
-				    json_pack("{s:b}", "unschedulable", p->cordon == CORDON_ON));
+		json_object_set_new(patch, "spec", json_pack("{s:b}", "unschedulable", p->cordon == CORDON_ON));
 	return patch;
 }
 

@@ -6,11 +6,11 @@
 #include "cluster/policy.h"
 
 // What is kept of a pod.
-#define PODS_RECORD                                                                                                   \
-	"metadata name", "metadata namespace", "metadata uid", "metadata deletionTimestamp", "metadata labels",       \
-		"metadata annotations kubernetes.io/config.mirror", "metadata finalizers",                            \
-		"metadata ownerReferences kind", "metadata ownerReferences controller", "spec containers resources",  \
-		"spec initContainers resources", "spec volumes emptyDir", "spec resourceClaims", "status phase",      \
+#define PODS_RECORD                                                                                                  \
+	"metadata name", "metadata namespace", "metadata uid", "metadata deletionTimestamp", "metadata labels",      \
+		"metadata annotations kubernetes.io/config.mirror", "metadata finalizers",                           \
+		"metadata ownerReferences kind", "metadata ownerReferences controller", "spec containers resources", \
+		"spec initContainers resources", "spec volumes emptyDir", "spec resourceClaims", "status phase",     \
 		"status resourceClaimStatuses"
 
 struct pod_rules {

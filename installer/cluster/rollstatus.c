@@ -33,9 +33,9 @@ static json_t *parameters_json(const char *lines)
 
 static json_t *words_of(const struct target *t)
 {
-	json_t *as = json_pack("{s:s, s:s*, s:s*, s:o}", "driver", t->driver, "flavour",
-			       *t->flavour ? t->flavour : NULL, "package", t->package, "parameters",
-			       parameters_json(t->parameters));
+	json_t *as =
+		json_pack("{s:s, s:s*, s:s*, s:o}", "driver", t->driver, "flavour", *t->flavour ? t->flavour : NULL,
+			  "package", t->package, "parameters", parameters_json(t->parameters));
 	return json_pack("{s:o, s:o}", "aim", aim_json(&t->aim), "as", as);
 }
 
@@ -146,8 +146,9 @@ int rollstatus_read(const json_t *doc, const struct policy *p, struct rollout *r
 	unsigned schema = 0;
 	read_number(doc, "schema", &schema);
 	if (schema > ROLLSTATUS_SCHEMA)
-		return err_set(err, E_CONFIG, "schema %u of the roll-out's status is newer than %d, which this program knows",
-			       schema, ROLLSTATUS_SCHEMA);
+		return err_set(err, E_CONFIG,
+			       "schema %u of the roll-out's status is newer than %d, which this program knows", schema,
+			       ROLLSTATUS_SCHEMA);
 	for (size_t i = 0; i < p->pool_count; i++) {
 		const json_t *pool = pool_of(doc, p->pools[i].name);
 		ret[i] = (struct rollout){ 0 };

@@ -12,11 +12,11 @@ struct rollout {
 	bool is_halted, is_aborted;
 	struct reason halt;
 	int64_t halted_since; // what was said before that does not lift it
-	unsigned frozen;    // nodes that the limits are parts of; 0 = as many as there are
-	unsigned wave;      // that is open: index; behind the policy's waves comes the rest
-	int64_t soak_since; // the wave is complete since; 0 = it is not
-	unsigned approved;  // waves up to this one may open
-	int64_t resumed;    // failures before that are forgiven
+	unsigned frozen;      // nodes that the limits are parts of; 0 = as many as there are
+	unsigned wave;        // that is open: index; behind the policy's waves comes the rest
+	int64_t soak_since;   // the wave is complete since; 0 = it is not
+	unsigned approved;    // waves up to this one may open
+	int64_t resumed;      // failures before that are forgiven
 };
 
 struct view {

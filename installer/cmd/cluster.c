@@ -33,10 +33,9 @@ int cluster_look(const struct cluster_values *v, struct kube **ret_kube, struct 
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
 	if (cluster_config(v, &config, err) < 0 || kube_open(&config, ret_kube, err) < 0)
 		return -1;
-	const struct coordinator_options o = { .kube = *ret_kube,
-					       .lease_kube = *ret_kube,
-					       .namespace = kube_namespace(*ret_kube),
-					       .holder = "observer" };
+	const struct coordinator_options o = {
+		.kube = *ret_kube, .lease_kube = *ret_kube, .namespace = kube_namespace(*ret_kube), .holder = "observer"
+	};
 	coordinator_init(&o, ret);
 	return coordinator_look(ret, err);
 }

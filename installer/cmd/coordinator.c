@@ -79,7 +79,9 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		.kube = kube,
 		.lease_kube = lease_kube,
 		.namespace = kube_namespace(kube),
-		.holder = v->identity ? v->identity : v->node ? v->node : "coordinator",
+		.holder = v->identity ? v->identity :
+			  v->node     ? v->node :
+					"coordinator",
 		.own_node = v->node,
 		.own_uid = v->pod_uid,
 		.ears = { .moved = log_moved, .trouble = log_trouble, .leads = log_lead },

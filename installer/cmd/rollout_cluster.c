@@ -11,8 +11,9 @@ static int show(const struct cluster_values *v, const char *node, struct err *er
 	if (cluster_look(v, &kube, &c, err) < 0)
 		return -1;
 	if (c.is_blind)
-		return err_set(err, E_CONFIG, "the policy or the status of the roll-out means nothing; `kmodsmith "
-					      "rollout check-policy` names the field");
+		return err_set(err, E_CONFIG,
+			       "the policy or the status of the roll-out means nothing; `kmodsmith "
+			       "rollout check-policy` names the field");
 	struct cluster cluster = coordinator_cluster(&c);
 	slots_plan(&cluster, &slots);
 	if (node)

@@ -109,8 +109,8 @@ static int say_abort(struct said *s, const struct coordinator *c, json_t *patch,
 	aim_text(&pool->target.aim, aim);
 	auto_str char *word = str_fmt("%s@%s", s->pool, aim);
 	set_word(c, patch, GATE_ABORT, s->pool, word);
-	s->what = str_fmt("pool %s: driver %s is given up; drains are called off, replacements under way end",
-			  s->pool, pool->target.driver);
+	s->what = str_fmt("pool %s: driver %s is given up; drains are called off, replacements under way end", s->pool,
+			  pool->target.driver);
 	return 0;
 }
 
@@ -132,13 +132,12 @@ static int say_undo(struct said *s, const struct coordinator *c, json_t *patch, 
 	if (!find_pool(c, s->pool, &at, err))
 		return -1;
 	if (!stable)
-		return err_set(err, E_NOT_FOUND, "pool '%s' never had a driver on all its nodes that it could go back to",
-			       s->pool);
+		return err_set(err, E_NOT_FOUND,
+			       "pool '%s' never had a driver on all its nodes that it could go back to", s->pool);
 	auto_json json_t *policy = json_loads(text, 0, &problem);
 	json_t *pool = json_array_get(json_object_get(policy, "pools"), at);
 	json_object_set_new(pool, "target", json_deep_copy(stable));
-	json_object_set_new(patch, "data",
-			    json_pack("{s:o}", POLICY_KEY, json_object()));
+	json_object_set_new(patch, "data", json_pack("{s:o}", POLICY_KEY, json_object()));
 	char *now = json_dumps(policy, JSON_INDENT(2));
 	json_object_set_new(json_object_get(patch, "data"), POLICY_KEY, json_text(now));
 	free(now);
@@ -160,8 +159,7 @@ static int try_once(struct said *s, struct err *err)
 	auto_str char *path = api_configmap(c.o.namespace, POLICY_NAME);
 	const char *version =
 		json_string_value(json_object_get(json_object_get(c.policy_map, "metadata"), "resourceVersion"));
-	auto_json json_t *patch =
-		json_pack("{s:{s:s, s:{}}}", "metadata", "resourceVersion", version, "annotations");
+	auto_json json_t *patch = json_pack("{s:{s:s, s:{}}}", "metadata", "resourceVersion", version, "annotations");
 	free(TAKE(s->what));
 	return s->say(s, &c, patch, err) < 0 ? -1 : api_merge(kube, path, patch, NULL, err);
 }
@@ -209,15 +207,15 @@ static int run_undo(void *values, char **args, size_t count, struct err *err)
 	return say(&(struct said){ .values = values, .pool = args[0], .say = say_undo }, err);
 }
 
-#define GATE(verb, args_, least, most, help_, about_)                                                     \
-	const struct cmd cmd_rollout_##verb = { .name = "rollout " #verb,                                 \
-						.args = args_,                                            \
-						.args_min = least,                                        \
-						.args_max = most,                                         \
-						.help = help_,                                            \
-						.about = about_,                                          \
-						.opts = { cluster_opts, common_opts },                    \
-						.values_size = sizeof(struct cluster_values),             \
+#define GATE(verb, args_, least, most, help_, about_)                                         \
+	const struct cmd cmd_rollout_##verb = { .name = "rollout " #verb,                     \
+						.args = args_,                                \
+						.args_min = least,                            \
+						.args_max = most,                             \
+						.help = help_,                                \
+						.about = about_,                              \
+						.opts = { cluster_opts, common_opts },        \
+						.values_size = sizeof(struct cluster_values), \
 						.run = run_##verb }
 GATE(pause, NULL, 0, 0, "begin no further node, in all pools",
      "Nodes under way go on to their end. `kmodsmith rollout resume` takes it back.\n\n"
