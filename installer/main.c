@@ -7,12 +7,21 @@
 #include "cmd/nvidia_driver.h"
 #include "kmod/sandbox.h"
 
+// `kubectl kmodsmith VERB` calls kubectl-kmodsmith with the verb and what follows.
+static int kubectl_main(int argc, char **argv)
+{
+	static char group[] = "rollout";
+	argv[0] = group;
+	return entry_words(argc, argv);
+}
+
 static const struct program {
 	const char *name;
 	int (*main)(int argc, char **argv);
 } programs[] = {
 	{ "nvidia-driver", nvidia_driver_main },
 	{ DTK_PROGRAM, dtk_main },
+	{ "kubectl-kmodsmith", kubectl_main },
 };
 
 int main(int argc, char **argv)

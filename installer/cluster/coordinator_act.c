@@ -198,8 +198,11 @@ int act(struct coordinator *c, struct err *err)
 		cl = coordinator_cluster(c);
 		if (is_granting)
 			continue;
-		if (!do_nodes(c, &cl, &slots))
-			return 0;
+		if (do_nodes(c, &cl, &slots))
+			continue;
+		if (c->o.ears.rests)
+			c->o.ears.rests(c->o.ears.ctx, &slots);
+		return 0;
 	}
 	c->is_dirty = true;
 	return 0;

@@ -139,7 +139,7 @@ int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *p
 {
 	struct fellow *w = &f->fellows[at];
 	struct facts *facts = &f->members[at].facts;
-	const struct pod_rules rules = { pool, w->holders, d->own_uid };
+	const struct pod_rules rules = { pool, w->holders, f->count == 1 ? d->own_uid : NULL };
 	struct look l = { 0 };
 	auto_json json_t *pods = json_array();
 	if (list_pods(d->kube, w->name, pods, err) < 0 || judge_all(d, pods, &rules, evicts, &l, err) < 0) {

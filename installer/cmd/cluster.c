@@ -1,24 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/cluster.h"
 
+#include <unistd.h>
+
 const struct opt cluster_opts[] = {
 	{ "kubeconfig", 0, "FILE", "KUBECONFIG", OPT_STR, offsetof(struct cluster_values, kubeconfig),
-	  "the Kubernetes API; default: that of the pod's service account" },
+	  "the Kubernetes API; default: that of the pod's service account, else ~/.kube/config" },
 	{ "namespace", 0, "NAME", "POD_NAMESPACE", OPT_STR, offsetof(struct cluster_values, namespace),
 	  "where the policy, the status and the coordinator's Lease are; default: that of the kubeconfig or pod" },
 	{ 0 },
 };
 
-int cluster_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)
+// 1 = read, 0 = there is nothing to read.
+static int find_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)
 {
 	auto_machine struct machine machine = { 0 };
+	const char *home = getenv("HOME");
+	if (v->kubeconfig && *v->kubeconfig)
+		return kube_config_file(v->kubeconfig, NULL, ret, err) < 0 ? -1 : 1;
 	if (machine_open(&v->common, &machine, err) < 0)
 		return -1;
-	int r = v->kubeconfig && *v->kubeconfig ? kube_config_file(v->kubeconfig, NULL, ret, err) :
-						  kube_config_pod(&machine.kern, environ, ret, err);
+	int r = kube_config_pod(&machine.kern, environ, ret, err);
+	auto_str char *path = home ? str_fmt("%s/.kube/config", home) : NULL;
+	if (r != 0 || !path || access(path, R_OK) < 0)
+		return r;
+	return kube_config_file(path, NULL, ret, err) < 0 ? -1 : 1;
+}
+
+int cluster_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)
+{
+	int r = find_config(v, ret, err);
 	if (r < 0)
 		return -1;
-	if (!ret->server)
+	if (r == 0)
 		return err_set(err, E_USAGE, "this is no pod with a service account; name a --kubeconfig");
 	if (v->namespace && *v->namespace) {
 		free(ret->namespace);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The roll-out controller of a cluster, as a Deployment of two.
+#include "cluster/metrics.h"
 #include "cmd/cluster.h"
 
 #include <fcntl.h>
@@ -7,7 +8,7 @@
 
 struct values {
 	struct cluster_values cluster;
-	char *node, *pod_uid, *identity;
+	char *node, *pod_uid, *identity, *metrics;
 };
 
 static const struct opt opts[] = {
@@ -17,7 +18,15 @@ static const struct opt opts[] = {
 	  "the pod that it runs in: never evicted where the cluster has one node only" },
 	{ "identity", 0, "TEXT", "POD_NAME", OPT_STR, offsetof(struct values, identity),
 	  "who holds the Lease, for people; default: the node, or \"coordinator\"" },
+	{ "metrics", 0, "FILE", "KMODSMITH_METRICS", OPT_STR, offsetof(struct values, metrics),
+	  "keep what Prometheus reads in this file; default none" },
 	{ 0 },
+};
+
+struct desk { // what the ears write on
+	struct coordinator c;
+	const char *metrics;
+	char *written;
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -47,6 +56,30 @@ static void log_lead(void *ctx)
 	log_info("leading");
 }
 
+// A file that cannot be written is no reason to stop.
+static void write_metrics(void *ctx, const struct slots *s)
+{
+	struct desk *d = ctx;
+	struct err why;
+	auto_str char *text = d->metrics ? metrics_text(&d->c, s) : NULL;
+	if (!text || str_eq(text, d->written))
+		return;
+	free(d->written);
+	d->written = TAKE(text);
+	auto_str char *copy = str_dup(d->metrics);
+	char *slash = strrchr(copy, '/');
+	if (slash)
+		*slash = '\0';
+	auto_root struct root dir = ROOT_NONE;
+	if (root_init(&dir,
+		      !slash        ? "." :
+		      slash == copy ? "/" :
+				      copy,
+		      &why) < 0 ||
+	    root_put(&dir, slash ? slash + 1 : copy, d->written, strlen(d->written), 0644, &why) < 0)
+		log_warn("the metrics: %s", why.text);
+}
+
 static int coordinate(struct coordinator *c, struct err *err)
 {
 	enum { STEP_MS = 1000 };
@@ -67,7 +100,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE, lease_config = KUBE_CONFIG_NONE;
 	auto_kube struct kube *kube = NULL, *lease_kube = NULL;
-	auto_coordinator struct coordinator c = { 0 };
+	struct desk desk = { .metrics = v->metrics };
 	struct sigaction action = { .sa_handler = on_signal };
 	(void)args, (void)count;
 	if (cluster_config(&v->cluster, &config, err) < 0 || cluster_config(&v->cluster, &lease_config, err) < 0 ||
@@ -84,10 +117,17 @@ static int run(void *values, char **args, size_t count, struct err *err)
 					"coordinator",
 		.own_node = v->node,
 		.own_uid = v->pod_uid,
-		.ears = { .moved = log_moved, .trouble = log_trouble, .leads = log_lead },
+		.ears = { .moved = log_moved,
+			  .trouble = log_trouble,
+			  .leads = log_lead,
+			  .rests = write_metrics,
+			  .ctx = &desk },
 	};
-	coordinator_init(&o, &c);
-	return coordinate(&c, err);
+	coordinator_init(&o, &desk.c);
+	int r = coordinate(&desk.c, err);
+	coordinator_done(&desk.c);
+	free(desk.written);
+	return r;
 }
 
 const struct cmd cmd_coordinator = {

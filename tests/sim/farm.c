@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/farm.h"
+
+#include "cluster/keys.h"
+
+#include <stdio.h>
+
+enum { TICK_MS = 1000, WORK_MS = 15000 };
+
+static const json_t *node_of(const struct farm *f, unsigned i)
+{
+	auto_str char *path = api_node(f->nodes[i].name);
+	return sim_get(f->sim, path);
+}
+
+const char *farm_note(const struct farm *f, unsigned i, const char *key)
+{
+	const json_t *notes = sim_at(node_of(f, i), "metadata annotations");
+	const char *value = json_string_value(json_object_get(notes, key));
+	return value ? value : "";
+}
+
+const char *farm_state(const struct farm *f, unsigned i)
+{
+	const char *value =
+		json_string_value(json_object_get(sim_at(node_of(f, i), "metadata labels"), KEY_PREFIX "state"));
+	return value ? value : "";
+}
+
+bool farm_is_cordoned(const struct farm *f, unsigned i)
+{
+	return json_is_true(sim_at(node_of(f, i), "spec unschedulable"));
+}
+
+unsigned farm_in(const struct farm *f, const char *state)
+{
+	unsigned count = 0;
+	for (unsigned i = 0; i < f->count; i++)
+		count += str_eq(farm_state(f, i), state);
+	return count;
+}
+
+static void put_store(struct farm_node *n, const struct aim *aim)
+{
+	if (aim_eq(&n->store[0], aim) || aim_eq(&n->store[1], aim))
+		return;
+	n->store[1] = n->store[0];
+	n->store[0] = *aim;
+}
+
+// What comes of an order when its time is over: "done", or "failed:CLASS:CODE".
+static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, const struct aim *aim)
+{
+	bool is_bad = aim_is(&f->bad) && aim_eq(aim, &f->bad);
+	switch (verb) {
+	case VERB_STAGE:
+		put_store(n, aim);
+		return "done";
+	case VERB_REPLACE:
+	case VERB_LOAD:
+	case VERB_RESTORE:
+		if (n->holders)
+			return "failed:busy:E_IN_USE";
+		if (is_bad && !f->is_sick)
+			return "failed:permanent:E_LOAD";
+		n->loaded = *aim;
+		return "done";
+	default:
+		return is_bad ? "failed:permanent:E_NOT_READY" : "done";
+	}
+}
+
+static void say(struct farm *f, struct farm_node *n, const char *ack, bool is_ill)
+{
+	char loaded[AIM_TEXT], first[AIM_TEXT], second[AIM_TEXT], now[FARM_TEXT * 2];
+	aim_text(&n->loaded, loaded);
+	aim_text(&n->store[0], first);
+	aim_text(&n->store[1], second);
+	auto_str char *version = aim_is(&n->loaded) ? str_fmt("%s 535.1", loaded) : str_dup("none");
+	auto_str char *both = str_fmt("%s%s%s", aim_is(&n->store[0]) ? first : "", aim_is(&n->store[1]) ? "," : "",
+				      aim_is(&n->store[1]) ? second : "");
+	auto_str char *health =
+		aim_is(&n->loaded) ? str_fmt("%s:%s", loaded, is_ill ? "fail:E_NOT_READY" : "ok") : str_dup("");
+	snprintf(now, sizeof(now), "%s %s %s %s %d", ack, version, both, health, n->holders);
+	if (str_eq(now, n->said))
+		return;
+	snprintf(n->said, sizeof(n->said), "%s", now);
+	auto_str char *path = api_node(n->name);
+	sim_merge(f->sim, path,
+		  "{'metadata':{'annotations':{'kmodsmith.io/agent.ack':'%s','kmodsmith.io/agent.loaded':'%s',"
+		  "'kmodsmith.io/agent.store':'%s','kmodsmith.io/agent.health':'%s','kmodsmith.io/agent.holders':'%d "
+		  "1'}}}",
+		  ack, version, both, health, n->holders);
+}
+
+static void obey(struct farm *f, unsigned i)
+{
+	struct farm_node *n = &f->nodes[i];
+	struct record r = { 0 };
+	const char *go = farm_note(f, i, KEY_PREFIX "go");
+	for (unsigned k = 0; keys[k].name; k++)
+		if (str_eq(keys[k].name, KEY_PREFIX "go"))
+			keys[k].parse(go, &r);
+	bool is_ill = f->is_sick && aim_is(&f->bad) && aim_eq(&n->loaded, &f->bad);
+	if (!*go || r.go.verb == VERB_NONE) {
+		say(f, n, "", is_ill);
+		return;
+	}
+	if (!str_eq(go, n->go)) {
+		snprintf(n->go, sizeof(n->go), "%s", go);
+		n->busy_until_ms = sim_now_ms() + WORK_MS;
+	}
+	const char *what = "accepted";
+	if (n->busy_until_ms && sim_now_ms() >= n->busy_until_ms) {
+		what = outcome(f, n, r.go.verb, &r.go.aim);
+		n->busy_until_ms = 0;
+	} else if (!n->busy_until_ms) {
+		return; // said already
+	}
+	is_ill = f->is_sick && aim_is(&f->bad) && aim_eq(&n->loaded, &f->bad);
+	auto_str char *ack = str_fmt("%u.%u:%s:%s", r.go.seq.epoch, r.go.seq.n, verb_names[r.go.verb], what);
+	say(f, n, ack, is_ill);
+}
+
+static void tick(void *ctx)
+{
+	struct farm *f = ctx;
+	if (f->is_over)
+		return;
+	for (unsigned i = 0; i < f->count; i++)
+		if (!f->nodes[i].is_silent && node_of(f, i))
+			obey(f, i);
+	sim_after(TICK_MS, tick, f);
+}
+
+void farm_policy(struct farm *f, const char *policy)
+{
+	auto_str char *text = str_dup(policy);
+	for (char *p = text; *p; p++)
+		*p = *p == '\'' ? '"' : *p;
+	auto_json json_t *body =
+		json_pack("{s:{s:s}, s:{s:s}}", "metadata", "name", POLICY_NAME, "data", POLICY_KEY, text);
+	auto_str char *json = json_dumps(body, JSON_COMPACT);
+	auto_str char *path = api_configmap("kmodsmith", POLICY_NAME), *all = api_configmap("kmodsmith", NULL);
+	if (sim_get(f->sim, path))
+		sim_merge(f->sim, path, "%s", json);
+	else
+		sim_make(f->sim, all, "%s", json);
+}
+
+void farm_begin(struct farm *f, unsigned nodes, const char *policy)
+{
+	const struct sim_options o = { .seen = laws_look, .ctx = f };
+	*f = (struct farm){ .count = nodes, .old = { 1, 1 }, .laws = mem_alloc(sizeof(*f->laws)) };
+	f->sim = sim_new(&o);
+	farm_policy(f, policy);
+	for (unsigned i = 0; i < nodes; i++) {
+		struct farm_node *n = &f->nodes[i];
+		snprintf(n->name, sizeof(n->name), "n%02u", i);
+		n->loaded = n->store[0] = f->old;
+		sim_make(f->sim, "/api/v1/nodes",
+			 "{'metadata':{'name':'%s','labels':{'nvidia.com/gpu.deploy.dcgm':'true'}},"
+			 "'status':{'conditions':[{'type':'Ready','status':'True'}]}}",
+			 n->name);
+	}
+	sim_after(TICK_MS, tick, f);
+}
+
+void farm_end(struct farm *f)
+{
+	f->is_over = true;
+	sim_free(f->sim);
+	strv_done(f->laws);
+	free(f->laws);
+}
+
+void farm_pod(struct farm *f, unsigned node, const char *name)
+{
+	sim_make(f->sim, "/api/v1/namespaces/default/pods",
+		 "{'metadata':{'name':'%s','namespace':'default','labels':{'app':'%s'},'ownerReferences':[{'apiVersion'"
+		 ":'apps/v1',"
+		 "'kind':'ReplicaSet','name':'x','uid':'x','controller':true}]},'spec':{'nodeName':'%s',"
+		 "'containers':[{'name':'c','image':'i','resources':{'limits':{'nvidia.com/gpu':'1'}}}]}}",
+		 name, name, f->nodes[node].name);
+}
+
+void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name)
+{
+	auto_str char *lease = str_fmt("%s-lease", name);
+	*b = (struct farm_boss){ .kube = sim_client(f->sim, name), .lease_kube = sim_client(f->sim, lease) };
+	const struct coordinator_options o = {
+		.kube = b->kube, .lease_kube = b->lease_kube, .namespace = "kmodsmith", .holder = "boss"
+	};
+	coordinator_init(&o, &b->c);
+}
+
+void farm_boss_end(struct farm_boss *b)
+{
+	if (!b->kube)
+		return;
+	coordinator_done(&b->c);
+	kube_free(b->kube);
+	kube_free(b->lease_kube);
+	*b = (struct farm_boss){ .is_dead = true };
+}
+
+static void turn(struct farm_boss *b)
+{
+	enum { STEP_MS = 500 };
+	struct err err;
+	if (!b->is_dead && coordinator_turn(&b->c, STEP_MS, &err) < 0)
+		farm_boss_end(b);
+}
+
+void farm_run(struct farm_boss *bosses, size_t count, long ms)
+{
+	for (long end = sim_now_ms() + ms; sim_now_ms() < end;) {
+		long before = sim_now_ms();
+		for (size_t i = 0; i < count; i++)
+			turn(&bosses[i]);
+		if (sim_now_ms() == before)
+			sim_pass(100);
+	}
+}
+
+bool farm_until(struct farm *f, struct farm_boss *bosses, size_t count, const char *state, unsigned nodes, long ms)
+{
+	enum { SLICE_MS = 1000 };
+	for (long end = sim_now_ms() + ms; sim_now_ms() < end;) {
+		if (farm_in(f, state) >= nodes)
+			return true;
+		farm_run(bosses, count, SLICE_MS);
+	}
+	return farm_in(f, state) >= nodes;
+}

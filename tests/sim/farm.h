@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster of GPU nodes on the simulated API server: Node objects with agents that do what a script says, pods, a
+// policy, and coordinators that can be killed and started again. Agents look once a second and write as a real one
+// does: their own keys, and only what differs.
+#pragma once
+#include "cluster/coordinator.h"
+#include "tests/sim/sim.h"
+
+enum { FARM_NODES = 12, FARM_TEXT = 256 };
+
+struct farm_node {
+	char name[16];
+	struct aim loaded, store[2];
+	int holders;
+	long busy_until_ms; // what it was told takes until then
+	char go[FARM_TEXT]; // that it works on or did
+	bool is_silent;     // says nothing
+	char said[FARM_TEXT];
+};
+struct farm {
+	struct sim *sim;
+	struct farm_node nodes[FARM_NODES];
+	unsigned count;
+	struct aim old, bad; // loaded at the beginning; cannot be loaded or is not healthy
+	bool is_sick;        // of bad: it loads, and is not healthy
+	struct strv *laws;   // that were broken
+	bool is_over;
+	char aim_before[FARM_TEXT];
+};
+// policy: of sim.h, ' for "; its first pool's target is the one that nodes go to. Nodes n00, n01, ... with old loaded.
+void farm_begin(struct farm *f, unsigned nodes, const char *policy);
+void farm_end(struct farm *f);
+void farm_policy(struct farm *f, const char *policy);                        // another one
+void farm_pod(struct farm *f, unsigned node, const char *name);              // that asks for a GPU, of a ReplicaSet
+const char *farm_state(const struct farm *f, unsigned node);                 // label; "" = none
+const char *farm_note(const struct farm *f, unsigned node, const char *key); // annotation; "" = none
+bool farm_is_cordoned(const struct farm *f, unsigned node);
+unsigned farm_in(const struct farm *f, const char *state); // nodes that are in it
+
+struct farm_boss { // a coordinator of its own
+	struct kube *kube, *lease_kube;
+	struct coordinator c;
+	bool is_dead;
+};
+void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name);
+void farm_boss_end(struct farm_boss *b);                        // as kill -9 does
+void farm_run(struct farm_boss *bosses, size_t count, long ms); // those that live take turns, for so long
+// Until that many nodes are in the state; false: not in time.
+bool farm_until(struct farm *f, struct farm_boss *bosses, size_t count, const char *state, unsigned nodes, long ms);
+
+// laws.c: I1 to I9 of upgrade-design 4.4, on every request; what was broken is in f->laws.
+void laws_look(void *farm, const struct sim_request *r);

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The invariants of a roll-out, looked at on every request before it is done (upgrade-design 4.4). They know the API
+// and the design, and nothing of the code that they judge.
+#include "tests/sim/farm.h"
+
+#include <stdio.h>
+
+static const char *note(const json_t *node, const char *key)
+{
+	const char *value = json_string_value(json_object_get(sim_at(node, "metadata annotations"), key));
+	return value ? value : "";
+}
+static bool is_cordoned(const json_t *node)
+{
+	return json_is_true(sim_at(node, "spec unschedulable"));
+}
+static const char *state(const json_t *node)
+{
+	const char *value = json_string_value(json_object_get(sim_at(node, "metadata labels"), "kmodsmith.io/state"));
+	return value ? value : "";
+}
+static void broken(struct farm *f, const char *law, const struct sim_request *r, const char *what)
+{
+	strv_add(f->laws, str_fmt("%s at %ld ms: %s %s: %s", law, sim_now_ms(), r->client, r->path, what));
+}
+static bool is_boss(const struct sim_request *r)
+{
+	return str_starts(r->client, "boss");
+}
+static bool is_word(const char *text, const char *words)
+{
+	auto_str char *needle = str_fmt(" %s ", text);
+	return *text && strstr(words, needle) != NULL;
+}
+static bool is_disruptive(const char *name)
+{
+	return is_word(name, " cordoned waiting evicting replacing validating restoring releasing ");
+}
+
+static unsigned limit(const struct farm *f, const char *key, unsigned or_else)
+{
+	const char *text =
+		sim_text(sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME), "data " POLICY_KEY);
+	auto_json json_t *policy = text ? json_loads(text, 0, NULL) : NULL;
+	const json_t *pool = json_array_get(json_object_get(policy, "pools"), 0);
+	const json_t *value = json_object_get(pool, key);
+	return json_is_integer(value) ? (unsigned)json_integer_value(value) : or_else;
+}
+
+// I1: no more nodes at once than the policy says.
+static void limits(struct farm *f, const struct sim_request *r)
+{
+	unsigned busy = 0;
+	if (is_disruptive(state(r->before)) || !is_disruptive(state(r->after)))
+		return;
+	for (unsigned i = 0; i < f->count; i++)
+		busy += is_disruptive(farm_state(f, i));
+	if (busy + 1 > limit(f, "maxParallel", 1) && !*note(r->before, "kmodsmith.io/cordon"))
+		broken(f, "I1", r, "more nodes than maxParallel");
+}
+
+// I2: a cordon goes only with our receipt, and only if we made it.
+static void cordons(struct farm *f, const struct sim_request *r)
+{
+	const char *receipt = note(r->before, "kmodsmith.io/cordon");
+	if (is_cordoned(r->before) && !is_cordoned(r->after) && (!*receipt || strstr(receipt, "\"prior\":true")))
+		broken(f, "I2", r, "uncordons what it did not cordon");
+	if (!is_cordoned(r->before) && is_cordoned(r->after) && !*note(r->after, "kmodsmith.io/cordon"))
+		broken(f, "I2", r, "cordons without a receipt");
+}
+
+// I3: nothing is replaced under a holder.
+static void holders(struct farm *f, const struct sim_request *r)
+{
+	const char *go = note(r->after, "kmodsmith.io/go");
+	bool is_new = !str_eq(go, note(r->before, "kmodsmith.io/go"));
+	if (is_new && strstr(go, ":replace:") && !str_starts(note(r->before, "kmodsmith.io/agent.holders"), "0"))
+		broken(f, "I3", r, "replaces under a holder");
+}
+
+// I4: no way back to service but by a proof of what is loaded, once the driver was touched.
+static void proofs(struct farm *f, const struct sim_request *r)
+{
+	char loaded[AIM_TEXT] = "";
+	if (!is_cordoned(r->before) || is_cordoned(r->after) ||
+	    !strstr(note(r->before, "kmodsmith.io/cordon"), "\"touched\":true"))
+		return;
+	snprintf(loaded, sizeof(loaded), "%s", note(r->before, "kmodsmith.io/agent.loaded"));
+	auto_str char *ok = str_fmt("%s:ok", loaded);
+	if (!str_eq(note(r->before, "kmodsmith.io/agent.health"), ok))
+		broken(f, "I4", r, "releases without a proof");
+}
+
+// I5: whatever lasts has an end.
+static void deadlines(struct farm *f, const struct sim_request *r)
+{
+	const char *to = state(r->after);
+	if ((is_disruptive(to) || str_eq(to, "staging")) && !*note(r->after, "kmodsmith.io/deadline"))
+		broken(f, "I5", r, "a state without a deadline");
+}
+
+// I6: evicted are pods of nodes that are ours, by uid.
+static void evictions(struct farm *f, const struct sim_request *r)
+{
+	const char *uid = sim_text(r->body, "deleteOptions preconditions uid");
+	const char *name = sim_text(r->before, "spec nodeName");
+	auto_str char *path = name ? api_node(name) : NULL;
+	const json_t *node = path ? sim_get(f->sim, path) : NULL;
+	const json_t *lease =
+		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator");
+	if (!uid)
+		broken(f, "I6", r, "an eviction without a uid");
+	if (!node)
+		return;
+	const char *ledger = note(lease, "kmodsmith.io/slots"), *node_uid = sim_text(node, "metadata uid");
+	if (!*note(node, "kmodsmith.io/cordon") || !is_cordoned(node) || !strstr(ledger, node_uid))
+		broken(f, "I6", r, "an eviction from a node that is not ours");
+}
+
+// I7: a target is not tried for ever.
+static void attempts(struct farm *f, const struct sim_request *r)
+{
+	if (atoi(note(r->after, "kmodsmith.io/attempts")) > (int)limit(f, "maxAttempts", 2))
+		broken(f, "I7", r, "more attempts than allowed");
+}
+
+// I8: while it is halted nobody moves to the target.
+static void halts(struct farm *f, const struct sim_request *r)
+{
+	const json_t *map = sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLSTATUS_NAME);
+	const char *text = sim_text(map, "data " ROLLSTATUS_KEY);
+	auto_json json_t *status = text ? json_loads(text, 0, NULL) : NULL;
+	const json_t *pool = json_array_get(json_object_get(status, "pools"), 0);
+	const char *target = sim_text(pool, "target aim"), *go = note(r->after, "kmodsmith.io/go");
+	bool is_new = !str_eq(go, note(r->before, "kmodsmith.io/go"));
+	if (json_is_true(json_object_get(pool, "halted")) && is_new && target && strstr(go, target) &&
+	    (strstr(go, ":replace:") || strstr(go, ":load:")))
+		broken(f, "I8", r, "moves to a target that is halted");
+}
+
+// I9: of the coordinator are its own keys, the cordon, and what it borrows.
+static void owners(struct farm *f, const struct sim_request *r, const char *part)
+{
+	static const char *const borrowed[] = { "nvidia.com/gpu.deploy.", "nvidia.com/gpu-driver-upgrade-state",
+						"cluster-autoscaler.kubernetes.io/scale-down-disabled",
+						"karpenter.sh/do-not-disrupt" };
+	const char *key;
+	json_t *value;
+	auto_str char *where = str_fmt("metadata %s", part);
+	const json_t *was = sim_at(r->before, where), *is = sim_at(r->after, where);
+	auto_json json_t *all = was ? json_copy((json_t *)(uintptr_t)was) : json_object();
+	json_object_update_missing(all, (json_t *)(uintptr_t)is);
+	json_object_foreach(all, key, value)
+	{
+		bool is_ours = str_starts(key, "kmodsmith.io/") && !str_starts(key, "kmodsmith.io/agent.");
+		for (size_t i = 0; i < ARRAY_SIZE(borrowed); i++)
+			is_ours = is_ours || str_starts(key, borrowed[i]);
+		if (!is_ours && !json_equal(json_object_get(was, key), json_object_get(is, key)))
+			broken(f, "I9", r, key);
+	}
+}
+
+void laws_look(void *ctx, const struct sim_request *r)
+{
+	struct farm *f = ctx;
+	if (!is_boss(r) || r->status / 100 != 2)
+		return;
+	if (str_eq(r->verb, "evict"))
+		evictions(f, r);
+	if (!str_eq(r->resource, "nodes") || !str_eq(r->verb, "patch"))
+		return;
+	limits(f, r);
+	cordons(f, r);
+	holders(f, r);
+	proofs(f, r);
+	deadlines(f, r);
+	attempts(f, r);
+	halts(f, r);
+	owners(f, r, "labels");
+	owners(f, r, "annotations");
+}

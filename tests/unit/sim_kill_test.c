@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator is killed before and after each write of a roll-out, a new one goes on: the end is always the same
+// (upgrade-design 5.6; T16, T28, T50). And two of them, one of which sleeps and wakes at every point (T51, T52, T58).
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+enum { NODES = 2 };
+static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
+
+static struct aim target_of(const char *policy)
+{
+	struct err err = { 0 };
+	auto_policy struct policy p = POLICY_NONE;
+	auto_str char *text = str_dup(policy);
+	for (char *c = text; *c; c++)
+		*c = *c == '\'' ? '"' : *c;
+	expect(policy_parse(text, strlen(text), &p, &err) == 0, err.text);
+	return p.pools[0].target.aim;
+}
+
+static void farm_of_two(struct farm *f, bool is_bad)
+{
+	farm_begin(f, NODES, plain);
+	farm_pod(f, 0, "train-0");
+	if (is_bad)
+		f->bad = target_of(plain);
+}
+
+static void expect_end(const struct farm *f, bool is_bad, const char *row)
+{
+	struct aim target = target_of(plain);
+	const struct aim *end = is_bad ? &f->old : &target;
+	if (f->laws->count)
+		fail_msg("%s: %zu laws were broken, first: %s", row, f->laws->count, f->laws->items[0]);
+	expect(is_bad ? farm_in(f, "rolledback") == 1 : farm_in(f, "done") == NODES, row);
+	for (unsigned i = 0; i < NODES; i++) {
+		expect(aim_eq(&f->nodes[i].loaded, end), row);
+		expect(!farm_is_cordoned(f, i), row);
+		expect(!*farm_note(f, i, "kmodsmith.io/paused"), row);
+	}
+}
+
+// How many calls a roll-out has that nobody disturbs.
+static size_t calls_of(bool is_bad)
+{
+	struct farm f;
+	struct farm_boss boss;
+	farm_of_two(&f, is_bad);
+	farm_boss_begin(&f, &boss, "boss");
+	farm_run(&boss, 1, MINUTES(30));
+	expect_end(&f, is_bad, "nobody is killed");
+	size_t calls = sim_count(f.sim, "boss", NULL);
+	farm_boss_end(&boss);
+	farm_end(&f);
+	return calls;
+}
+
+static void kill_at(size_t call, enum sim_fault_kind kind, bool is_bad)
+{
+	struct farm f;
+	struct farm_boss bosses[2] = { { .is_dead = true }, { .is_dead = true } };
+	auto_str char *row = str_fmt("killed %s call %zu%s", kind == SIM_CUT_BEFORE ? "before" : "after", call,
+				     is_bad ? ", bad target" : "");
+	farm_of_two(&f, is_bad);
+	farm_boss_begin(&f, &bosses[0], "boss");
+	sim_break(f.sim, &(struct sim_fault){ .client = "boss", .at = call, .kind = kind });
+	while (sim_count(f.sim, "boss", NULL) < call && sim_now_ms() < MINUTES(30))
+		farm_run(bosses, 1, 500);
+	farm_boss_end(&bosses[0]);
+	sim_pass(MINUTES(1)); // until its Lease is over
+	farm_boss_begin(&f, &bosses[1], "boss2");
+	farm_run(&bosses[1], 1, MINUTES(45));
+	expect_end(&f, is_bad, row);
+	farm_boss_end(&bosses[1]);
+	farm_end(&f);
+}
+
+static void killed_at_every_call(void **state)
+{
+	(void)state;
+	for (int is_bad = 0; is_bad <= 1; is_bad++) {
+		size_t calls = calls_of(is_bad);
+		for (size_t call = 1; call <= calls; call++) {
+			kill_at(call, SIM_CUT_BEFORE, is_bad);
+			kill_at(call, SIM_CUT_AFTER, is_bad);
+		}
+		print_message("%s: %zu calls, killed before and after each: the same end %zu times\n",
+			      is_bad ? "a bad target" : "a good target", calls, 2 * calls);
+	}
+}
+
+// One sleeps from some call on for longer than its Lease lasts, another takes over, and then it wakes.
+static void a_sleeper_does_no_harm(void **state)
+{
+	(void)state;
+	size_t calls = calls_of(false);
+	for (size_t call = 1; call <= calls; call++) {
+		struct farm f;
+		struct farm_boss bosses[2];
+		auto_str char *row = str_fmt("asleep from call %zu", call);
+		farm_of_two(&f, false);
+		farm_boss_begin(&f, &bosses[0], "boss");
+		farm_boss_begin(&f, &bosses[1], "boss2");
+		while (sim_count(f.sim, "boss", NULL) < call && sim_now_ms() < MINUTES(30))
+			farm_run(bosses, 1, 100);
+		farm_run(&bosses[1], 1, MINUTES(1));
+		farm_run(bosses, 2, MINUTES(45));
+		expect(bosses[0].is_dead, row);
+		expect_end(&f, false, row);
+		farm_boss_end(&bosses[0]);
+		farm_boss_end(&bosses[1]);
+		farm_end(&f);
+	}
+	print_message("asleep at each of %zu calls: the same end\n", calls);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(killed_at_every_call),
+					    cmocka_unit_test(a_sleeper_does_no_harm) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

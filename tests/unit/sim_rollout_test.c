@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole roll-outs on the simulated API server: the coordinator as it is, agents that follow a script, and the laws
+// looked at on every request. T02, T20, T27, T38, T50, T70, T71, T74, T83.
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
+
+static struct aim target_of(const char *policy)
+{
+	struct err err = { 0 };
+	auto_policy struct policy p = POLICY_NONE;
+	auto_str char *text = str_dup(policy);
+	for (char *c = text; *c; c++)
+		*c = *c == '\'' ? '"' : *c;
+	expect(policy_parse(text, strlen(text), &p, &err) == 0, err.text);
+	return p.pools[0].target.aim;
+}
+
+static void lawful(const struct farm *f)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+}
+
+// Everywhere the same, nobody cordoned, nothing borrowed, the ledger empty.
+static void tidy(const struct farm *f, const struct aim *loaded)
+{
+	const json_t *lease =
+		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator");
+	const char *ledger =
+		json_string_value(json_object_get(sim_at(lease, "metadata annotations"), "kmodsmith.io/slots"));
+	for (unsigned i = 0; i < f->count; i++) {
+		expect(aim_eq(&f->nodes[i].loaded, loaded), f->nodes[i].name);
+		expect(!farm_is_cordoned(f, i), f->nodes[i].name);
+		expect(!*farm_note(f, i, "kmodsmith.io/cordon"), f->nodes[i].name);
+		expect(!*farm_note(f, i, "kmodsmith.io/paused"), f->nodes[i].name);
+		expect(!*farm_note(f, i, "karpenter.sh/do-not-disrupt"), f->nodes[i].name);
+	}
+	assert_true(!ledger || !*ledger);
+}
+
+static void all_is_well(void **state)
+{
+	(void)state;
+	enum { NODES = 6 };
+	struct farm f;
+	struct farm_boss boss;
+	struct aim target = target_of(plain);
+	farm_begin(&f, NODES, plain);
+	for (unsigned i = 0; i < NODES; i++) {
+		auto_str char *pod = str_fmt("train-%u", i);
+		farm_pod(&f, i, pod);
+	}
+	farm_boss_begin(&f, &boss, "boss");
+	if (!farm_until(&f, &boss, 1, "done", NODES, MINUTES(30)))
+		fail_msg("%u of %d are done; n00 is %s: %s", farm_in(&f, "done"), NODES, farm_state(&f, 0),
+			 farm_note(&f, 0, "kmodsmith.io/reason"));
+	farm_run(&boss, 1, MINUTES(1));
+	lawful(&f);
+	tidy(&f, &target);
+	assert_null(sim_get(f.sim, "/api/v1/namespaces/default/pods/train-0"));
+	size_t patches = sim_count(f.sim, "boss", "patch");
+	print_message("%.1f patches a node, %zu evictions, %zu lists, %zu writes of the Lease\n",
+		      (double)patches / NODES, sim_count(f.sim, "boss", "evict"), sim_count(f.sim, "boss", "list"),
+		      sim_count(f.sim, "boss-lease", "update"));
+	assert_true(patches <= 9 * NODES); // S5, I10
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), NODES);
+	farm_run(&boss, 1, MINUTES(20)); // I11
+	assert_int_equal(sim_count(f.sim, "boss", "patch"), patches);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// D2: a target that cannot be loaded, and one that loads and is not healthy.
+static void a_bad_target_is_undone(void **state)
+{
+	(void)state;
+	enum { NODES = 5 };
+	for (int is_sick = 0; is_sick <= 1; is_sick++) {
+		struct farm f;
+		struct farm_boss boss;
+		farm_begin(&f, NODES, plain);
+		f.bad = target_of(plain);
+		f.is_sick = is_sick;
+		farm_boss_begin(&f, &boss, "boss");
+		bool is_back = farm_until(&f, &boss, 1, "rolledback", 1, MINUTES(60));
+		expect(is_back, is_sick ? "sick" : "cannot be loaded");
+		farm_run(&boss, 1, MINUTES(60));
+		lawful(&f);
+		tidy(&f, &f.old);
+		assert_int_equal(farm_in(&f, "rolledback"), 1); // the breaker: 1 of 5 is more than 10 %
+		assert_int_equal(farm_in(&f, "queued") + farm_in(&f, "idle"), NODES - 1);
+		assert_string_equal(
+			sim_text(sim_get(f.sim, "/api/v1/namespaces/kmodsmith/configmaps/kmodsmith-rollout"),
+				 "metadata name"),
+			"kmodsmith-rollout");
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
+// T20, T27: somebody else's cordon stays; without a policy what is under way is let go.
+static void others_and_nothing(void **state)
+{
+	(void)state;
+	enum { NODES = 4 };
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, NODES, plain);
+	sim_merge(f.sim, "/api/v1/nodes/n03", "{'spec':{'unschedulable':true}}");
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)) ||
+		    farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	sim_delete(f.sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME);
+	farm_run(&boss, 1, MINUTES(40));
+	lawful(&f);
+	for (unsigned i = 0; i < NODES - 1; i++)
+		expect(!farm_is_cordoned(&f, i), f.nodes[i].name);
+	assert_true(farm_is_cordoned(&f, 3));
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// T70, T71: a node goes while it is drained, and another one comes under its name.
+static void a_node_goes_and_comes(void **state)
+{
+	(void)state;
+	enum { NODES = 3 };
+	struct farm f;
+	struct farm_boss boss;
+	struct aim target = target_of(plain);
+	farm_begin(&f, NODES, plain);
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	unsigned gone = 0;
+	while (!str_eq(farm_state(&f, gone), "replacing"))
+		gone++;
+	auto_str char *path = api_node(f.nodes[gone].name);
+	sim_delete(f.sim, path);
+	f.nodes[gone] = (struct farm_node){ .loaded = f.old, .store = { f.old } };
+	snprintf(f.nodes[gone].name, sizeof(f.nodes[gone].name), "n%02u", gone);
+	farm_run(&boss, 1, MINUTES(1));
+	sim_make(f.sim, "/api/v1/nodes",
+		 "{'metadata':{'name':'%s'},'status':{'conditions':[{'type':'Ready','status':'True'}]}}",
+		 f.nodes[gone].name);
+	assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(30)));
+	farm_run(&boss, 1, MINUTES(1));
+	lawful(&f);
+	tidy(&f, &target);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// T83: a policy, or a status, of a later version: nothing is done, and nothing is lost.
+static void what_is_newer_is_left_alone(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct aim target = target_of(plain);
+	farm_begin(&f, 2, "{'schema':99,'pools':[]}");
+	farm_boss_begin(&f, &boss, "boss");
+	farm_run(&boss, 1, MINUTES(5));
+	assert_int_equal(sim_count(f.sim, "boss", "patch"), 0);
+	sim_make(f.sim, "/api/v1/namespaces/kmodsmith/configmaps",
+		 "{'metadata':{'name':'kmodsmith-rollout'},'data':{'status.json':'{\\'schema\\':99}'}}");
+	farm_policy(&f, plain);
+	farm_run(&boss, 1, MINUTES(5));
+	assert_int_equal(sim_count(f.sim, "boss", "patch"), 0);
+	sim_delete(f.sim, "/api/v1/namespaces/kmodsmith/configmaps/kmodsmith-rollout");
+	farm_policy(&f, plain);
+	sim_merge(f.sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME,
+		  "{'metadata':{'annotations':{'x':'y'}}}");
+	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
+	farm_run(&boss, 1, MINUTES(1));
+	lawful(&f);
+	tidy(&f, &target);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// T02, T74: an agent that never answers, and nodes beside it.
+static void a_silent_agent_holds_nobody_up(void **state)
+{
+	(void)state;
+	enum { NODES = 4 };
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, NODES, plain);
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "staging", 1, MINUTES(2)));
+	f.nodes[1].is_silent = true;
+	assert_true(farm_until(&f, &boss, 1, "done", NODES - 1, MINUTES(40)));
+	farm_run(&boss, 1, MINUTES(5));
+	assert_string_equal(farm_state(&f, 1), "held");
+	assert_string_equal(farm_note(&f, 1, "kmodsmith.io/reason"), "agent-silent");
+	assert_false(farm_is_cordoned(&f, 1));
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_is_well),
+		cmocka_unit_test(a_bad_target_is_undone),
+		cmocka_unit_test(others_and_nothing),
+		cmocka_unit_test(a_node_goes_and_comes),
+		cmocka_unit_test(what_is_newer_is_left_alone),
+		cmocka_unit_test(a_silent_agent_holds_nobody_up),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
