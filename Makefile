@@ -38,6 +38,7 @@ CMDS := $(sort $(shell grep -oE '&cmd_[a-z_]+' installer/cmd/commands.c | cut -c
 MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) \
   $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
+SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
 
 .DELETE_ON_ERROR:
 .PHONY: all static images images-test unit unit-build install clean deps demo demo-registry check cli cluster services bench lint format man
@@ -75,6 +76,12 @@ $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka -larchive $(LIBS)
 
+# The Kubernetes client on a simulated server: what is in tests/sim comes before the library's own of the same names.
+$(filter $B/unit/sim_%,$(UNIT)): $B/unit/%: tests/unit/%.c $(SIM) $(LIB) Makefile
+	@echo "  CC      $<"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(SIM) $(LIB) -lcmocka $(LIBS)
+
 $B/cluster/client: tests/cluster/client.c $(LIB) Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
@@ -97,7 +104,7 @@ bench: $B/kmodsmith
 lint:
 	@scripts/lint.sh
 format:
-	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch])
+	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch] tests/sim/*.[ch])
 images: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images.sh
 cli: $B/kmodsmith
@@ -131,4 +138,4 @@ install: $B/kmodsmith $(MAN)
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(wildcard $B/static/*.d $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)
+-include $(OBJ:.o=.d) $(SIM:.o=.d) $(wildcard $B/static/*.d $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

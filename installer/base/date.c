@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/date.h"
 
-static const char FORM[] = "%Y-%m-%dT%H:%M:%SZ", HTTP[] = "%a, %d %b %Y %H:%M:%S GMT";
+#define RFC3339 "%Y-%m-%dT%H:%M:%SZ"
+#define HTTP "%a, %d %b %Y %H:%M:%S GMT"
 
-static char *write_as(const char *form, time_t t)
+static char *write_as(bool is_http, time_t t)
 {
 	char text[64];
 	struct tm tm = { 0 };
 	gmtime_r(&t, &tm);
-	size_t len = strftime(text, sizeof(text), form, &tm);
+	size_t len = is_http ? strftime(text, sizeof(text), HTTP, &tm) : strftime(text, sizeof(text), RFC3339, &tm);
 	return str_ndup(text, len);
 }
 
 // strptime() takes 31 February and any day of the week: what was read must be written the same.
-static bool read_as(const char *form, const char *text, time_t *ret)
+static bool read_as(bool is_http, const char *text, time_t *ret)
 {
 	struct tm tm = { 0 };
-	const char *end = text ? strptime(text, form, &tm) : NULL;
+	const char *end = text ? strptime(text, is_http ? HTTP : RFC3339, &tm) : NULL;
 	if (!end || *end)
 		return false;
 	time_t t = timegm(&tm);
-	auto_str char *again = write_as(form, t);
+	auto_str char *again = write_as(is_http, t);
 	if (!str_eq(again, text))
 		return false;
 	*ret = t;
@@ -29,15 +30,15 @@ static bool read_as(const char *form, const char *text, time_t *ret)
 
 char *date_text(time_t t)
 {
-	return write_as(FORM, t);
+	return write_as(false, t);
 }
 
 bool date_parse(const char *text, time_t *ret)
 {
-	return read_as(FORM, text, ret);
+	return read_as(false, text, ret);
 }
 
 bool date_http_parse(const char *text, time_t *ret)
 {
-	return read_as(HTTP, text, ret);
+	return read_as(true, text, ret);
 }

@@ -3,10 +3,6 @@
 
 #include "base/date.h"
 
-#include <poll.h>
-#include <sys/random.h>
-#include <time.h>
-
 enum {
 	DEADLINE_MS = 30000,
 	TRY_MS = 10000, // an answer takes milliseconds; a try that hangs must leave time for the next
@@ -18,13 +14,6 @@ enum {
 	RETRY_MAX_S = 3600,
 	SAME_S = 2, // a Date has whole seconds
 };
-
-long kube_now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 int kube_open(struct kube_config *take, struct kube **ret, struct err *err)
 {
@@ -58,16 +47,16 @@ const char *kube_namespace(const struct kube *k)
 
 int64_t kube_time(const struct kube *k)
 {
-	return time(NULL) + k->ahead_s;
+	return kube_wall_s() + k->ahead_s;
 }
 
 // The answer was dated at some moment since begin. What agrees with what is believed changes nothing: no jitter.
-static void learn_time(struct kube *k, const struct http_call *http, time_t begin)
+static void learn_time(struct kube *k, const struct http_call *http, int64_t begin)
 {
 	time_t there;
 	if (!date_http_parse(http_header(http, "Date"), &there))
 		return;
-	int64_t least = there - time(NULL), most = there - begin;
+	int64_t least = there - kube_wall_s(), most = there - begin;
 	if (k->ahead_s <= least - SAME_S || k->ahead_s >= most + SAME_S)
 		k->ahead_s = (least + most) / 2;
 }
@@ -192,7 +181,7 @@ static int ask(struct kube *k, struct kube_call *call, const char *body, unsigne
 				     .stall_ms = try_ms,
 				     .sink = sift ? feed : NULL,
 				     .ctx = &a };
-	time_t begin = time(NULL);
+	int64_t begin = kube_wall_s();
 	int r = http_run(k->http, &a.http, err);
 	if (r == 0)
 		learn_time(k, &a.http, begin);
@@ -217,11 +206,8 @@ static bool is_again(const struct kube_call *call, const struct err *err)
 // Doubled each time, and somewhere in the upper half of that: many nodes that fail together do not come back together.
 static unsigned backoff_ms(unsigned turn)
 {
-	uint32_t random = 0;
 	unsigned most = turn < 5 ? (unsigned)WAIT_MS << turn : WAIT_MAX_MS;
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		random = UINT32_MAX / 2;
-	return most / 2 + (unsigned)((uint64_t)random * (most / 2) / UINT32_MAX);
+	return most / 2 + (unsigned)((uint64_t)kube_random() * (most / 2) / UINT32_MAX);
 }
 
 int kube_run(struct kube *k, struct kube_call *call, struct err *err)
@@ -247,6 +233,6 @@ int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 		long wait = call->retry_ms ? call->retry_ms : backoff_ms(turn);
 		if (!is_again(call, err) || kube_now_ms() + wait >= end)
 			return -1;
-		poll(NULL, 0, (int)wait);
+		kube_sleep(wait);
 	}
 }

@@ -13,3 +13,8 @@ struct kube {
 
 int kube_token(struct kube *k, bool is_refused, struct err *err); // k->token as it is now. 1 = another than before
 int kube_judge(const struct http_call *http, struct kube_call *call, struct err *err); // the answer: 0, or why not
+
+// kube_clock.c, with kube_now_ms()
+int64_t kube_wall_s(void); // our clock, seconds since 1970
+void kube_sleep(long ms);
+uint32_t kube_random(void);

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// One clock for everybody in the process, and what happens at a moment of it. It stands still while code runs and moves
+// when somebody waits; then what is due runs, one thing after the other, also inside of the wait of a call: this is how
+// two programs overtake each other here.
+#include "tests/sim/own.h"
+
+#include "cluster/kube_own.h"
+
+enum { NESTED = 4 }; // one inside of the other; deeper ones run when those above are through
+
+struct due {
+	long ms;
+	void (*run)(void *ctx);
+	void *ctx;
+	struct due *next;
+};
+
+static struct {
+	long ms;
+	struct due *first; // in order
+	unsigned depth;
+	uint64_t dice;
+} now;
+
+void sim_clock_start(unsigned seed)
+{
+	while (now.first) {
+		struct due *d = now.first;
+		now.first = d->next;
+		free(d);
+	}
+	now.ms = 0;
+	now.depth = 0;
+	now.dice = seed;
+}
+
+long sim_now_ms(void)
+{
+	return now.ms;
+}
+
+void sim_after(long ms, void (*run)(void *ctx), void *ctx)
+{
+	struct due *d = mem_alloc(sizeof(*d));
+	*d = (struct due){ .ms = now.ms + ms, .run = run, .ctx = ctx };
+	struct due **at = &now.first;
+	while (*at && (*at)->ms <= d->ms)
+		at = &(*at)->next;
+	d->next = *at;
+	*at = d;
+}
+
+bool sim_clock_step(long until_ms)
+{
+	struct due *d = now.depth < NESTED ? now.first : NULL;
+	if (!d || d->ms > until_ms) {
+		now.ms = until_ms > now.ms ? until_ms : now.ms;
+		return false;
+	}
+	now.first = d->next;
+	now.ms = d->ms > now.ms ? d->ms : now.ms;
+	now.depth++;
+	d->run(d->ctx);
+	now.depth--;
+	free(d);
+	return true;
+}
+
+void sim_pass(long ms)
+{
+	long until = now.ms + ms;
+	while (sim_clock_step(until))
+		;
+}
+
+// What the real client takes from the system.
+long kube_now_ms(void)
+{
+	return now.ms + 1; // a real one is never 0 either
+}
+
+int64_t kube_wall_s(void)
+{
+	return SIM_EPOCH + now.ms / 1000;
+}
+
+void kube_sleep(long ms)
+{
+	sim_pass(ms);
+}
+
+// xorshift64* (Vigna), from the seed: the same every time.
+uint32_t kube_random(void)
+{
+	now.dice = now.dice ? now.dice : 0x9e3779b97f4a7c15;
+	now.dice ^= now.dice >> 12;
+	now.dice ^= now.dice << 25;
+	now.dice ^= now.dice >> 27;
+	return (uint32_t)(now.dice * 0x2545f4914f6cdd1d >> 32);
+}

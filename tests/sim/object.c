@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of an object on its way into the store: what a server adds, refuses and leaves out.
+#include "tests/sim/own.h"
+
+#include "base/date.h"
+
+#include <ctype.h>
+
+enum { NAME_MOST = 253, LABEL_MOST = 63, ANNOTATIONS_MOST = 256 << 10 };
+
+void sim_set(json_t *object, const char *keys, json_t *take)
+{
+	auto_strv struct strv path = { 0 };
+	strv_split(&path, keys, " ");
+	for (size_t i = 0; i + 1 < path.count; i++) {
+		json_t *next = json_object_get(object, path.items[i]);
+		if (!next) {
+			next = json_object();
+			json_object_set_new(object, path.items[i], next);
+		}
+		object = next;
+	}
+	json_object_set_new(object, path.items[path.count - 1], take);
+}
+
+static void drop_nulls(json_t *value)
+{
+	const char *key;
+	json_t *inner;
+	void *next;
+	json_object_foreach_safe(value, next, key, inner)
+	{
+		if (json_is_null(inner))
+			json_object_del(value, key);
+		else
+			drop_nulls(inner);
+	}
+	size_t i;
+	json_array_foreach(value, i, inner) drop_nulls(inner);
+}
+
+// A typed server writes no field that is empty (omitempty of the Go types), and always its spec and status.
+void sim_tidy(json_t *object)
+{
+	static const char *const maps[] = { "labels", "annotations", "finalizers" };
+	drop_nulls(object);
+	json_t *metadata = json_object_get(object, "metadata"), *spec = json_object_get(object, "spec");
+	for (size_t i = 0; i < ARRAY_SIZE(maps); i++) {
+		const json_t *map = json_object_get(metadata, maps[i]);
+		if (map && json_object_size(map) + json_array_size(map) == 0)
+			json_object_del(metadata, maps[i]);
+	}
+	if (json_is_false(json_object_get(spec, "unschedulable")))
+		json_object_del(spec, "unschedulable");
+}
+
+static void invalid(const struct sim_kind *kind, const char *name, const char *field, const char *value,
+		    const char *why, struct sim_answer *a)
+{
+	auto_str char *message = str_fmt("Invalid value: \"%s\": %s", value ? value : "", why);
+	sim_say_of(a, 422, "Invalid", kind, name, "%s%s%s \"%s\" is invalid: %s: %s", kind->kind,
+		   *kind->group ? "." : "", kind->group, name, field, message);
+	sim_say_cause(a, "FieldValueInvalid", message, field);
+}
+
+// Letters, digits, '-', '_' and '.', with a letter or a digit at both ends (apimachinery/pkg/util/validation).
+static bool is_label_text(const char *s, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		bool is_end = i == 0 || i + 1 == len;
+		if (!isalnum((unsigned char)s[i]) && (is_end || !strchr("-_.", s[i])))
+			return false;
+	}
+	return len <= LABEL_MOST;
+}
+
+static bool is_key(const char *key)
+{
+	const char *slash = strchr(key, '/'), *name = slash ? slash + 1 : key;
+	return *name && is_label_text(name, strlen(name)) && (!slash || (slash > key && slash - key <= NAME_MOST));
+}
+
+static bool has_valid_map(const struct sim_kind *kind, const char *name, const json_t *object, const char *map,
+			  struct sim_answer *a)
+{
+	const char *key;
+	json_t *value;
+	size_t bytes = 0;
+	bool is_labels = str_eq(map, "labels");
+	auto_str char *field = str_fmt("metadata.%s", map);
+	json_object_foreach(json_object_get(json_object_get(object, "metadata"), map), key, value)
+	{
+		const char *text = json_string_value(value);
+		if (!text) {
+			sim_say(a, 400, "BadRequest",
+				"%s in version \"v1\" cannot be handled as a %s: json: cannot unmarshal into "
+				"Go struct field ObjectMeta.metadata.%s of type string",
+				kind->kind, kind->kind, map);
+			return false;
+		}
+		bytes += strlen(key) + strlen(text);
+		if (!is_key(key) || (is_labels && !is_label_text(text, strlen(text)))) {
+			invalid(kind, name, field, is_key(key) ? text : key,
+				"a valid label must consist of alphanumeric characters", a);
+			return false;
+		}
+	}
+	if (!is_labels && bytes > ANNOTATIONS_MOST) {
+		sim_say_of(a, 422, "Invalid", kind, name,
+			   "%s \"%s\" is invalid: %s: Too long: may not be more than %d bytes", kind->kind, name, field,
+			   ANNOTATIONS_MOST);
+		sim_say_cause(a, "FieldValueTooLong", "Too long", field);
+		return false;
+	}
+	return true;
+}
+
+bool sim_is_valid(const struct sim_kind *kind, const char *name, const json_t *object, struct sim_answer *a)
+{
+	if (!name || !*name || strlen(name) > NAME_MOST ||
+	    name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.")]) {
+		invalid(kind, name ? name : "", "metadata.name", name, "a lowercase RFC 1123 subdomain must consist of",
+			a);
+		return false;
+	}
+	return has_valid_map(kind, name, object, "labels", a) && has_valid_map(kind, name, object, "annotations", a);
+}
+
+static char *new_uid(struct sim *s)
+{
+	unsigned long long n = ++s->store.uids;
+	return str_fmt("%08llx-0000-4000-8000-%012llx", n * 2654435761 & 0xffffffff, n);
+}
+
+json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespace, const json_t *body)
+{
+	json_t *object = json_deep_copy(body);
+	auto_str char *version = str_fmt("%s%sv1", kind->group, *kind->group ? "/" : "");
+	auto_str char *uid = new_uid(s), *now = date_text((time_t)sim_time(s));
+	sim_set(object, "kind", json_string(kind->kind));
+	sim_set(object, "apiVersion", json_string(version));
+	sim_set(object, "metadata uid", json_string(uid));
+	sim_set(object, "metadata creationTimestamp", json_string(now));
+	if (kind->is_namespaced)
+		sim_set(object, "metadata namespace", json_string(namespace));
+	if (kind->is_versioned)
+		sim_set(object, "metadata generation", json_integer(1));
+	if ((kind->has_status || str_eq(kind->kind, "Lease")) && !json_object_get(object, "spec"))
+		sim_set(object, "spec", json_object());
+	if (str_eq(kind->kind, "Pod"))
+		sim_set(object, "status", json_pack("{s:s}", "phase", "Pending"));
+	else if (kind->is_versioned)
+		sim_set(object, "status",
+			json_pack("{s:i, s:i, s:i, s:i}", "disruptionsAllowed", 0, "currentHealthy", 0,
+				  "desiredHealthy", 0, "expectedPods", 0));
+	else if (kind->has_status && !json_object_get(object, "status"))
+		sim_set(object, "status", json_object());
+	sim_tidy(object);
+	return object;
+}
+
+// What nobody may change, and what somebody else has changed: the version first, as the server looks (Store.Update).
+bool sim_may_follow(const struct sim_kind *kind, const char *name, const json_t *before, const json_t *after,
+		    struct sim_answer *a)
+{
+	static const char *const fixed[] = { "uid", "namespace", "creationTimestamp" };
+	const char *version = sim_text(after, "metadata resourceVersion");
+	if (version && !str_eq(version, sim_text(before, "metadata resourceVersion"))) {
+		sim_say_of(a, 409, "Conflict", kind, name,
+			   "Operation cannot be fulfilled on %s%s%s \"%s\": the object has been modified; please apply "
+			   "your "
+			   "changes to the latest version and try again",
+			   kind->resource, *kind->group ? "." : "", kind->group, name);
+		return false;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(fixed); i++) {
+		auto_str char *keys = str_fmt("metadata %s", fixed[i]), *field = str_fmt("metadata.%s", fixed[i]);
+		const json_t *was = sim_at(before, keys), *is = sim_at(after, keys);
+		if (!is || !was || json_equal(was, is))
+			continue;
+		invalid(kind, name, field, json_string_value(is), "field is immutable", a);
+		return false;
+	}
+	return sim_is_valid(kind, name, after, a);
+}
+
+// The object that is stored when that is wanted in its place: a status has its own door, and the rest another.
+json_t *sim_next(const struct sim_kind *kind, const char *subresource, const json_t *before, const json_t *wanted)
+{
+	static const char *const kept[] = {
+		"uid", "namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"
+	};
+	bool is_status = str_eq(subresource, "status");
+	json_t *next = json_deep_copy(is_status ? before : wanted);
+	json_t *status = json_object_get(is_status ? wanted : before, "status");
+	if (kind->has_status && status)
+		json_object_set_new(next, "status", json_deep_copy(status));
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+		auto_str char *keys = str_fmt("metadata %s", kept[i]);
+		json_t *was = sim_at(before, keys);
+		if (was)
+			sim_set(next, keys, json_incref(was));
+		else
+			json_object_del(json_object_get(next, "metadata"), kept[i]);
+	}
+	sim_set(next, "kind", json_incref(json_object_get(before, "kind")));
+	sim_set(next, "apiVersion", json_incref(json_object_get(before, "apiVersion")));
+	sim_set(next, "metadata resourceVersion", json_incref(sim_at(before, "metadata resourceVersion")));
+	sim_tidy(next);
+	if (kind->is_versioned && !json_equal(json_object_get(before, "spec"), json_object_get(next, "spec")))
+		sim_set(next, "metadata generation",
+			json_integer(json_integer_value(sim_at(before, "metadata generation")) + 1));
+	return next;
+}

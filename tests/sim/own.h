@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the simulated API server share; nobody else includes it.
+#pragma once
+#include "base/http.h"
+#include "tests/sim/sim.h"
+
+// kinds.c: what can be asked for
+struct sim_kind {
+	const char *group, *resource, *kind; // group "" = core
+	bool is_namespaced;
+	bool is_made_by_put;    // PUT of one that there is not makes it
+	bool needs_version;     // a PUT without resourceVersion is refused
+	bool has_status;        // as a part of its own
+	bool is_versioned;      // metadata.generation counts the changes of spec
+	const char *selectable; // fields, besides those of metadata
+};
+enum { SIM_KINDS = 6 };
+extern const struct sim_kind sim_kinds[SIM_KINDS];
+#define SIM_NODES (&sim_kinds[0])
+#define SIM_PODS (&sim_kinds[1])
+#define SIM_BUDGETS (&sim_kinds[5])
+
+struct sim_path { // of a request
+	const struct sim_kind *kind;
+	char *namespace, *name, *subresource; // NULL = none
+	char *labels, *fields, *next, *version;
+	uint64_t limit, timeout_s;
+	bool is_watch, has_bookmarks;
+};
+bool sim_path_parse(const char *path, struct sim_path *ret); // false = the server has no such path
+void sim_path_done(struct sim_path *p);
+#define auto_sim_path __attribute__((cleanup(sim_path_done)))
+char *sim_key(const struct sim_kind *kind, const char *namespace, const char *name); // of the store
+
+// select.c. false with *ret_field: what cannot be selected by.
+bool sim_can_select(const struct sim_kind *kind, const char *fields, char **ret_field);
+bool sim_selects(const struct sim_path *p, const json_t *object);
+bool sim_has_labels(const json_t *object, json_t *labels); // matchLabels
+
+// store.c: objects do not change once they are in; every change makes another one.
+struct sim_change {
+	uint64_t version;
+	long ms;
+	const struct sim_kind *kind;
+	char *key;
+	json_t *before, *after; // NULL = there was none; of a removal after is what is told of it
+	bool is_removal;
+};
+struct sim_row {
+	char *key;
+	json_t *object;
+};
+struct sim_shelf {
+	struct sim_row *rows; // by key
+	size_t count, room;
+};
+struct sim_store {
+	struct sim_shelf shelves[SIM_KINDS];
+	struct sim_change *changes; // by version
+	size_t count, room, keep;
+	uint64_t version, compacted; // what is not newer than compacted is forgotten
+	uint64_t uids;
+};
+void sim_store_done(struct sim_store *s);
+json_t *sim_store_get(const struct sim_store *s, const struct sim_kind *kind, const char *key); // borrowed; NULL = none
+void sim_store_put(struct sim_store *s, const struct sim_kind *kind, const char *key, json_t *take);
+void sim_store_remove(struct sim_store *s, const struct sim_kind *kind, const char *key);
+void sim_store_compact(struct sim_store *s, uint64_t version);
+size_t sim_store_after(const struct sim_store *s, uint64_t version); // index of the first change that is newer
+// All of a kind as they were at that version, by key; the caller frees the rows, not what they point to.
+size_t sim_store_at(const struct sim_store *s, const struct sim_kind *kind, uint64_t version, struct sim_row **ret);
+
+// patch.c. NULL = it does not apply.
+json_t *sim_merge_patch(const json_t *object, const json_t *patch);
+json_t *sim_json_patch(const json_t *object, const json_t *operations);
+
+// answer.c
+struct sim_answer {
+	long status; // 0 = none comes
+	json_t *reply;
+	unsigned retry_s;
+	int code;     // of an answer that does not come
+	long took_ms; // besides the way
+	bool is_cut;  // the reply ends in the middle
+};
+void sim_answer_done(struct sim_answer *a);
+#define auto_sim_answer __attribute__((cleanup(sim_answer_done)))
+void sim_say(struct sim_answer *a, long status, const char *reason, const char *fmt, ...) PRINTF(4, 5);
+void sim_say_of(struct sim_answer *a, long status, const char *reason, const struct sim_kind *kind, const char *name,
+		const char *fmt, ...) PRINTF(6, 7);
+void sim_say_cause(struct sim_answer *a, const char *reason, const char *message, const char *field); // one more
+
+// object.c
+void sim_tidy(json_t *object); // leaves out what a typed server does not write
+bool sim_is_valid(const struct sim_kind *kind, const char *name, const json_t *object, struct sim_answer *a);
+json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespace, const json_t *body);
+bool sim_may_follow(const struct sim_kind *kind, const char *name, const json_t *before, const json_t *after,
+		    struct sim_answer *a);
+json_t *sim_next(const struct sim_kind *kind, const char *subresource, const json_t *before, const json_t *wanted);
+void sim_set(json_t *object, const char *keys, json_t *take); // "metadata name"; makes what is above
+
+// server.c: what a request does, calculated before it is done
+struct sim_effect {
+	const struct sim_kind *kind;
+	char *key;
+	json_t *before, *after; // of the object; after NULL = removed
+	json_t *budget;         // that pays for an eviction, as it is then
+	bool is_write;
+	struct sim_answer answer;
+};
+void sim_serve(struct sim *s, struct sim_request *r, const struct sim_path *p, struct sim_answer *ret);
+void sim_list(struct sim *s, const struct sim_path *p, struct sim_answer *ret);                             // list.c
+void sim_evict(struct sim *s, const struct sim_request *r, struct sim_effect *e);                           // evict.c
+json_t *sim_ended(struct sim *s, const struct sim_kind *kind, const json_t *object, const json_t *options); // pods.c
+bool sim_holds(const json_t *before, const json_t *options, const char *name, const struct sim_kind *kind,
+	       struct sim_answer *a); // the preconditions of a deletion
+void sim_commit(struct sim *s, const struct sim_kind *kind, const char *key, json_t *take); // NULL = removed
+// What kubelets and controllers do about a change.
+struct sim_ending;
+void sim_kubelet(struct sim *s, const char *key); // pods.c: ends a pod in its time
+void sim_endings_free(struct sim_ending *e);
+void sim_budgets(struct sim *s, const char *namespace); // budgets.c: their status
+bool sim_is_guarded(const json_t *budget, const json_t *pod);
+bool sim_is_free(const json_t *budget, const json_t *pod);
+json_t *sim_spend(struct sim *s, const json_t *budget, const char *pod, struct sim_answer *a);
+
+// watch.c
+struct sim_watch {
+	struct sim *sim;
+	struct sim_path path;
+	uint64_t version; // all changes until that one were told
+	long end_ms, bookmark_ms;
+	long lag_ms; // until changes are told
+	char *key;   // of the last event
+	bool is_first, is_over;
+};
+struct sim_watch *sim_watch_new(struct sim *s, struct sim_path *take);
+void sim_watch_free(struct sim_watch *w);
+char *sim_watch_too_old(struct sim_watch *w);
+char *sim_watch_next(struct sim_watch *w);     // events as text, caller frees; NULL = nothing now
+long sim_watch_due(const struct sim_watch *w); // when something comes that no change makes
+
+// faults.c
+struct sim_fault_row {
+	struct sim_fault fault;
+	struct sim_fault_row *next;
+};
+bool sim_parted(const struct sim *s, const char *client, long *ret_until);
+const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const char *verb, const char *resource);
+bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret);
+void sim_fault_after(const struct sim_fault *f, struct sim_answer *ret);
+void sim_fault_stream(const struct sim *s, const char *client, struct sim_watch *w);
+
+// http_sim.c, stream.c: a call, or a watch, of a client
+struct exchange {
+	struct http *http;
+	struct http_call *call;
+	struct exchange *next;
+	char *client;
+	char date[64], retry[16]; // headers; "" = none
+	struct sim_watch *watch;  // NULL = an answer, and it is there
+	long begin_ms, held_ms;
+	char *held, *held_key; // an event that comes after the next one
+	bool was_parted;
+};
+struct http {
+	struct sim *sim;
+	struct exchange *first;
+};
+int sim_fail(struct http_call *call, int code, const char *what);
+int sim_feed(struct http_call *call, const char *text, size_t len);
+
+// clock.c
+void sim_clock_start(unsigned seed);
+bool sim_clock_step(long until_ms); // to the next thing that is due, which runs; false = until_ms was reached
+
+struct sim {
+	struct sim_options o;
+	struct sim_store store;
+	struct sim_ending *endings;
+	struct sim_fault_row *faults;
+	struct sim_call *calls;
+	size_t calls_count, calls_room;
+};
+struct sim *sim_current(void);
+int64_t sim_time(const struct sim *s); // its clock
+void sim_note(struct sim *s, const struct sim_request *r, long status);
+void sim_address(struct sim_request *r, struct sim_path *p);
+void sim_exchange(struct sim *s, struct sim_request *r, struct sim_path *p, struct sim_answer *ret);

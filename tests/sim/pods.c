@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// How objects end, and who ends pods: the kubelet of their node, after their grace period.
+#include "tests/sim/own.h"
+
+#include "base/date.h"
+
+bool sim_holds(const json_t *before, const json_t *options, const char *name, const struct sim_kind *kind,
+	       struct sim_answer *a)
+{
+	static const struct {
+		const char *key, *what, *happened;
+	} rows[] = { { "uid", "UID", "deleted and then recreated" },
+		     { "resourceVersion", "ResourceVersion", "modified" } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *keys = str_fmt("metadata %s", rows[i].key);
+		const char *wanted =
+			json_string_value(json_object_get(json_object_get(options, "preconditions"), rows[i].key));
+		const char *is = sim_text(before, keys);
+		if (!wanted || str_eq(wanted, is))
+			continue;
+		sim_say_of(a, 409, "Conflict", kind, name,
+			   "Operation cannot be fulfilled on %s \"%s\": the %s in the precondition (%s) does not match "
+			   "the %s in "
+			   "record (%s). The object might have been %s",
+			   kind->kind, name, rows[i].what, wanted, rows[i].what, is, rows[i].happened);
+		return false;
+	}
+	return true;
+}
+
+// Seconds that a pod may take: none where no kubelet has it, or it is over (registry/core/pod/strategy.go).
+static json_int_t grace_of(const json_t *pod, const json_t *options)
+{
+	const json_t *asked = json_object_get(options, "gracePeriodSeconds"),
+		     *own = sim_at(pod, "spec terminationGracePeriodSeconds");
+	const char *phase = sim_text(pod, "status phase"), *node = sim_text(pod, "spec nodeName");
+	if (!node || str_eq(phase, "Succeeded") || str_eq(phase, "Failed"))
+		return 0;
+	return asked ? json_integer_value(asked) : own ? json_integer_value(own) : 30;
+}
+
+// The object as it waits for its end; NULL = it is over at once.
+json_t *sim_ended(struct sim *s, const struct sim_kind *kind, const json_t *object, const json_t *options)
+{
+	json_int_t grace = kind == SIM_PODS ? grace_of(object, options) : 0;
+	const json_t *left = sim_at(object, "metadata deletionGracePeriodSeconds");
+	if (left && json_integer_value(left) <= grace)
+		return grace == 0 && !sim_at(object, "metadata finalizers") ? NULL : json_deep_copy(object);
+	if (grace == 0 && !sim_at(object, "metadata finalizers"))
+		return NULL;
+	json_t *next = json_deep_copy(object);
+	auto_str char *end = date_text((time_t)(sim_time(s) + grace));
+	sim_set(next, "metadata deletionTimestamp", json_string(end));
+	sim_set(next, "metadata deletionGracePeriodSeconds", json_integer(grace));
+	return next;
+}
+
+struct sim_ending { // a pod that a kubelet ends
+	long ms;
+	char *key, *uid;
+	struct sim_ending *next;
+};
+
+void sim_endings_free(struct sim_ending *e)
+{
+	while (e) {
+		struct sim_ending *next = e->next;
+		free(e->key);
+		free(e->uid);
+		free(e);
+		e = next;
+	}
+}
+
+static void end_pod(struct sim *s, const struct sim_ending *e)
+{
+	const json_t *pod = sim_store_get(&s->store, SIM_PODS, e->key);
+	if (!pod || !str_eq(sim_text(pod, "metadata uid"), e->uid))
+		return;
+	json_t *next = NULL;
+	if (sim_at(pod, "metadata finalizers")) { // its containers have ended, and it stays until somebody lets it go
+		next = json_deep_copy(pod);
+		sim_set(next, "metadata deletionGracePeriodSeconds", json_integer(0));
+	}
+	sim_commit(s, SIM_PODS, e->key, next);
+}
+
+static void end_pods(void *ctx)
+{
+	struct sim *s = ctx;
+	for (struct sim_ending **at = &s->endings; *at;) {
+		struct sim_ending *e = *at;
+		if (e->ms > sim_now_ms()) {
+			at = &e->next;
+			continue;
+		}
+		*at = e->next;
+		e->next = NULL;
+		end_pod(s, e);
+		sim_endings_free(e);
+		at = &s->endings;
+	}
+}
+
+void sim_kubelet(struct sim *s, const char *key)
+{
+	const json_t *pod = sim_store_get(&s->store, SIM_PODS, key);
+	const char *uid = sim_text(pod, "metadata uid");
+	long grace_ms = (long)json_integer_value(sim_at(pod, "metadata deletionGracePeriodSeconds")) * 1000;
+	struct sim_ending *e = s->endings;
+	while (e && !str_eq(e->uid, uid))
+		e = e->next;
+	if (grace_ms == 0 || (e && e->ms <= sim_now_ms() + grace_ms))
+		return;
+	if (!e) {
+		e = mem_alloc(sizeof(*e));
+		*e = (struct sim_ending){ .key = str_dup(key), .uid = str_dup(uid), .next = s->endings };
+		s->endings = e;
+	}
+	e->ms = sim_now_ms() + grace_ms;
+	sim_after(grace_ms, end_pods, s);
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a request does is calculated first, shown to whoever listens, and done then.
+#include "tests/sim/own.h"
+
+enum { CONNECT_MS = 3000 }; // until a client gives up (base/http.h)
+
+// name: of what the body is about
+static bool has_name(const struct sim_request *r, const json_t *body, struct sim_answer *a)
+{
+	const char *name = sim_text(body, "metadata name"), *namespace = sim_text(body, "metadata namespace");
+	if (name && r->name && !str_eq(name, r->name))
+		sim_say(a, 400, "BadRequest", "the name of the object (%s) does not match the name on the URL (%s)",
+			name, r->name);
+	else if (namespace && r->namespace && !str_eq(namespace, r->namespace))
+		sim_say(a, 400, "BadRequest",
+			"the namespace of the provided object does not match the namespace sent on the request");
+	else if (!name && r->name)
+		sim_say(a, 400, "BadRequest", "the name of the object (%s based on URL) was undeterminable", r->name);
+	else
+		return true;
+	return false;
+}
+
+static void not_found(const struct sim_request *r, struct sim_effect *e)
+{
+	sim_say_of(&e->answer, 404, "NotFound", e->kind, r->name, "%s%s%s \"%s\" not found", e->kind->resource,
+		   *e->kind->group ? "." : "", e->kind->group, r->name);
+}
+
+static void create(struct sim *s, const struct sim_request *r, struct sim_effect *e)
+{
+	const char *name = sim_text(r->body, "metadata name");
+	auto_str char *key = sim_key(e->kind, r->namespace, name ? name : "");
+	if (e->kind->is_namespaced && !r->namespace) {
+		sim_say(&e->answer, 405, "MethodNotAllowed",
+			"the server does not allow this method on the requested resource");
+		return;
+	}
+	if (!has_name(r, r->body, &e->answer) || !sim_is_valid(e->kind, name, r->body, &e->answer))
+		return;
+	free(e->key);
+	e->key = TAKE(key);
+	json_decref(e->before);
+	e->before = json_incref(sim_store_get(&s->store, e->kind, e->key));
+	if (e->before) {
+		sim_say_of(&e->answer, 409, "AlreadyExists", e->kind, name, "%s%s%s \"%s\" already exists",
+			   e->kind->resource, *e->kind->group ? "." : "", e->kind->group, name);
+		return;
+	}
+	e->after = sim_born(s, e->kind, r->namespace, r->body);
+	e->is_write = true;
+	e->answer.status = 201;
+}
+
+// wanted in place of what is there: refused, no change at all, a change, or the end of one that waited for that.
+static void follow(const struct sim_request *r, struct sim_effect *e, const json_t *wanted)
+{
+	if (!sim_may_follow(e->kind, r->name, e->before, wanted, &e->answer))
+		return;
+	auto_json json_t *next = sim_next(e->kind, r->subresource, e->before, wanted);
+	const json_t *metadata = json_object_get(next, "metadata");
+	bool is_over = json_object_get(metadata, "deletionTimestamp") && !json_object_get(metadata, "finalizers") &&
+		       json_integer_value(json_object_get(metadata, "deletionGracePeriodSeconds")) == 0;
+	e->answer.status = 200;
+	e->is_write = !json_equal(e->before, next);
+	if (e->is_write && is_over)
+		e->answer.reply = TAKE(next);
+	else if (e->is_write)
+		e->after = TAKE(next);
+}
+
+static void update(struct sim *s, const struct sim_request *r, struct sim_effect *e)
+{
+	const char *version = sim_text(r->body, "metadata resourceVersion"), *uid = sim_text(r->body, "metadata uid"),
+		   *was = sim_text(e->before, "metadata uid");
+	if (!has_name(r, r->body, &e->answer))
+		return;
+	if (!e->before && !e->kind->is_made_by_put)
+		return not_found(r, e);
+	if (uid && !str_eq(uid, was)) {
+		sim_say_of(
+			&e->answer, 409, "Conflict", e->kind, r->name,
+			"Operation cannot be fulfilled on %s%s%s \"%s\": StorageError: invalid object, Code: 4, Key: "
+			"/registry/%s/%s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "
+			"precondition: %s, UID in object meta: %s",
+			e->kind->resource, *e->kind->group ? "." : "", e->kind->group, r->name, e->kind->resource,
+			e->key, uid, was ? was : "");
+		return;
+	}
+	if (!e->before)
+		return create(s, r, e);
+	if (!version && e->kind->needs_version) {
+		sim_say_of(
+			&e->answer, 422, "Invalid", e->kind, r->name,
+			"%s.%s \"%s\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an "
+			"update",
+			e->kind->resource, e->kind->group, r->name);
+		sim_say_cause(&e->answer, "FieldValueInvalid", "must be specified for an update",
+			      "metadata.resourceVersion");
+		return;
+	}
+	follow(r, e, r->body);
+}
+
+static void patch(const struct sim_request *r, struct sim_effect *e)
+{
+	bool is_json = str_eq(r->type, "application/json-patch+json");
+	if (!is_json && !str_eq(r->type, "application/merge-patch+json")) {
+		sim_say(&e->answer, 415, "UnsupportedMediaType", "the body of the request was in an unknown format");
+		return;
+	}
+	if (!e->before)
+		return not_found(r, e);
+	if (is_json ? !json_is_array(r->body) : !json_is_object(r->body)) {
+		sim_say(&e->answer, 400, "BadRequest", "error decoding patch");
+		return;
+	}
+	auto_json json_t *wanted = is_json ? sim_json_patch(e->before, r->body) : sim_merge_patch(e->before, r->body);
+	if (!wanted) {
+		sim_say(&e->answer, 422, "Invalid", "the server rejected our request due to an error in our request");
+		sim_set(e->answer.reply, "details", json_object());
+		return;
+	}
+	if (has_name(r, wanted, &e->answer))
+		follow(r, e, wanted);
+}
+
+static void remove_one(struct sim *s, const struct sim_request *r, struct sim_effect *e)
+{
+	if (!e->before)
+		return not_found(r, e);
+	if (!sim_holds(e->before, r->body, r->name, e->kind, &e->answer))
+		return;
+	e->after = sim_ended(s, e->kind, e->before, r->body);
+	e->is_write = !e->after || !json_equal(e->before, e->after);
+	e->answer.status = 200;
+	if (!e->after)
+		e->answer.reply = json_pack("{s:s, s:s, s:{}, s:s, s:{s:s, s:s, s:O}}", "kind", "Status", "apiVersion",
+					    "v1", "metadata", "status", "Success", "details", "name", r->name, "kind",
+					    e->kind->resource, "uid", sim_at(e->before, "metadata uid"));
+}
+
+static void decide(struct sim *s, const struct sim_request *r, const struct sim_path *p, struct sim_effect *e)
+{
+	bool is_one = r->name != NULL;
+	if (!r->resource)
+		sim_say(&e->answer, 404, "NotFound", "the server could not find the requested resource");
+	else if (str_eq(r->verb, "list") || str_eq(r->verb, "watch"))
+		sim_list(s, p, &e->answer);
+	else if (str_eq(r->verb, "evict"))
+		sim_evict(s, r, e);
+	else if (r->subresource && (!str_eq(r->subresource, "status") || !e->kind->has_status))
+		sim_say(&e->answer, 404, "NotFound", "the server could not find the requested resource");
+	else if (str_eq(r->verb, "get") && !e->before)
+		not_found(r, e);
+	else if (str_eq(r->verb, "get"))
+		e->answer.status = 200;
+	else if (str_eq(r->verb, "create") && !is_one)
+		create(s, r, e);
+	else if (str_eq(r->verb, "update") && is_one)
+		update(s, r, e);
+	else if (str_eq(r->verb, "patch") && is_one)
+		patch(r, e);
+	else if (str_eq(r->verb, "delete") && is_one)
+		remove_one(s, r, e);
+	else
+		sim_say(&e->answer, 405, "MethodNotAllowed",
+			"the server does not allow this method on the requested resource");
+}
+
+void sim_commit(struct sim *s, const struct sim_kind *kind, const char *key, json_t *take)
+{
+	if (take)
+		sim_store_put(&s->store, kind, key, take);
+	else
+		sim_store_remove(&s->store, kind, key);
+	if (s->o.is_bare || (kind != SIM_PODS && kind != SIM_BUDGETS))
+		return;
+	if (kind == SIM_PODS && sim_store_get(&s->store, kind, key))
+		sim_kubelet(s, key);
+	auto_str char *namespace = str_ndup(key, strcspn(key, "/"));
+	sim_budgets(s, namespace);
+}
+
+void sim_serve(struct sim *s, struct sim_request *r, const struct sim_path *p, struct sim_answer *ret)
+{
+	struct sim_effect e = { .kind = p->kind };
+	if (r->resource && r->name) {
+		e.key = sim_key(e.kind, r->namespace, r->name);
+		e.before = json_incref(sim_store_get(&s->store, e.kind, e.key));
+	}
+	decide(s, r, p, &e);
+	r->before = e.before;
+	r->after = e.is_write ? e.after : e.before;
+	r->status = e.answer.status;
+	if (s->o.seen)
+		s->o.seen(s->o.ctx, r);
+	json_t *shown = e.after ? e.after : e.before;
+	if (e.answer.status / 100 == 2 && !e.answer.reply && shown)
+		e.answer.reply = json_incref(shown);
+	if (e.budget) {
+		auto_str char *key = sim_key(SIM_BUDGETS, r->namespace, sim_text(e.budget, "metadata name"));
+		sim_store_put(&s->store, SIM_BUDGETS, key, TAKE(e.budget));
+	}
+	if (e.is_write)
+		sim_commit(s, e.kind, e.key, TAKE(e.after));
+	json_decref(e.before);
+	json_decref(e.after);
+	free(e.key);
+	r->before = r->after = NULL;
+	*ret = e.answer;
+}
+
+static const char *verb_of(const char *method, const struct sim_path *p)
+{
+	static const char *const verbs[][2] = {
+		{ "POST", "create" }, { "PUT", "update" }, { "PATCH", "patch" }, { "DELETE", "delete" }
+	};
+	if (str_eq(method, "GET"))
+		return p->is_watch ? "watch" : p->name ? "get" : "list";
+	if (str_eq(p->subresource, "eviction") && p->kind == SIM_PODS && str_eq(method, "POST"))
+		return "evict";
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+		if (str_eq(method, verbs[i][0]))
+			return verbs[i][1];
+	}
+	return "";
+}
+
+// What the path says, for the request.
+void sim_address(struct sim_request *r, struct sim_path *p)
+{
+	if (sim_path_parse(r->path, p))
+		r->resource = p->kind->resource;
+	r->verb = verb_of(r->method, p);
+	r->namespace = p->namespace;
+	r->name = p->name;
+	r->subresource = p->subresource;
+}
+
+void sim_exchange(struct sim *s, struct sim_request *r, struct sim_path *p, struct sim_answer *ret)
+{
+	sim_address(r, p);
+	if (sim_parted(s, r->client, NULL)) {
+		ret->code = E_NETWORK;
+		ret->took_ms = CONNECT_MS;
+		return;
+	}
+	const struct sim_fault *f = sim_fault_hit(s, r->client, r->verb, r->resource);
+	if (f && sim_fault_before(f, ret))
+		return;
+	sim_serve(s, r, p, ret);
+	if (f)
+		sim_fault_after(f, ret);
+}

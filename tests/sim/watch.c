@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream of what happens to a collection: one event after the other, as text. What leaves a selection is DELETED for
+// who watches it, what comes into it is ADDED.
+#include "tests/sim/own.h"
+
+#include <inttypes.h>
+
+struct sim_watch *sim_watch_new(struct sim *s, struct sim_path *take)
+{
+	enum { LONGEST_S = 1800, BEFORE_END_MS = 2000 };
+	struct sim_watch *w = mem_alloc(sizeof(*w));
+	long seconds = take->timeout_s ? (long)take->timeout_s : LONGEST_S;
+	*w = (struct sim_watch){ .sim = s, .path = *take, .end_ms = sim_now_ms() + seconds * 1000 };
+	*take = (struct sim_path){ 0 };
+	w->bookmark_ms = sim_now_ms() + s->o.bookmark_ms;
+	if (w->bookmark_ms > w->end_ms - BEFORE_END_MS)
+		w->bookmark_ms = w->end_ms - BEFORE_END_MS;
+	w->is_first = !w->path.version || !str_u64(w->path.version, 10, &w->version) || w->version == 0;
+	return w;
+}
+
+void sim_watch_free(struct sim_watch *w)
+{
+	if (!w)
+		return;
+	sim_path_done(&w->path);
+	free(w->key);
+	free(w);
+}
+
+static char *event(const char *type, json_t *object)
+{
+	auto_json json_t *e = json_pack("{s:s, s:O}", "type", type, "object", object);
+	auto_str char *text = json_dumps(e, JSON_COMPACT);
+	return str_fmt("%s\n", text);
+}
+
+static char *everything(struct sim_watch *w)
+{
+	const struct sim_store *store = &w->sim->store;
+	const struct sim_shelf *shelf = &store->shelves[w->path.kind - sim_kinds];
+	char *text = NULL;
+	for (size_t i = 0; i < shelf->count; i++) {
+		if (!sim_selects(&w->path, shelf->rows[i].object))
+			continue;
+		auto_str char *one = event("ADDED", shelf->rows[i].object);
+		str_add(&text, "%s", one);
+	}
+	w->is_first = false;
+	w->version = store->version;
+	return text;
+}
+
+char *sim_watch_too_old(struct sim_watch *w)
+{
+	auto_sim_answer struct sim_answer a = { 0 };
+	w->is_over = true;
+	sim_say(&a, 410, "Expired", "too old resource version: %" PRIu64 " (%" PRIu64 ")", w->version,
+		w->sim->store.compacted);
+	return event("ERROR", a.reply);
+}
+
+static char *bookmark(struct sim_watch *w)
+{
+	const struct sim_kind *kind = w->path.kind;
+	auto_str char *version = str_fmt("%" PRIu64, w->version);
+	auto_str char *group = str_fmt("%s%sv1", kind->group, *kind->group ? "/" : "");
+	auto_json json_t *object = json_pack("{s:s, s:s, s:{s:s, s:n}}", "kind", kind->kind, "apiVersion", group,
+					     "metadata", "resourceVersion", version, "creationTimestamp");
+	w->bookmark_ms += w->sim->o.bookmark_ms;
+	return event("BOOKMARK", object);
+}
+
+// NULL = it is none of what is watched.
+static char *told(const struct sim_watch *w, const struct sim_change *c)
+{
+	bool was = sim_selects(&w->path, c->before), is = !c->is_removal && sim_selects(&w->path, c->after);
+	if (was && !is && !c->is_removal) {
+		auto_json json_t *last = json_deep_copy(c->before);
+		sim_set(last, "metadata resourceVersion", json_incref(sim_at(c->after, "metadata resourceVersion")));
+		return event("DELETED", last);
+	}
+	return !was && !is ? NULL : event(!is ? "DELETED" : was ? "MODIFIED" : "ADDED", c->after);
+}
+
+char *sim_watch_next(struct sim_watch *w)
+{
+	const struct sim_store *store = &w->sim->store;
+	if (w->is_over)
+		return NULL;
+	char *first = w->is_first ? everything(w) : NULL;
+	if (first)
+		return first;
+	if (w->version < store->compacted)
+		return sim_watch_too_old(w);
+	for (size_t i = sim_store_after(store, w->version); i < store->count; i++) {
+		const struct sim_change *c = &store->changes[i];
+		if (c->ms + w->lag_ms > sim_now_ms())
+			break;
+		w->version = c->version;
+		char *text = c->kind == w->path.kind ? told(w, c) : NULL;
+		if (!text)
+			continue;
+		free(w->key);
+		w->key = str_dup(c->key);
+		return text;
+	}
+	w->is_over = sim_now_ms() >= w->end_ms;
+	return w->path.has_bookmarks && !w->is_over && sim_now_ms() >= w->bookmark_ms ? bookmark(w) : NULL;
+}
+
+long sim_watch_due(const struct sim_watch *w)
+{
+	const struct sim_store *store = &w->sim->store;
+	size_t next = sim_store_after(store, w->version);
+	long due = w->path.has_bookmarks && w->bookmark_ms < w->end_ms ? w->bookmark_ms : w->end_ms;
+	if (next < store->count && store->changes[next].ms + w->lag_ms < due)
+		due = store->changes[next].ms + w->lag_ms;
+	return due;
+}
