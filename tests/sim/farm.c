@@ -72,7 +72,7 @@ static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, 
 
 static void say(struct farm *f, struct farm_node *n, const char *ack, bool is_ill)
 {
-	char loaded[AIM_TEXT], first[AIM_TEXT], second[AIM_TEXT], now[FARM_TEXT * 2];
+	char loaded[AIM_TEXT], first[AIM_TEXT], second[AIM_TEXT];
 	aim_text(&n->loaded, loaded);
 	aim_text(&n->store[0], first);
 	aim_text(&n->store[1], second);
@@ -81,10 +81,11 @@ static void say(struct farm *f, struct farm_node *n, const char *ack, bool is_il
 				      aim_is(&n->store[1]) ? second : "");
 	auto_str char *health =
 		aim_is(&n->loaded) ? str_fmt("%s:%s", loaded, is_ill ? "fail:E_NOT_READY" : "ok") : str_dup("");
-	snprintf(now, sizeof(now), "%s %s %s %s %d", ack, version, both, health, n->holders);
+	auto_str char *now = str_fmt("%s %s %s %s %d", ack, version, both, health, n->holders);
 	if (str_eq(now, n->said))
 		return;
-	snprintf(n->said, sizeof(n->said), "%s", now);
+	free(n->said);
+	n->said = TAKE(now);
 	auto_str char *path = api_node(n->name);
 	sim_merge(f->sim, path,
 		  "{'metadata':{'annotations':{'kmodsmith.io/agent.ack':'%s','kmodsmith.io/agent.loaded':'%s',"
@@ -170,6 +171,8 @@ void farm_end(struct farm *f)
 {
 	f->is_over = true;
 	sim_free(f->sim);
+	for (unsigned i = 0; i < f->count; i++)
+		free(f->nodes[i].said);
 	strv_done(f->laws);
 	free(f->laws);
 }

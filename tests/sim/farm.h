@@ -15,7 +15,7 @@ struct farm_node {
 	long busy_until_ms; // what it was told takes until then
 	char go[FARM_TEXT]; // that it works on or did
 	bool is_silent;     // says nothing
-	char said[FARM_TEXT];
+	char *said;
 };
 struct farm {
 	struct sim *sim;
@@ -25,7 +25,6 @@ struct farm {
 	bool is_sick;        // of bad: it loads, and is not healthy
 	struct strv *laws;   // that were broken
 	bool is_over;
-	char aim_before[FARM_TEXT];
 };
 // policy: of sim.h, ' for "; its first pool's target is the one that nodes go to. Nodes n00, n01, ... with old loaded.
 void farm_begin(struct farm *f, unsigned nodes, const char *policy);

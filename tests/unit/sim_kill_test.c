@@ -41,6 +41,13 @@ static void expect_end(const struct farm *f, bool is_bad, const char *row)
 	}
 }
 
+// To the end and a little further, so that what should not follow would be seen.
+static void go_on(struct farm *f, struct farm_boss *bosses, size_t count, bool is_bad)
+{
+	farm_until(f, bosses, count, is_bad ? "rolledback" : "done", is_bad ? 1 : NODES, MINUTES(45));
+	farm_run(bosses, count, MINUTES(1) / 2);
+}
+
 // How many calls a roll-out has that nobody disturbs.
 static size_t calls_of(bool is_bad)
 {
@@ -48,29 +55,31 @@ static size_t calls_of(bool is_bad)
 	struct farm_boss boss;
 	farm_of_two(&f, is_bad);
 	farm_boss_begin(&f, &boss, "boss");
-	farm_run(&boss, 1, MINUTES(30));
+	farm_until(&f, &boss, 1, is_bad ? "rolledback" : "done", is_bad ? 1 : NODES, MINUTES(45));
+	size_t calls = sim_count(f.sim, NULL, NULL);
+	farm_run(&boss, 1, MINUTES(1));
 	expect_end(&f, is_bad, "nobody is killed");
-	size_t calls = sim_count(f.sim, "boss", NULL);
 	farm_boss_end(&boss);
 	farm_end(&f);
 	return calls;
 }
 
-static void kill_at(size_t call, enum sim_fault_kind kind, bool is_bad)
+static void kill_at(size_t call, enum sim_break kind, bool is_bad)
 {
 	struct farm f;
 	struct farm_boss bosses[2] = { { .is_dead = true }, { .is_dead = true } };
-	auto_str char *row = str_fmt("killed %s call %zu%s", kind == SIM_CUT_BEFORE ? "before" : "after", call,
+	auto_str char *row = str_fmt("killed %s call %zu%s", kind == SIM_DIE_BEFORE ? "before" : "after", call,
 				     is_bad ? ", bad target" : "");
 	farm_of_two(&f, is_bad);
 	farm_boss_begin(&f, &bosses[0], "boss");
-	sim_break(f.sim, &(struct sim_fault){ .client = "boss", .at = call, .kind = kind });
-	while (sim_count(f.sim, "boss", NULL) < call && sim_now_ms() < MINUTES(30))
+	sim_fault(f.sim, &(struct sim_fault){ .what = kind, .nth = (unsigned)call });
+	while (sim_count(f.sim, NULL, NULL) < call && sim_now_ms() < MINUTES(30))
 		farm_run(bosses, 1, 500);
 	farm_boss_end(&bosses[0]);
+	sim_heal(f.sim);
 	sim_pass(MINUTES(1)); // until its Lease is over
 	farm_boss_begin(&f, &bosses[1], "boss2");
-	farm_run(&bosses[1], 1, MINUTES(45));
+	go_on(&f, &bosses[1], 1, is_bad);
 	expect_end(&f, is_bad, row);
 	farm_boss_end(&bosses[1]);
 	farm_end(&f);
@@ -82,8 +91,8 @@ static void killed_at_every_call(void **state)
 	for (int is_bad = 0; is_bad <= 1; is_bad++) {
 		size_t calls = calls_of(is_bad);
 		for (size_t call = 1; call <= calls; call++) {
-			kill_at(call, SIM_CUT_BEFORE, is_bad);
-			kill_at(call, SIM_CUT_AFTER, is_bad);
+			kill_at(call, SIM_DIE_BEFORE, is_bad);
+			kill_at(call, SIM_DIE_AFTER, is_bad);
 		}
 		print_message("%s: %zu calls, killed before and after each: the same end %zu times\n",
 			      is_bad ? "a bad target" : "a good target", calls, 2 * calls);
@@ -102,10 +111,10 @@ static void a_sleeper_does_no_harm(void **state)
 		farm_of_two(&f, false);
 		farm_boss_begin(&f, &bosses[0], "boss");
 		farm_boss_begin(&f, &bosses[1], "boss2");
-		while (sim_count(f.sim, "boss", NULL) < call && sim_now_ms() < MINUTES(30))
+		while (sim_count(f.sim, NULL, NULL) < call && sim_now_ms() < MINUTES(30))
 			farm_run(bosses, 1, 100);
 		farm_run(&bosses[1], 1, MINUTES(1));
-		farm_run(bosses, 2, MINUTES(45));
+		go_on(&f, bosses, 2, false);
 		expect(bosses[0].is_dead, row);
 		expect_end(&f, false, row);
 		farm_boss_end(&bosses[0]);
