@@ -382,7 +382,7 @@ static void test_lost_races(void **state)
 	expect(strstr(e.why.text, "disruption budget web"), e.why.text);
 }
 
-// Before an answer, and of one without a date, it is our own clock; one that agrees with what is believed moves nothing.
+// Without an answer that has a date it is our own; one that agrees with what is believed moves nothing.
 static void test_the_servers_clock(void **state)
 {
 	(void)state;
