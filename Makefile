@@ -82,7 +82,7 @@ $(filter $B/unit/sim_%,$(UNIT)): $B/unit/%: tests/unit/%.c $(SIM) $(LIB) Makefil
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(SIM) $(LIB) -lcmocka $(LIBS)
 
-$B/cluster/client: tests/cluster/client.c $(LIB) Makefile
+$B/cluster/%: tests/cluster/%.c $(LIB) Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
@@ -113,7 +113,7 @@ images-test: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images-test.sh $<
 services: $B/kmodsmith
 	$(Q)scripts/services.sh $<
-cluster: $B/kmodsmith $B/cluster/client
+cluster: $B/kmodsmith $B/cluster/client $B/cluster/conform
 	$(Q)scripts/cluster.sh $<
 
 # Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd

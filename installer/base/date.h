@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moments as documents write them: of RFC 3339 the one form "2027-01-15T08:00:00Z"; as HTTP writes them: the one form of
-// RFC 9110 5.6.7 that servers send, "Fri, 15 Jan 2027 08:00:00 GMT".
+// Moments. As documents write them: of RFC 3339 the one form "2027-01-15T08:00:00Z". As HTTP writes them: of RFC 9110
+// 5.6.7 the one form that is sent, "Fri, 15 Jan 2027 08:00:00 GMT".
 #pragma once
 #include "base/str.h"
 

@@ -99,6 +99,19 @@ static bool is_other_uid(const json_t *reply)
 	return false;
 }
 
+// Which budget blocks an eviction stands beside the message (pkg/registry/core/pod/storage/eviction.go).
+static const char *budget_words(const json_t *reply)
+{
+	size_t i;
+	const json_t *cause;
+	json_array_foreach(json_object_get(json_object_get(reply, "details"), "causes"), i, cause)
+	{
+		if (str_eq(json_string_value(json_object_get(cause, "reason")), "DisruptionBudget"))
+			return json_string_value(json_object_get(cause, "message"));
+	}
+	return NULL;
+}
+
 static int code_of(const struct http_call *http, const struct kube_call *call, const json_t *reply)
 {
 	switch (http->status) {
@@ -145,8 +158,10 @@ int kube_judge(const struct http_call *http, struct kube_call *call, struct err 
 		http_status_error(http, err);
 		return err_code(err, code_of(http, call, reply));
 	}
-	return err_set(err, code_of(http, call, reply), "%s %s: status %ld: %s", http->method ? http->method : "GET",
-		       url, http->status, message);
+	const char *budget = budget_words(reply);
+	return err_set(err, code_of(http, call, reply), "%s %s: status %ld: %s%s%s",
+		       http->method ? http->method : "GET", url, http->status, message, budget ? " " : "",
+		       budget ? budget : "");
 }
 
 struct attempt {

@@ -3,6 +3,8 @@
 // but for one thing: the pods that a budget expects are those that there are, not those that their owners want.
 #include "tests/sim/own.h"
 
+#include "base/date.h"
+
 // "30%" or 3, of expected; percents are rounded up.
 static json_int_t share(const json_t *value, json_int_t expected)
 {
@@ -78,9 +80,9 @@ json_t *sim_spend(struct sim *s, const json_t *budget, const char *pod, struct s
 			 json_integer_value(sim_at(budget, "metadata generation"));
 	if (!is_behind && allowed > 0) {
 		json_t *next = json_deep_copy(budget);
-		auto_str char *keys = str_fmt("status disruptedPods %s", pod);
+		auto_str char *keys = str_fmt("status disruptedPods %s", pod), *now = date_text((time_t)sim_time(s));
 		sim_set(next, "status disruptionsAllowed", json_integer(allowed - 1));
-		sim_set(next, keys, json_integer(sim_time(s)));
+		sim_set(next, keys, json_string(now));
 		return next;
 	}
 	auto_str char *why =

@@ -91,13 +91,6 @@ static bool has_valid_map(const struct sim_kind *kind, const char *name, const j
 	json_object_foreach(json_object_get(json_object_get(object, "metadata"), map), key, value)
 	{
 		const char *text = json_string_value(value);
-		if (!text) {
-			sim_say(a, 400, "BadRequest",
-				"%s in version \"v1\" cannot be handled as a %s: json: cannot unmarshal into "
-				"Go struct field ObjectMeta.metadata.%s of type string",
-				kind->kind, kind->kind, map);
-			return false;
-		}
 		bytes += strlen(key) + strlen(text);
 		if (!is_key(key) || (is_labels && !is_label_text(text, strlen(text)))) {
 			invalid(kind, name, field, is_key(key) ? text : key,
@@ -115,7 +108,28 @@ static bool has_valid_map(const struct sim_kind *kind, const char *name, const j
 	return true;
 }
 
-bool sim_is_valid(const struct sim_kind *kind, const char *name, const json_t *object, struct sim_answer *a)
+static bool is_valid_lease(const struct sim_kind *kind, const char *name, const json_t *object, struct sim_answer *a)
+{
+	const json_t *duration = sim_at(object, "spec leaseDurationSeconds");
+	if (!str_eq(kind->kind, "Lease") || !duration || json_integer_value(duration) > 0)
+		return true;
+	invalid(kind, name, "spec.leaseDurationSeconds", "0", "must be greater than 0", a);
+	return false;
+}
+
+// An event lies where its object does, or in "default" for those that are nowhere.
+static bool is_valid_event(const struct sim_kind *kind, const char *name, const json_t *object, const char *namespace,
+			   struct sim_answer *a)
+{
+	const char *about = sim_text(object, "involvedObject namespace");
+	if (!str_eq(kind->kind, "Event") || str_eq(about && *about ? about : "default", namespace))
+		return true;
+	invalid(kind, name, "involvedObject.namespace", about, "does not match event.namespace", a);
+	return false;
+}
+
+bool sim_is_valid(const struct sim_kind *kind, const char *namespace, const char *name, const json_t *object,
+		  struct sim_answer *a)
 {
 	if (!name || !*name || strlen(name) > NAME_MOST ||
 	    name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.")]) {
@@ -123,7 +137,8 @@ bool sim_is_valid(const struct sim_kind *kind, const char *name, const json_t *o
 			a);
 		return false;
 	}
-	return has_valid_map(kind, name, object, "labels", a) && has_valid_map(kind, name, object, "annotations", a);
+	return has_valid_map(kind, name, object, "labels", a) && has_valid_map(kind, name, object, "annotations", a) &&
+	       is_valid_lease(kind, name, object, a) && is_valid_event(kind, name, object, namespace, a);
 }
 
 static char *new_uid(struct sim *s)
@@ -181,31 +196,33 @@ bool sim_may_follow(const struct sim_kind *kind, const char *name, const json_t 
 		invalid(kind, name, field, json_string_value(is), "field is immutable", a);
 		return false;
 	}
-	return sim_is_valid(kind, name, after, a);
+	return sim_is_valid(kind, sim_text(before, "metadata namespace"), name, after, a);
 }
 
-// The object that is stored when that is wanted in its place: a status has its own door, and the rest another.
+// The object that is stored when that is wanted in its place: a status has its own door, which leaves the rest of the
+// object alone, but for its metadata.
 json_t *sim_next(const struct sim_kind *kind, const char *subresource, const json_t *before, const json_t *wanted)
 {
-	static const char *const kept[] = {
-		"uid", "namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"
-	};
+	static const char *const kept[] = { "metadata uid",
+					    "metadata namespace",
+					    "metadata creationTimestamp",
+					    "metadata deletionTimestamp",
+					    "metadata deletionGracePeriodSeconds",
+					    "metadata generation",
+					    "metadata resourceVersion",
+					    "kind",
+					    "apiVersion",
+					    "spec",
+					    "status" };
 	bool is_status = str_eq(subresource, "status");
-	json_t *next = json_deep_copy(is_status ? before : wanted);
-	json_t *status = json_object_get(is_status ? wanted : before, "status");
-	if (kind->has_status && status)
-		json_object_set_new(next, "status", json_deep_copy(status));
+	json_t *next = json_deep_copy(wanted);
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
-		auto_str char *keys = str_fmt("metadata %s", kept[i]);
-		json_t *was = sim_at(before, keys);
-		if (was)
-			sim_set(next, keys, json_incref(was));
-		else
-			json_object_del(json_object_get(next, "metadata"), kept[i]);
+		json_t *was = sim_at(before, kept[i]);
+		bool is_open = (str_eq(kept[i], "spec") && !is_status) ||
+			       (str_eq(kept[i], "status") && (is_status || !kind->has_status));
+		if (was && !is_open)
+			sim_set(next, kept[i], json_incref(was));
 	}
-	sim_set(next, "kind", json_incref(json_object_get(before, "kind")));
-	sim_set(next, "apiVersion", json_incref(json_object_get(before, "apiVersion")));
-	sim_set(next, "metadata resourceVersion", json_incref(sim_at(before, "metadata resourceVersion")));
 	sim_tidy(next);
 	if (kind->is_versioned && !json_equal(json_object_get(before, "spec"), json_object_get(next, "spec")))
 		sim_set(next, "metadata generation",

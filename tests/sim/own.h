@@ -91,8 +91,10 @@ void sim_say_of(struct sim_answer *a, long status, const char *reason, const str
 void sim_say_cause(struct sim_answer *a, const char *reason, const char *message, const char *field); // one more
 
 // object.c
-void sim_tidy(json_t *object); // leaves out what a typed server does not write
-bool sim_is_valid(const struct sim_kind *kind, const char *name, const json_t *object, struct sim_answer *a);
+void sim_tidy(json_t *object);                                        // leaves out what a typed server does not write
+bool sim_is_typed(const struct sim_kind *kind, const json_t *object); // types.c
+bool sim_is_valid(const struct sim_kind *kind, const char *namespace, const char *name, const json_t *object,
+		  struct sim_answer *a);
 json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespace, const json_t *body);
 bool sim_may_follow(const struct sim_kind *kind, const char *name, const json_t *before, const json_t *after,
 		    struct sim_answer *a);

@@ -21,6 +21,15 @@ static bool has_name(const struct sim_request *r, const json_t *body, struct sim
 	return false;
 }
 
+static bool is_typed(const struct sim_kind *kind, const json_t *body, struct sim_answer *a)
+{
+	if (json_is_object(body) && sim_is_typed(kind, body))
+		return true;
+	sim_say(a, 400, "BadRequest", "%s in version \"v1\" cannot be handled as a %s: json: cannot unmarshal",
+		kind->kind, kind->kind);
+	return false;
+}
+
 static void not_found(const struct sim_request *r, struct sim_effect *e)
 {
 	sim_say_of(&e->answer, 404, "NotFound", e->kind, r->name, "%s%s%s \"%s\" not found", e->kind->resource,
@@ -36,7 +45,8 @@ static void create(struct sim *s, const struct sim_request *r, struct sim_effect
 			"the server does not allow this method on the requested resource");
 		return;
 	}
-	if (!has_name(r, r->body, &e->answer) || !sim_is_valid(e->kind, name, r->body, &e->answer))
+	if (!is_typed(e->kind, r->body, &e->answer) || !has_name(r, r->body, &e->answer) ||
+	    !sim_is_valid(e->kind, r->namespace, name, r->body, &e->answer))
 		return;
 	free(e->key);
 	e->key = TAKE(key);
@@ -73,7 +83,7 @@ static void update(struct sim *s, const struct sim_request *r, struct sim_effect
 {
 	const char *version = sim_text(r->body, "metadata resourceVersion"), *uid = sim_text(r->body, "metadata uid"),
 		   *was = sim_text(e->before, "metadata uid");
-	if (!has_name(r, r->body, &e->answer))
+	if (!is_typed(e->kind, r->body, &e->answer) || !has_name(r, r->body, &e->answer))
 		return;
 	if (!e->before && !e->kind->is_made_by_put)
 		return not_found(r, e);
@@ -121,7 +131,9 @@ static void patch(const struct sim_request *r, struct sim_effect *e)
 		sim_set(e->answer.reply, "details", json_object());
 		return;
 	}
-	if (has_name(r, wanted, &e->answer))
+	if (!sim_is_typed(e->kind, wanted))
+		sim_say(&e->answer, 422, "Invalid", " \"\" is invalid: patch: Invalid value: json: cannot unmarshal");
+	else if (has_name(r, wanted, &e->answer))
 		follow(r, e, wanted);
 }
 

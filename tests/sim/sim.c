@@ -89,6 +89,7 @@ const struct sim_call *sim_log(const struct sim *s, size_t *ret_count)
 }
 
 // ' stands for ". Ends the program where that is no JSON: the test is wrong.
+static json_t *parse(const char *fmt, va_list args) PRINTF(1, 0);
 static json_t *parse(const char *fmt, va_list args)
 {
 	auto_str char *text = NULL;

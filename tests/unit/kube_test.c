@@ -96,7 +96,9 @@ static const struct {
 	{ "/exists", "409 Conflict", "", "{\"message\":\"already exists\",\"reason\":\"AlreadyExists\"}" },
 	{ "/422", "422 Unprocessable Entity", "", "{\"message\":\"a test did not hold\",\"reason\":\"Invalid\"}" },
 	{ "/page404", "404 Not Found", "", "no such page" },
-	{ "/eviction", "429 Too Many Requests", "Retry-After: 10\r\n", "{\"message\":\"disruption budget web\"}" },
+	{ "/eviction", "429 Too Many Requests", "Retry-After: 10\r\n",
+	  "{\"message\":\"Cannot evict.\",\"details\":{\"causes\":[{\"reason\":\"Other\",\"message\":\"no\"},"
+	  "{\"reason\":\"DisruptionBudget\",\"message\":\"The disruption budget web needs 1.\"}]}}" },
 	{ "/later", "429 Too Many Requests", "Retry-After: 3600\r\n", "{\"message\":\"later\"}" },
 	{ "/redirect", "302 Found", "Location: http://127.0.0.1:1/\r\n", "" },
 };
@@ -379,10 +381,10 @@ static void test_lost_races(void **state)
 	assert_int_equal(api_evict(site.kube, "n", "p", "u", &e, &err), 0);
 	assert_int_equal(e.what, API_BLOCKED);
 	assert_int_equal(e.retry_ms, 10000);
-	expect(strstr(e.why.text, "disruption budget web"), e.why.text);
+	expect(strstr(e.why.text, "status 429: Cannot evict. The disruption budget web needs 1."), e.why.text);
 }
 
-// Before an answer, and of one without a date, it is our own clock; one that agrees with what is believed moves nothing.
+// Without an answer that has a date it is our own; one that agrees with what is believed moves nothing.
 static void test_the_servers_clock(void **state)
 {
 	(void)state;

@@ -290,6 +290,7 @@ static void evict(struct sim *s, struct kube *k, const char *name, const char *u
 	expect(api_evict(k, "jobs", name, uid ? uid : own ? own : "none", &e, &err) == 0, err.text);
 	auto_str char *row = str_fmt("%s: %d, %s", name, (int)e.what, e.why.text);
 	expect(e.what == want, row);
+	expect(want != API_BLOCKED || strstr(e.why.text, "The disruption budget keep-db needs "), row);
 }
 
 static void test_pods_end(void **state)
