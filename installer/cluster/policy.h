@@ -42,6 +42,9 @@ struct target {
 	char *parameters; // "NAME=VALUE" a line, sorted; "" = none
 	struct aim aim;
 };
+void target_name(struct target *t); // its aim, of all the rest
+void target_copy(const struct target *from, struct target *to);
+void target_done(struct target *t);
 
 struct pool {
 	char name[WORD_TEXT];
