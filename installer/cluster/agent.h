@@ -5,6 +5,7 @@
 // Nothing is unloaded or replaced without an order that is newer than every other one, for something that is on the
 // disk; and what was begun is ended, or undone, whoever died meanwhile and whether or not anybody can be told.
 #pragma once
+#include "cluster/agent_look.h"
 #include "cluster/policy.h"
 
 enum agent_step {
@@ -39,17 +40,6 @@ void agent_journal_done(struct agent_journal *j);
 const struct target *agent_known(const struct agent_journal *j, const struct aim *aim); // NULL = nobody ever said
 // True where it was new. What neither the order nor the kernel needs is forgotten when there is no room.
 bool agent_learn(struct agent_journal *j, const struct target *target);
-
-enum { AGENT_STORED = 3 };
-struct agent_facts {     // of this node
-	bool is_known;   // the rest was read
-	bool is_foreign; // what is in the kernel is none of ours
-	bool is_empty;   // no driver is loaded
-	struct aim loaded;
-	struct aim store[AGENT_STORED]; // whole on the disk, for the kernel that runs
-	char version[WORD_TEXT];        // of what is loaded
-	char srcversion[WORD_TEXT], release[64];
-};
 
 struct agent_end { // of a child
 	bool is_ok, is_crash;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's journal as a file: STATE/agent/journal.json, written whole and fsynced before each step that it tells of
-// (5.4.2). Read strictly: of a journal that was damaged nothing is believed. It is set aside then, and the agent goes on
-// from what is in the kernel; an order that stands on the Node is taken anew, and does nothing that is done already.
+// (5.4.2). Read strictly: of a journal that was damaged nothing is believed. It is set aside then, and the agent goes
+// on from what is in the kernel; an order that stands on the Node is taken anew, and does nothing that is done already.
 #pragma once
 #include "base/json.h"
 #include "cluster/agent.h"

@@ -7,13 +7,6 @@
 enum agent_key { AGENT_ACK, AGENT_LOADED, AGENT_STORE, AGENT_HOLDERS, AGENT_HEALTH, AGENT_BOOT, AGENT_KEYS };
 extern const char *const agent_key_names[AGENT_KEYS];
 
-struct agent_holders {
-	bool is_published, is_coarse; // coarse: 0 or 1, without names
-	int count;                    // HOLDERS_UNKNOWN: it could not be found out
-	unsigned generation;
-	struct strv pods; // uids
-};
-
 enum { AGENT_SCHEMA = 1, AGENT_VALUE = KEY_VALUE_MOST + 1 };
 struct agent_words {
 	char value[AGENT_KEYS][AGENT_VALUE]; // "" = nothing is said

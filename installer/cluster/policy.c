@@ -28,26 +28,6 @@ unsigned limit_of(const struct limit *limit, unsigned total)
 	return part ? part : 1;
 }
 
-void target_name(struct target *t)
-{
-	auto_str char *payload = str_fmt("%s\n%s\n%s", t->driver, t->flavour, t->package ? t->package : "");
-	t->aim = aim_make(payload, t->parameters);
-}
-
-void target_copy(const struct target *from, struct target *to)
-{
-	*to = *from;
-	to->package = str_dup(from->package);
-	to->parameters = str_dup(from->parameters);
-}
-
-void target_done(struct target *t)
-{
-	free(t->package);
-	free(t->parameters);
-	*t = (struct target){ 0 };
-}
-
 static const struct field target_fields[] = {
 	{ "driver", FIELD_WORD, offsetof(struct target, driver), 0, 0, NULL },
 	{ "flavour", FIELD_WORD, offsetof(struct target, flavour), 0, 0, NULL },

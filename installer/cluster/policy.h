@@ -4,6 +4,7 @@
 #pragma once
 #include "base/json.h"
 #include "cluster/member.h"
+#include "cluster/target.h"
 
 enum { POLICY_SCHEMA = 1, POLICY_BYTES = 1024 * 1024, POOLS_MOST = 64, WAVES_MOST = 32, WINDOWS_MOST = 32 };
 
@@ -35,16 +36,6 @@ struct window {            // in UTC
 	uint8_t days;      // bits, Monday is 1; of its beginning
 	unsigned from, to; // minutes of the day; to <= from: it ends on the next day
 };
-
-struct target {
-	char driver[WORD_TEXT], flavour[WORD_TEXT];
-	char *package;    // digest; NULL = whatever has the driver
-	char *parameters; // "NAME=VALUE" a line, sorted; "" = none
-	struct aim aim;
-};
-void target_name(struct target *t); // its aim, of all the rest
-void target_copy(const struct target *from, struct target *to);
-void target_done(struct target *t);
 
 struct pool {
 	char name[WORD_TEXT];
