@@ -124,8 +124,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_facts struct facts f = { 0 };
-	if (!v->node || !v->policy)
-		return err_set(err, E_USAGE, "an agent needs --%s", v->node ? "policy FILE" : "node NAME");
+	if (!v->node || !*v->node || !v->policy)
+		return err_set(err, E_USAGE, "an agent needs --node NAME and --policy FILE");
 	if (machine_open(&v->job.origin.remote.common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
 	return facts_has_gpu(&f) ? serve_node(v, &m, f.host.boot_id ? f.host.boot_id : "unknown", err) : idle(err);
