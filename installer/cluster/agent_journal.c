@@ -180,22 +180,40 @@ static int set_aside(const struct root *state, const struct err *why, char **ret
 	return 0;
 }
 
-int agent_journal_read(const struct root *state, struct agent_journal *ret, char **ret_why, struct err *err)
+// 1 = read, 0 = there is none; E_CONFIG: it is damaged.
+static int read_journal(const struct root *state, struct agent_journal *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
 	auto_agent_journal struct agent_journal j = { 0 };
-	struct err why;
-	*ret_why = NULL;
-	int r = json_read(state, FILE_NAME, &json, &why);
-	if (r == 0)
-		return 0;
-	if (r < 0 && why.code != E_CONFIG) {
-		*err = why;
-		return -1;
-	}
-	if (r < 0 || parse(json, &j, &why) < 0)
-		return set_aside(state, &why, ret_why, err);
+	int r = json_read(state, FILE_NAME, &json, err);
+	if (r <= 0 || parse(json, &j, err) < 0)
+		return r == 0 ? 0 : -1;
 	*ret = j;
 	j = (struct agent_journal){ 0 };
+	return 1;
+}
+
+int agent_journal_read(const struct root *state, struct agent_journal *ret, char **ret_why, struct err *err)
+{
+	struct err why;
+	*ret_why = NULL;
+	int r = read_journal(state, ret, &why);
+	if (r >= 0)
+		return r;
+	if (why.code == E_CONFIG)
+		return set_aside(state, &why, ret_why, err);
+	*err = why;
+	return -1;
+}
+
+int agent_current(const struct root *state, struct target *ret, struct err *err)
+{
+	auto_agent_journal struct agent_journal j = { 0 };
+	if (read_journal(state, &j, err) < 0)
+		return err->code == E_CONFIG ? 0 : -1;
+	const struct target *t = agent_known(&j, &j.current);
+	if (!aim_is(&j.current) || !t)
+		return 0;
+	target_copy(t, ret);
 	return 1;
 }

@@ -91,8 +91,10 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 {
 	auto_kube struct kube *kube = NULL;
 	auto_root struct root state = ROOT_NONE;
+	if (open_kube(v, m, &kube, err) < 0)
+		return -1;
 	auto_fd int lock = lock_take_agent(&m->host, err);
-	if (lock < 0 || job_state(&v->job, m, &state, err) < 0 || open_kube(v, m, &kube, err) < 0)
+	if (lock < 0 || job_state(&v->job, m, &state, err) < 0)
 		return -1;
 	const struct agent_site site = { .place = { &m->host, &m->kern, &state },
 					 .boot = boot,

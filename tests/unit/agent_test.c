@@ -197,7 +197,7 @@ static const struct row rows[] = {
 	{ "T37 restarted with another driver in the kernel", .current = OLD, .loaded = OTHER, .act = AGENT_WAIT },
 };
 
-static void t15_t36_t57_t76_rows(void **state)
+static void rows_in_turn(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
@@ -285,7 +285,7 @@ static void classes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(t15_t36_t57_t76_rows),
+		cmocka_unit_test(rows_in_turn),
 		cmocka_unit_test(each_order_ends),
 		cmocka_unit_test(what_aims_mean_is_kept),
 		cmocka_unit_test(classes),
