@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 static int spawn(const struct strv *argv, int out, pid_t *ret)
@@ -45,9 +46,10 @@ int launch(const struct launch *l, pid_t *ret, struct err *err)
 	return problem ? err_set(err, problem, "start '%s'", l->argv->items[0]) : 0;
 }
 
-int launch_self(const struct strv *args, pid_t *ret, struct err *err)
+static int self(const struct strv *args, int out, pid_t *ret, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
+	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	sigset_t empty, all;
 	sigemptyset(&empty);
@@ -55,13 +57,33 @@ int launch_self(const struct strv *args, pid_t *ret, struct err *err)
 	strv_add(&argv, str_dup("kmodsmith"));
 	for (size_t i = 0; i < args->count; i++)
 		strv_add(&argv, str_dup(args->items[i]));
+	posix_spawn_file_actions_init(&files);
 	posix_spawnattr_init(&attr);
+	if (out >= 0)
+		posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	posix_spawnattr_setsigmask(&attr, &empty);
 	posix_spawnattr_setsigdefault(&attr, &all);
-	int problem = posix_spawn(ret, "/proc/self/exe", NULL, &attr, argv.items, environ);
+	int problem = posix_spawn(ret, "/proc/self/exe", &files, &attr, argv.items, environ);
 	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&files);
 	return problem ? err_set(err, problem, "start 'kmodsmith %s'", args->count ? args->items[0] : "") : 0;
+}
+
+int launch_self(const struct strv *args, pid_t *ret, struct err *err)
+{
+	return self(args, -1, ret, err);
+}
+
+int launch_self_kept(const struct strv *args, pid_t *ret, int *ret_out, struct err *err)
+{
+	auto_fd int out = memfd_create("kmodsmith-output", MFD_CLOEXEC);
+	if (out < 0)
+		return err_set(err, errno, "memory for the output of 'kmodsmith %s'", args->items[0]);
+	if (self(args, out, ret, err) < 0)
+		return -1;
+	*ret_out = TAKE_FD(out);
+	return 0;
 }
 
 static int fail(const char *what, const char *name)

@@ -21,4 +21,6 @@ struct launch {
 int launch(const struct launch *l, pid_t *ret, struct err *err); // the caller's child
 // This program with other arguments, in a process group of its own, with our environment and our output.
 int launch_self(const struct strv *args, pid_t *ret, struct err *err);
+// The same, with what it writes to standard output kept in memory: *ret_out is read from its beginning when it ended.
+int launch_self_kept(const struct strv *args, pid_t *ret, int *ret_out, struct err *err);
 int launch_main(int argc, char **argv);

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-enum { OPTS_MAX = 64, HELP_COLUMN = 28 };
+enum { OPTS_MAX = 96, HELP_COLUMN = 28 };
 
 // Who set a value last: a higher source replaces what a lower one put into a list.
 enum source { FROM_DEFAULT, FROM_FILE, FROM_ENV, FROM_FLAG };

@@ -21,4 +21,3 @@ bool seq_parse(const char *text, size_t len, struct seq *ret);
 // Up to the next separator or the end; moves *at behind it. NULL = there is no more.
 const char *cut(const char **at, char separator, size_t *ret_len);
 bool number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret);
-bool word_copy(char *to, size_t size, const char *from, size_t len); // of [A-Za-z0-9._/-]; false: too long, or others

@@ -3,10 +3,10 @@
 // kilobyte, no pointer but the name. Filled label by label and annotation by annotation, so that a streaming parser
 // never holds a whole Node. Keys and formats: upgrade-design 5.2.
 #pragma once
-#include "cluster/aim.h"
 #include "cluster/state.h"
+#include "cluster/target.h"
 
-enum { OBJECT_TEXT = 80, WORD_TEXT = 24, UID_TEXT = 40, KEY_VALUE_MOST = 256 };
+enum { OBJECT_TEXT = 80, UID_TEXT = 40, KEY_VALUE_MOST = 256 };
 
 // Of every write; compared as a pair. Epoch: the lease's number of transitions.
 struct seq {

@@ -69,8 +69,7 @@ static int read_target(const json_t *pool, const char *path, struct target *t, s
 		return err_set(err, E_CONFIG, "%s.driver: is missing", its);
 	if (t->package && (!str_starts(t->package, "sha256:") || !digest_is_hex(t->package + 7)))
 		return err_set(err, E_CONFIG, "%s.package: must be sha256: and 64 hex digits", its);
-	auto_str char *payload = str_fmt("%s\n%s\n%s", t->driver, t->flavour, t->package ? t->package : "");
-	t->aim = aim_make(payload, t->parameters);
+	target_name(t);
 	return 0;
 }
 
@@ -242,8 +241,7 @@ void policy_done(struct policy *p)
 {
 	for (size_t i = 0; i < p->pool_count; i++) {
 		struct pool *pool = &p->pools[i];
-		free(pool->target.package);
-		free(pool->target.parameters);
+		target_done(&pool->target);
 		free(pool->wait_for);
 		free(pool->waves);
 		free(pool->windows);

@@ -4,6 +4,7 @@
 #pragma once
 #include "base/json.h"
 #include "cluster/member.h"
+#include "cluster/target.h"
 
 enum { POLICY_SCHEMA = 1, POLICY_BYTES = 1024 * 1024, POOLS_MOST = 64, WAVES_MOST = 32, WINDOWS_MOST = 32 };
 
@@ -34,13 +35,6 @@ struct wave {
 struct window {            // in UTC
 	uint8_t days;      // bits, Monday is 1; of its beginning
 	unsigned from, to; // minutes of the day; to <= from: it ends on the next day
-};
-
-struct target {
-	char driver[WORD_TEXT], flavour[WORD_TEXT];
-	char *package;    // digest; NULL = whatever has the driver
-	char *parameters; // "NAME=VALUE" a line, sorted; "" = none
-	struct aim aim;
 };
 
 struct pool {

@@ -3,6 +3,7 @@
 // it.
 #include "base/file.h"
 #include "cmd/job.h"
+#include "cmd/serve_agent.h"
 #include "cmd/serve_kernels.h"
 #include "cmd/serve_peermem.h"
 #include "node/daemon_record.h"
@@ -17,9 +18,9 @@
 struct values {
 	struct job_values job;
 	struct rdma_values rdma;
-	char *termination_log, *config_digest;
+	char *termination_log, *config_digest, *policy, *node;
 	struct strv next_roots;
-	bool is_operator, is_without_daemons, is_privileged, is_without_watch, is_gated;
+	bool is_operator, is_without_daemons, is_privileged, is_without_watch, is_gated, is_agent;
 };
 
 static const struct opt opts[] = {
@@ -43,6 +44,12 @@ static const struct opt opts[] = {
 	  "where an updater has the root of the next boot, as `kmodsmith watch` takes it" },
 	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct values, is_gated),
 	  "keep /run/kmodsmith/reboot-blocked while the kernel that starts next cannot be served" },
+	{ "agent", 0, NULL, "KMODSMITH_AGENT", OPT_FLAG, offsetof(struct values, is_agent),
+	  "carry out what a roll-out orders, and touch no driver otherwise; see `kmodsmith agent`. Keeps privileges" },
+	{ "policy", 0, "FILE", "KMODSMITH_POLICY", OPT_STR, offsetof(struct values, policy),
+	  "with --agent: the policy of the roll-out" },
+	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
+	  "with --agent: the Node that this machine is" },
 	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
 	  "give up no capability once the driver is ready" },
 	{ 0 },
@@ -55,7 +62,10 @@ struct start {
 	struct pulse pulse;
 	struct watch shown, watch;
 	const struct values *values;
-	bool is_told; // that the driver is ready
+	struct serve_agent agent;
+	struct serve_part agent_part;
+	bool is_told;  // that the driver is ready
+	bool has_wish; // something to put in, or to look after; else the agent is waited for
 };
 
 // Who is refused the node's lock, which is asked for in "detect", leaves the pulse of who has it.
@@ -102,6 +112,22 @@ static void tell_hook(const struct root *host)
 			 DIR_NAME);
 }
 
+// It is told what was typed, before that becomes what this start puts in.
+static int open_agent(struct values *v, struct start *s, struct err *err)
+{
+	static const struct opt *const tables[] = { opts,        source_opts, job_opts, origin_opts,
+						    remote_opts, common_opts, NULL };
+	s->has_wish = true;
+	if (!v->is_agent)
+		return 0;
+	if (!v->node || !*v->node || !v->policy)
+		return err_set(err, E_USAGE, "--agent needs --node NAME and --policy FILE");
+	serve_agent_open(tables, v, &s->agent, &s->agent_part);
+	int r = serve_agent_wish(&v->job, err);
+	s->has_wish = r > 0;
+	return r < 0 ? -1 : 0;
+}
+
 static int start_open(struct values *v, struct start *s, struct err *err)
 {
 	s->shown = show_watch();
@@ -114,7 +140,7 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 	v->job.is_keeping = !v->is_without_daemons;
 	auto_daemon_wish struct daemon_wish wish = { 0 };
 	if ((v->job.is_keeping && daemon_wish_read(environ, &wish, err) < 0) ||
-	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
+	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 || open_agent(v, s, err) < 0 ||
 	    (v->is_operator && operator_begin(&s->operator_pod, &s->machine.host, err) < 0))
 		return -1;
 	if (v->is_operator)
@@ -125,9 +151,20 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 
 static void start_done(struct start *s)
 {
+	serve_agent_done(&s->agent);
 	pulse_done(&s->pulse);
 	operator_done(&s->operator_pod);
 	machine_done(&s->machine);
+}
+
+// A loaded driver that is not as it should be is the roll-out's: it drains the node first.
+static bool is_left(const struct values *v, const struct job *job, int opened, const struct err *why)
+{
+	bool is_change = opened == 0 && job->plan.outcome == PLAN_CHANGE;
+	if (!v->is_agent || !job->facts.loaded.version || !(is_change || (opened < 0 && why->code == E_IN_USE)))
+		return false;
+	log_info("driver %s stays as it is until the agent is told otherwise", job->facts.loaded.version);
+	return true;
 }
 
 // Until the first change in the kernel a signal ends the process at once, and its compile with it; from there on
@@ -136,7 +173,12 @@ static int flow(const struct values *v, sigset_t *stop, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
 	auto_status struct status status = { 0 };
-	if (job_open(&v->job, true, &job, err) < 0)
+	int opened = job_open(&v->job, true, &job, err);
+	if (is_left(v, &job, opened, err)) {
+		serve_block(stop);
+		return 1;
+	}
+	if (opened < 0)
 		return -1;
 	if (job.plan.outcome == PLAN_NO_GPU) {
 		serve_block(stop);
@@ -182,8 +224,11 @@ static int watch_kernels(const struct values *v, struct serve_kernels *ret, stru
 {
 	static const struct opt *const tables[] = { opts,        source_opts, job_opts, origin_opts,
 						    remote_opts, common_opts, NULL };
-	const struct watch_values watch = { .job = v->job, .next_roots = v->next_roots };
-	return serve_kernels_open(&watch, tables, v, ret, ret_part, err);
+	struct values told = *v;
+	if (v->is_agent) // it may be another one by then
+		told.job.driver = NULL;
+	const struct watch_values watch = { .job = told.job, .next_roots = v->next_roots };
+	return serve_kernels_open(&watch, tables, &told, ret, ret_part, err);
 }
 
 // Whoever serves GPUs goes on serving them when nobody can look after other kernels.
@@ -212,6 +257,8 @@ static int stay(struct start *s, bool has_driver, const sigset_t *signals, struc
 	size_t count = (size_t)more;
 	if (has_driver)
 		count += add_kernels(s->values, &kernels, &parts[count]);
+	if (has_driver && s->values->is_agent)
+		parts[count++] = s->agent_part;
 	if (has_driver && s->values->job.is_keeping)
 		return serve_daemons(common, signals, say, s, parts, count, err);
 	if (has_driver)
@@ -226,7 +273,7 @@ static void settle_rights(const struct values *v)
 {
 	struct err why;
 	auto_str char *dropped = NULL;
-	if (v->is_privileged)
+	if (v->is_privileged || v->is_agent)
 		return;
 	if (rights_settle(!v->is_without_daemons, is_compiling(v), &dropped, &why) < 0)
 		log_warn("capabilities stay as they are: %s", why.text);
@@ -234,11 +281,25 @@ static void settle_rights(const struct values *v)
 		log_info("capabilities given up: %s", dropped);
 }
 
+// Where an agent stays, a start that failed is its coordinator's to mend.
+static int begin(const struct values *v, const struct start *s, sigset_t *stop, struct err *err)
+{
+	int r = s->has_wish ? flow(v, stop, err) : 1;
+	bool is_mendable = v->is_agent && r < 0 && err->code != E_USAGE && err->code != E_CONFIG;
+	if (is_mendable)
+		log_err(err);
+	if (is_mendable || !s->has_wish) {
+		serve_block(stop);
+		log_info("the agent waits for an order");
+	}
+	return is_mendable ? 1 : r;
+}
+
 static int install_and_stay(const struct values *v, struct start *s, struct err *err)
 {
 	sigset_t set;
 	s->values = v;
-	int r = flow(v, &set, err);
+	int r = begin(v, s, &set, err);
 	if (r < 0)
 		return -1;
 	settle_rights(v);

@@ -6,11 +6,14 @@
 
 struct values {
 	struct job_values job;
-	bool is_dry_run;
+	bool is_dry_run, is_stage;
 };
 
 static const struct opt dry_run_opts[] = {
 	{ "dry-run", 'n', NULL, NULL, OPT_FLAG, offsetof(struct values, is_dry_run), "show the plan, do nothing" },
+	{ "stage", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_stage),
+	  "bring or make all that it takes, prove it and keep it in the store; the driver that is loaded is not "
+	  "touched" },
 	{ 0 },
 };
 
@@ -72,6 +75,24 @@ static int fail(const struct job *j, struct err *err)
 	return err_info(err->code)->exit_status;
 }
 
+// Who uses the driver now is no matter: nobody loses it.
+static int run_stage(struct values *v, struct err *err)
+{
+	auto_job struct job job = JOB_NONE;
+	free(v->job.holders);
+	v->job.holders = str_dup("wait");
+	if (job_open(&v->job, false, &job, err) < 0 || (job.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
+		return fail(&job, err);
+	if (v->job.origin.remote.common.is_json) {
+		auto_json json_t *json =
+			json_pack("{s:o, s:o}", "plan", plan_json(&job), "phases", report_phases(&job.watch));
+		show_json(json);
+	} else if (job.plan.outcome != PLAN_NO_GPU) {
+		printf("%s %s is at hand; nothing was touched\n", job.plan.driver, flavour_name(job.plan.flavour));
+	}
+	return 0;
+}
+
 static int run_install(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
@@ -79,6 +100,8 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 	auto_status struct status status = { 0 };
 	if (v->is_dry_run)
 		return run_plan(values, args, count, err);
+	if (v->is_stage)
+		return run_stage(values, err);
 	if (job_open(&v->job, true, &job, err) < 0 ||
 	    (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0))
 		return fail(&job, err);

@@ -46,6 +46,7 @@ const struct opt source_opts[] = {
 const struct opt job_opts[] = {
 	OPT("driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, driver,
 	    "driver version; default: that of --package or --source"),
+	OPT("digest", 0, "sha256:HEX", NULL, OPT_STR, digest, "exactly this package, and no other of the same driver"),
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
 	OPT("host-driver", 0, "use|replace|fail", "KMODSMITH_HOST_DRIVER", OPT_STR, host_driver,
@@ -130,6 +131,9 @@ int job_inputs(const struct job_values *values, struct err *err)
 	if (values->source_sha256 && !digest_is_hex(values->source_sha256))
 		return err_set(err, E_USAGE, "--source-sha256 '%s' is no digest: 64 digits of 0-9 and a-f",
 			       values->source_sha256);
+	if (values->digest && (!str_starts(values->digest, "sha256:") || !digest_is_hex(values->digest + 7)))
+		return err_set(err, E_USAGE, "--digest '%s' is not sha256: and 64 digits of 0-9 and a-f",
+			       values->digest);
 	return 0;
 }
 
@@ -260,6 +264,7 @@ static int find_package(struct job *j, struct err *err)
 	o->banner = j->facts.host.banner;
 	refuse_again(j);
 	o->want = (struct package_want){ .driver = j->driver,
+					 .digest = v->digest ? v->digest + strlen("sha256:") : NULL,
 					 .flavour = j->wish.flavour ? flavour_name(j->wish.flavour) : NULL,
 					 .release = j->facts.host.release,
 					 .build_id = j->facts.host.build_id,
@@ -426,7 +431,7 @@ static int decide(struct job *j, struct err *err)
 	j->wish.driver = j->driver;
 	j->wish.modules = &j->modules;
 	j->wish.params = &j->params;
-	j->wish.is_compile_forbidden = v->is_compile_forbidden;
+	j->wish.is_compile_forbidden = v->is_compile_forbidden || v->digest;
 	j->wish.is_retry = v->is_retry;
 	j->at_hand = (struct at_hand){ .package = obtain_package(&j->obtain),
 				       .compatible = j->obtain.compatible,

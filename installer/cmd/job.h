@@ -12,6 +12,7 @@ struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
+	char *digest;                       // of the manifest of the one that is wished; NULL = any
 	char *store_limit, *holders, *host_driver, *reuse;
 	struct strv from;
 	struct strv headers, modules, params;
@@ -82,6 +83,7 @@ int job_export(struct job *job, struct err *err);   // of job_open(): what is to
 // outcome: of a run that could not even begin; NULL = it has told its end.
 void job_fall_back(struct job *job, const char *outcome, struct err *err);
 int job_apply(struct job *job, struct status *ret, struct err *err); // needs the lock
+int job_stage(struct job *job, struct err *err);                     // see apply_stage()
 
 #define JOB_STATE "var/lib/kmodsmith" // of the host
 // The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for

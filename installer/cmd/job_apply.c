@@ -77,6 +77,19 @@ void job_fall_back(struct job *j, const char *outcome, struct err *err)
 		apply_failed(&apply, outcome, err);
 }
 
+int job_stage(struct job *j, struct err *err)
+{
+	struct compile_wish compile;
+	struct apply apply;
+	auto_share struct share share = SHARE_NONE;
+	describe(j, &compile, &apply);
+	int r = share_open(j, &share, err);
+	if (r < 0)
+		return -1;
+	apply.gate = r > 0 ? &share.gate : NULL;
+	return apply_stage(&apply, err);
+}
+
 int job_apply(struct job *j, struct status *ret, struct err *err)
 {
 	struct compile_wish compile;

@@ -211,6 +211,24 @@ int run_open(struct run *r, struct err *err)
 	return 0;
 }
 
+int apply_stage(const struct apply *apply, struct err *err)
+{
+	struct status unused = { 0 };
+	auto_run struct run r = RUN(apply, &unused);
+	const struct plan *plan = apply->plan;
+	if (run_open(&r, err) < 0)
+		return -1;
+	for (size_t i = 0; i < plan->count && plan->steps[i].kind <= STEP_PROVE; i++) {
+		const char *name = step_kind_name(plan->steps[i].kind);
+		watch_enter(apply->watch, name);
+		if (actions[plan->steps[i].kind].run(&r, &plan->steps[i], err) < 0) {
+			watch_fail(apply->watch);
+			return err_wrap(err, "%s", name);
+		}
+	}
+	return plan_has(plan, STEP_PROVE) ? check_target(&r, err) : 0;
+}
+
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 {
 	auto_run struct run r = RUN(apply, ret);

@@ -41,6 +41,10 @@ struct apply {
 // changed nothing in the kernel; a later one is undone, and the message says so or says what could not be undone.
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
 
+// The part of a plan that touches nothing and takes long: everything is brought or made, kept in the store, and proven.
+// Without the node's lock: whoever changes this node meanwhile is not held up.
+int apply_stage(const struct apply *apply, struct err *err);
+
 // When no driver is loaded, or this boot was cut off in the middle of a change: what was loaded before, or worked last,
 // comes back from the node's own store, journaled as any change. plan, wish and compile are not needed; facts must be
 // of now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.

@@ -45,3 +45,8 @@ int lock_take_ahead(const struct root *host, struct err *err)
 {
 	return take(host, "ahead.lock", "looking after the kernels to come", err);
 }
+
+int lock_take_agent(const struct root *host, struct err *err)
+{
+	return take(host, "agent.lock", "the agent of this node", err);
+}

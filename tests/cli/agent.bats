@@ -1,0 +1,87 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The agent where no API answers, and `init` with one: what is loaded stays, what worked comes back. T36, T37, T57, T76.
+# shellcheck disable=SC2154 # helper.bash sets what is used here
+load helper
+load package
+
+config() { # a kubeconfig of a server that is not there
+  printf '%s\n' 'apiVersion: v1' 'kind: Config' 'current-context: t' 'clusters: [{name: h, cluster: {server: "https://127.0.0.1:1"}}]' \
+    'contexts: [{name: t, context: {cluster: h, user: u}}]' 'users: [{name: u, user: {token: x}}]' >"$BATS_TEST_TMPDIR/config"
+  jq -n '{pools: [{name: "all", target: {driver: "535.261.03", flavour: "open"}}]}' >"$BATS_TEST_TMPDIR/policy.json"
+}
+for_a_while() { # SECONDS COMMAND OPTION...: then told to end; $output has its log
+  run timeout --preserve-status -s TERM "$1" "$KMODSMITH" "$2" --root "$ROOT" --node gpu1 --kubeconfig "$BATS_TEST_TMPDIR/config" \
+    --policy "$BATS_TEST_TMPDIR/policy.json" "${@:3}" 3>&- 4>&-
+}
+
+@test "agent: what it needs is said" {
+  host h100x8
+  kmodsmith agent --node gpu1
+  assert_error E_USAGE "--policy FILE"
+  kmodsmith agent --policy x --node ""
+  assert_error E_USAGE "--node NAME"
+  kmodsmith agent --policy x --node gpu1
+  assert_error E_USAGE "no --kubeconfig"
+  kmodsmith init --agent --policy x
+  assert_error E_USAGE "--node NAME"
+  assert_unchanged
+}
+
+@test "agent: on a machine without a GPU it sleeps" {
+  config
+  host no-gpu
+  for_a_while 1 agent
+  assert_success
+  assert_output --partial NO_GPU
+}
+
+@test "agent: without an API it looks, remembers and touches nothing" {
+  config
+  loadable
+  kmodsmith install --package "$BATS_TEST_TMPDIR/package"
+  rm "$ROOT/.sys-calls"
+  for_a_while 3 agent
+  assert_success
+  assert_output --partial "the Node is not seen"
+  assert_output --partial "the driver stays as it is"
+  assert_equal "$(calls)" ""
+  assert_equal "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journal.json")" 535.261.03
+}
+
+@test "init --agent: the driver that is loaded stays, whatever is named" {
+  config
+  loadable
+  kmodsmith install --package "$BATS_TEST_TMPDIR/package"
+  rm "$ROOT/.sys-calls"
+  for_a_while 4 init --agent --no-daemons --driver 535.216.03 --param nvidia:NVreg_EnableMSI=0
+  assert_success
+  assert_output --partial "driver 535.261.03"
+  assert_output --partial "the agent of Node gpu1"
+  assert_equal "$(calls | grep -cE '^(un)?load')" 0
+}
+
+@test "init --agent: booted, with what the agent put in last and not what is named" {
+  config
+  loadable
+  kmodsmith install --package "$BATS_TEST_TMPDIR/package"
+  for_a_while 3 agent
+  rm -rf "$ROOT"/sys/module/nvidia* "$ROOT"/run/* "$ROOT/.sys-calls"
+  for_a_while 4 init --agent --no-daemons --driver 535.216.03 --export none
+  assert_success
+  assert_output --partial "ready: driver 535.261.03, open"
+  assert_equal "$(calls | grep -c '^load')" 3
+}
+
+@test "init --agent: nothing is loaded or named, or what is named cannot be had: it waits for an order" {
+  config
+  loadable
+  for_a_while 3 init --agent --no-daemons
+  assert_success
+  assert_output --partial "the agent waits for an order"
+  for_a_while 3 init --agent --no-daemons --driver 535.216.03
+  assert_success
+  assert_output --partial E_NO_PACKAGE
+  assert_output --partial "the agent of Node gpu1"
+  assert_equal "$(calls)" ""
+}

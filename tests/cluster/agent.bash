@@ -1,0 +1,87 @@
+# shellcheck shell=bash disable=SC2034,SC2154,SC2119,SC2120 # the tests use what is set here; the other helpers set the rest
+# SPDX-License-Identifier: Apache-2.0
+# A recorded machine with the agent of its Node, and a kernel that knows two drivers: which of them a load brings is what
+# the file `kernel.next` says, and each call is answered only when what the one before it did has come about.
+kernel=6.1.0-56-cloud-amd64
+old=535.216.03 new=535.261.03
+
+agent_machine() { # two packages in $repository, the old driver loaded
+  loadable
+  repository=$BATS_TEST_TMPDIR/repository
+  local version
+  for version in "$old" "$new"; do
+    layout "$BATS_TEST_TMPDIR/package" "$kernel" --driver "$version"
+    "$KMODSMITH" push "oci:$BATS_TEST_TMPDIR/package" "oci:$repository" >/dev/null
+    tiny_firmware "$version"
+  done
+  echo 6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f >"$ROOT/proc/sys/kernel/random/boot_id"
+  mkfifo "$ROOT/.sys-calls"
+  : >"$BATS_TEST_TMPDIR/calls"
+  kernel_run 3>&- 4>&- &
+  echo $! >"$BATS_TEST_TMPDIR/kernel.pid"
+  loads "$old"
+  "$KMODSMITH" install --root "$ROOT" --driver "$old" --flavour open --from "oci:$repository" --insecure-skip-verify \
+    >/dev/null 2>"$BATS_TEST_TMPDIR/install.log" || { cat "$BATS_TEST_TMPDIR/install.log" >&2 && return 1; }
+}
+kernel_run() { # each write of a call waits until its reader is there
+  local line version=$ROOT/proc/driver/nvidia/version
+  while line=$(cat "$ROOT/.sys-calls"); do
+    echo "$line" >>"$BATS_TEST_TMPDIR/calls"
+    case $line in
+    "load nvidia "*) sed -i "s/  535[.0-9]*  /  $(<"$BATS_TEST_TMPDIR/kernel.next")  /" "$version" ;;
+    esac
+  done
+}
+loads() { echo "$1" >"$BATS_TEST_TMPDIR/kernel.next"; } # VERSION: from now on
+calls_of() { grep -cE "^($1)( |$)" "$BATS_TEST_TMPDIR/calls" || true; }
+
+# POLICY: two pools, one for each driver; their aims as `rollout` tells them.
+agent_policy() {
+  policy=$BATS_TEST_TMPDIR/policy.json
+  jq -n --arg old "$old" --arg new "$new" '{pools: [
+    {name: "new", selector: {pool: "new"}, target: {driver: $new, flavour: "open"}},
+    {name: "old", target: {driver: $old, flavour: "open"}}]}' >"$policy"
+  old_aim=$(aim "$old") new_aim=$(aim "$new")
+}
+aim() { # VERSION: as aim.h makes it, of driver, flavour and no package, without parameters
+  printf '%s-0000000000000000' "$(printf '%s\nopen\n' "$1" | sha256sum | cut -c1-16)"
+}
+agent_start() { # [OPTION...]
+  "$KMODSMITH" agent --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$AGENT_CONFIG" \
+    --from "oci:$repository" --insecure-skip-verify "$@" >>"$BATS_TEST_TMPDIR/agent.log" 2>&1 </dev/null 3>&- 4>&- &
+  echo $! >"$BATS_TEST_TMPDIR/agent.pid"
+}
+agent_kill() { # [SIGNAL]
+  local pid
+  [ -e "$BATS_TEST_TMPDIR/agent.pid" ] || return 0
+  pid=$(<"$BATS_TEST_TMPDIR/agent.pid")
+  rm "$BATS_TEST_TMPDIR/agent.pid"
+  kill "-${1-TERM}" "$pid" 2>/dev/null || return 0
+  wait "$pid" 2>/dev/null || true
+}
+agent_clean() {
+  agent_kill
+  [ ! -e "$BATS_TEST_TMPDIR/kernel.pid" ] || { pkill -P "$(<"$BATS_TEST_TMPDIR/kernel.pid")" || true; kill "$(<"$BATS_TEST_TMPDIR/kernel.pid")" || true; }
+}
+
+note() { kube GET "/api/v1/nodes/$node" | jq -r --arg key "kmodsmith.io/$1" '.metadata.annotations[$key] // ""'; } # KEY
+version() { kube GET "/api/v1/nodes/$node" | jq -r .metadata.resourceVersion; }
+annotate() { # KEY VALUE: as an administrator
+  kube PATCH "/api/v1/nodes/$node" "$(jq -n --arg k "kmodsmith.io/$1" --arg v "$2" '{metadata: {annotations: {($k): $v}}}')" \
+    application/merge-patch+json >/dev/null
+}
+order() { annotate go "$1:$2:$3"; } # SEQ VERB AIM
+state() { # NAME: what the coordinator says of the node
+  kube PATCH "/api/v1/nodes/$node" "{\"metadata\": {\"labels\": {\"kmodsmith.io/state\": \"$1\"}}}" application/merge-patch+json >/dev/null
+}
+await() { # KEY PATTERN [SECONDS]: until the annotation matches
+  local i value
+  for ((i = 0; i < ${3:-20} * 5; i++)); do
+    value=$(note "$1")
+    # shellcheck disable=SC2053 # a pattern
+    [[ $value != $2 ]] || return 0
+    sleep 0.2
+  done
+  tail -30 "$BATS_TEST_TMPDIR/agent.log" >&2
+  fail "$1 is '$value' and does not become '$2'"
+}

@@ -1,0 +1,225 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The agent of a node against the real API server; the tests are the coordinator. T08, T15, T36, T37, T41, T44, T54, T57, T76.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
+load helper
+load agent
+
+setup_file() { kube_start; }
+teardown_file() { kube_stop; }
+setup() {
+  node=gpu$BATS_TEST_NUMBER AGENT_CONFIG=$KUBECONFIG
+  kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
+  agent_machine
+  agent_policy
+}
+teardown() { agent_clean; }
+
+@test "a node tells what it has, and then nothing more; drift is told" {
+  agent_start
+  await agent.loaded "$old_aim $old - $kernel"
+  await agent.store "$old_aim"
+  await agent.boot "6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f * 1"
+  assert_equal "$(note agent.ack)$(note agent.holders)$(note agent.health)" ""
+  local before
+  before=$(version)
+  sleep 6
+  assert_equal "$(version)" "$before"
+  annotate agent.loaded nonsense
+  await agent.loaded "$old_aim *"
+  assert_equal "$(calls_of 'unload')" 0
+}
+
+@test "stage, replace, validate: each is told, and the driver is another one" {
+  agent_start
+  await agent.loaded "$old_aim *"
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:done
+  assert_equal "$(note agent.store)" "$new_aim,$old_aim"
+  assert_equal "$(calls_of 'unload')" 0
+  state evicting
+  await agent.holders "0 *"
+  loads "$new"
+  order 1.2 replace "$new_aim"
+  await agent.ack 1.2:replace:done
+  assert_equal "$(note agent.loaded)" "$new_aim $new - $kernel"
+  assert_equal "$(calls_of 'unload nvidia')" 1
+  state validating
+  order 1.3 validate "$new_aim"
+  await agent.ack 1.3:validate:done
+  assert_equal "$(note agent.health)" "$new_aim:ok"
+  assert_equal "$(note agent.holders)" ""
+  # Back again, from the disk alone (5.8).
+  rm -r "$repository"
+  loads "$old"
+  order 1.4 restore "$old_aim"
+  await agent.ack 1.4:restore:done
+  assert_equal "$(note agent.loaded)" "$old_aim $old - $kernel"
+}
+
+@test "T15: an order that is not newer is refused, and one that means nothing is no order" {
+  agent_start
+  order 2.5 stage "$new_aim"
+  await agent.ack 2.5:stage:done
+  loads "$new"
+  for seq in 2.5 2.4 1.9; do order "$seq" replace "$new_aim"; done
+  order 2.6 replace "not-an-aim"
+  order "3.0000" replace "$new_aim"
+  sleep 4
+  assert_equal "$(note agent.ack)" 2.5:stage:done
+  assert_equal "$(calls_of 'unload')" 0
+  agent_kill KILL
+  order 2.4 replace "$new_aim"
+  agent_start
+  sleep 4
+  assert_equal "$(calls_of 'unload')" 0
+}
+
+@test "T36: what is loaded is adopted: done at once, nothing is touched" {
+  agent_start
+  order 1.1 replace "$old_aim"
+  await agent.ack 1.1:replace:done
+  assert_equal "$(calls_of 'unload')" 0
+}
+
+@test "T54: nothing is taken out for what is not on the disk, nor by a load; another driver is not validated" {
+  agent_start
+  order 1.1 replace "$new_aim"
+  await agent.ack 1.1:replace:failed:transient:not-staged
+  order 1.2 load "$new_aim"
+  await agent.ack 1.2:load:failed:transient:not-empty
+  order 1.3 validate "$new_aim"
+  await agent.ack 1.3:validate:failed:permanent:drift
+  assert_equal "$(calls_of 'unload')" 0
+}
+
+@test "T08: a holder is found, named by its pod, and keeps its driver; when it goes the driver goes" {
+  local pod=6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f proc=$ROOT/proc/77
+  agent_start
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:done
+  mkdir -p "$proc/fd"
+  ln -s /dev/nvidia0 "$proc/fd/3"
+  echo "0::/kubepods.slice/kubepods-pod${pod//-/_}.slice/cri-containerd-$(printf '%064d' 7).scope" >"$proc/cgroup"
+  printf '77 (job) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1000 0\n' >"$proc/stat"
+  state queued
+  await agent.holders "1 *[0-9]"
+  [[ $(note agent.holders) != *"$pod"* ]]
+  state evicting
+  await agent.holders "1 * $pod"
+  loads "$new"
+  order 1.2 replace "$new_aim"
+  await agent.ack 1.2:replace:failed:busy:E_IN_USE
+  assert_equal "$(calls_of 'unload')" 0
+  rm -r "$proc"
+  await agent.holders "0 *"
+  order 1.3 replace "$new_aim"
+  await agent.ack 1.3:replace:done
+  state "done"
+  await agent.holders ""
+}
+
+@test "T02: what cannot be had is told while nobody is disturbed" {
+  agent_start
+  rm -r "$repository"
+  order 1.1 stage "$new_aim"
+  await agent.ack "1.1:stage:failed:transient:E_*"
+  assert_equal "$(note agent.store)" "$old_aim"
+  assert_equal "$(calls_of 'unload')" 0
+}
+
+@test "T41: an order for what the policy does not say waits for the policy" {
+  cp "$policy" "$policy.whole"
+  jq '.pools |= map(select(.name == "old"))' "$policy.whole" >"$policy"
+  agent_start
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:accepted
+  echo "no policy at all" >"$policy"
+  sleep 6
+  assert_equal "$(note agent.ack)" 1.1:stage:accepted
+  cp "$policy.whole" "$policy"
+  await agent.ack 1.1:stage:done
+  # And what was ordered once is known from then on.
+  loads "$new"
+  echo "{}" >"$policy"
+  order 1.2 replace "$new_aim"
+  await agent.ack 1.2:replace:done
+  order 1.3 restore "$old_aim"
+  loads "$old"
+  await agent.ack 1.3:restore:done
+}
+
+@test "T57: the agent is killed at every step, and the API is away: the driver gets there, and it is told" {
+  local i
+  agent_start
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:done
+  loads "$new"
+  order 1.2 replace "$new_aim"
+  for ((i = 0; i < 12; i++)); do # whoever journals, starts or tells is killed there
+    sleep "0.$((i * 7 % 10))"
+    agent_kill KILL
+    [ "$(note agent.ack)" != 1.2:replace:done ] || break
+    agent_start
+  done
+  agent_kill KILL
+  sed "s#server: .*#server: https://127.0.0.1:1#" "$KUBECONFIG" >"$BATS_TEST_TMPDIR/away"
+  AGENT_CONFIG=$BATS_TEST_TMPDIR/away agent_start
+  sleep 8
+  agent_kill
+  assert_equal "$(calls_of 'unload nvidia')" 1
+  grep -q " $new " "$ROOT/proc/driver/nvidia/version"
+  agent_start
+  await agent.ack 1.2:replace:done
+  await agent.loaded "$new_aim *"
+}
+
+@test "T76: booted: what worked last is loaded again, API or not; two boots in a change bring the old one back" {
+  agent_start
+  await agent.loaded "$old_aim *"
+  agent_kill
+  boot() { # NUMBER
+    agent_kill KILL
+    rm -rf "$ROOT"/run/* "$ROOT"/sys/module/nvidia*
+    echo "$1e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f" >"$ROOT/proc/sys/kernel/random/boot_id"
+  }
+  boot 7
+  agent_start
+  await agent.loaded "$old_aim *" 60
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:done
+  agent_kill
+  # The journal says: it was begun in two boots before.
+  jq --arg order "1.2:replace:$new_aim" --arg previous "$old_aim" '.order = $order | .step = "begun" | .boots = 2 |
+    .boot = "8e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f" | .tries = 1 | .previous = $previous' \
+    "$ROOT/var/lib/kmodsmith/agent/journal.json" >journal.new
+  mv journal.new "$ROOT/var/lib/kmodsmith/agent/journal.json"
+  order 1.2 replace "$new_aim"
+  boot 9
+  agent_start
+  await agent.ack 1.2:replace:failed:permanent:boot-loop
+  await agent.loaded "$old_aim *"
+}
+
+@test "a damaged journal is set aside and said; the order that stands is taken, and does no harm" {
+  mkdir -p "$ROOT/var/lib/kmodsmith/agent"
+  echo '{"schema": 1, "order": "9' >"$ROOT/var/lib/kmodsmith/agent/journal.json"
+  order 1.1 replace "$old_aim"
+  agent_start
+  await agent.ack 1.1:replace:done
+  grep -q "the agent's journal is damaged" "$BATS_TEST_TMPDIR/agent.log"
+  [ -e "$ROOT/var/lib/kmodsmith/agent/journal.damaged" ]
+  assert_equal "$(calls_of 'unload')" 0
+}
+
+@test "one agent a node; without a Node it waits, and a Node of the same name that is another is none of it" {
+  agent_start
+  await agent.loaded "$old_aim *"
+  run timeout 20 "$KMODSMITH" agent --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$KUBECONFIG"
+  assert_failure
+  assert_output --partial E_LOCKED
+  kube DELETE "/api/v1/nodes/$node" >/dev/null
+  sleep 2
+  kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
+  await agent.loaded "$old_aim *" 40
+}
