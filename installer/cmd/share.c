@@ -2,7 +2,6 @@
 #include "cmd/share.h"
 
 #include "base/digest.h"
-#include "precompiled/mirror.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +9,9 @@
 #include <time.h>
 
 enum { DURATION_S = 60, DURATION_MIN_S = 4, WAIT_S = 3600 };
+
+// What the Lease says of a compile, for those who wait for it: "failed CODE: text", "kept CODE: text", "made".
+static const char FAILED[] = "failed ", KEPT[] = "kept ", MADE[] = "made";
 
 static int open_kube(const struct job *j, struct share *s, struct err *err)
 {
@@ -61,13 +63,15 @@ static long now_s(void)
 	return t.tv_sec;
 }
 
-// 1 = a source has it by now.
+// 1 = the store or a source has it by now: of this source, where no driver was named.
 static int look(struct share *s)
 {
 	struct obtain *o = &s->job->obtain;
 	struct err why;
 	char *before = TAKE(o->why_not);
+	o->want.source = s->job->source.digest;
 	int r = obtain_look(o, false, &why);
+	o->want.source = NULL;
 	free(o->why_not);
 	o->why_not = before;
 	return r > 0;
@@ -82,17 +86,43 @@ static int found(struct share *s, const char *who)
 // It failed there for a reason that is no accident; here it would fail the same way, an hour later.
 static int is_hopeless(const struct share *s, const char *who, struct err *err)
 {
-	static const char PREFIX[] = "failed ";
 	const char *text = s->lease.outcome;
-	if (!text || !str_starts(text, PREFIX))
+	if (!text || !str_starts(text, FAILED))
 		return 0;
-	text += strlen(PREFIX);
+	text += strlen(FAILED);
 	auto_str char *name = str_ndup(text, strcspn(text, ":"));
 	const struct err_info *info = err_info_by_name(name);
 	if (!info || info->retryable)
 		return 0;
 	err_set(err, info->code, "%s compiled it for all: %s", who, text);
 	return 1;
+}
+
+// There is a package by now, and it does not come here. One after the other in line would wait for the next in vain.
+static bool is_for_itself(const struct share *s, const char *who)
+{
+	const char *text = s->lease.outcome;
+	bool is_kept = text && str_starts(text, KEPT);
+	if (is_kept)
+		watch_note(&s->job->watch, "%s cannot push what it compiles (%s); this node compiles for itself", who,
+			   text + strlen(KEPT));
+	else if (str_eq(text, MADE))
+		watch_note(&s->job->watch,
+			   "%s pushed it, and this node does not find it, or not believe it; it compiles for itself",
+			   who);
+	return is_kept || str_eq(text, MADE);
+}
+
+// Who cannot push keeps nobody waiting. It compiles, and tries again when there is a package.
+static void try_push(struct share *s)
+{
+	struct err err, ignored;
+	if (share_try_push(s, &err) == 0)
+		return;
+	auto_str char *outcome = str_fmt("%s%s: %s", KEPT, err_info(err.code)->name, err.text);
+	watch_note(&s->job->watch, "%s cannot be pushed to, each node compiles for itself: %s: %s",
+		   s->job->values->share, err_info(err.code)->name, err.text);
+	buildlease_release(&s->lease, outcome, &ignored);
 }
 
 // One turn with the Lease: 1 = found, 0 = compile, 2 = another turn, 3 = it is hopeless.
@@ -107,8 +137,10 @@ static int turn(struct share *s, long end, struct err *why, struct err *err)
 		buildlease_release(&s->lease, NULL, &ignored);
 		return found(s, "another node");
 	}
-	if (r > 0)
+	if (r > 0) {
+		try_push(s);
 		return 0;
+	}
 	auto_str char *who = str_dup(s->lease.other ? s->lease.other : "another node");
 	long left = end - now_s();
 	if (left <= 0) {
@@ -120,7 +152,11 @@ static int turn(struct share *s, long end, struct err *why, struct err *err)
 	r = buildlease_wait(&s->lease, (left < bound ? (unsigned)left : bound) * 1000, why);
 	if (r <= 0)
 		return r < 0 ? -1 : 2;
-	return look(s) ? found(s, who) : is_hopeless(s, who, err) ? 3 : 2;
+	if (look(s))
+		return found(s, who);
+	if (is_hopeless(s, who, err))
+		return 3;
+	return is_for_itself(s, who) ? 0 : 2;
 }
 
 static int enter_lease(struct share *s, struct err *err)
@@ -189,39 +225,22 @@ static void tick(void *ctx)
 			   r < 0 ? why.text : "both compile");
 }
 
-static int give(struct share *s, const struct package *made, struct err *err)
-{
-	struct job *j = s->job;
-	const struct layout *store = &j->obtain.store.layout;
-	auto_str char *from_name = str_fmt("oci:%s", store->root.name), *tag = package_tag(&made->key);
-	auto_repository struct repository *from = NULL, *to = NULL;
-	auto_scratch struct scratch work = SCRATCH_NONE;
-	auto_layout struct layout layout = LAYOUT_NONE;
-	for (size_t i = 0; i < s->signers.count; i++)
-		if (signature_make(store, &made->manifest, &s->signers.makers[i], err) < 0)
-			return -1;
-	if (repository_open(from_name, &j->origin.remote.options, &from, err) < 0 ||
-	    repository_open(j->values->share, &j->origin.remote.options, &to, err) < 0 ||
-	    scratch_make(&j->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
-		return -1;
-	int r = mirror_take(from, tag, &layout, err);
-	if (r <= 0)
-		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "the store has no %s", tag);
-	return mirror_give(&layout, to, NULL, NULL, err);
-}
-
 static void leave(void *ctx, const struct package *made, const struct err *why)
 {
 	struct share *s = ctx;
 	struct watch *w = &s->job->watch;
 	struct err err;
 	auto_str char *outcome = NULL;
-	if (made && give(s, made, &err) < 0)
-		watch_note(w, "the package is not shared: %s", err.text);
-	else if (made)
+	if (!made) {
+		outcome = str_fmt("%s%s: %s", FAILED, err_info(why->code)->name, why->text);
+	} else if (share_push(s, made, &err) < 0) {
+		outcome = str_fmt("%s%s: %s", KEPT, err_info(err.code)->name, err.text);
+		watch_note(w, "the package is not shared, and serves this node alone: %s: %s", err_info(err.code)->name,
+			   err.text);
+	} else {
+		outcome = str_dup(MADE);
 		watch_end(w, "share", "pushed to %s", s->job->values->share);
-	else
-		outcome = str_fmt("failed %s: %s", err_info(why->code)->name, why->text);
+	}
 	if (s->kube && buildlease_release(&s->lease, outcome, &err) < 0)
 		watch_note(w, "the Lease stays until it runs out: %s", err.text);
 	close_fdp(&s->lock);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // --share: of all nodes that need the same compile one does it, signs and pushes the result, and the others load that
 // (R-H4). Who: on Kubernetes whoever holds the Lease of its key; elsewhere, of those that have one state directory,
-// whoever holds a lock. Whatever goes wrong with that costs a compile more, never the install.
+// whoever holds a lock. Whatever goes wrong with that costs a compile more, never the install:
+//
+//   nobody can push            whoever finds that out says so in the Lease, before it compiles: all compile, at once
+//   the push of one fails      it is ready all the same; those who waited compile, at once, and not one by one
+//   not found, not believed    as seen from here: this node compiles
 #pragma once
 #include "cluster/buildlease.h"
 #include "cmd/job.h"
@@ -21,3 +25,8 @@ struct share {
 int share_open(struct job *job, struct share *ret, struct err *err);
 void share_done(struct share *s);
 #define auto_share __attribute__((cleanup(share_done)))
+
+// Signs what was made, and pushes it.
+int share_push(struct share *s, const struct package *made, struct err *err);
+// Would the repository take it? Before anybody waits for it.
+int share_try_push(struct share *s, struct err *err);

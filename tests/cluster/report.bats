@@ -71,9 +71,9 @@ gate() { KMODSMITH_RUN_DIR=$ROOT/run/kmodsmith "$top/scripts/hooks/reboot-gate";
   [[ $stderr == *"the Node $node is not told: "*"401"* ]]
 }
 
-# The real kernel package, its real headers, and NVIDIA's real source. The patch that repairs the pair is switched off by
-# a file of its name, which is for no driver.
-@test "the known case: 535.261.03 without its patch for a kernel of 6.1.192: named before the reboot, and the gate holds" {
+# The real kernel package, its real headers, and NVIDIA's real source. The patch that repairs the pair is switched off
+# by a file of its name, which is for no driver.
+@test "the known case, 535.261.03 without its patch for 6.1.192: named before the reboot, and the gate holds" {
   local K61 K61_IMAGE K61_HEADERS OPEN deb patches=$BATS_TEST_TMPDIR/patches
   # shellcheck source=/dev/null # made by scripts/inputs.sh
   source <("$top/scripts/inputs.sh" | grep -E '^(K61|K61_IMAGE|K61_HEADERS|OPEN)=')
@@ -81,7 +81,9 @@ gate() { KMODSMITH_RUN_DIR=$ROOT/run/kmodsmith "$top/scripts/hooks/reboot-gate";
   mv "$ROOT"/lib/modules/6.1.0-{56,50}-cloud-amd64
   mkdir -p "$ROOT/usr" "$patches"
   # shellcheck disable=SC2086 # several paths
-  for deb in $K61_IMAGE $K61_HEADERS; do dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$ROOT" --keep-directory-symlink; done
+  for deb in $K61_IMAGE $K61_HEADERS; do
+    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$ROOT" --keep-directory-symlink
+  done
   touch "$ROOT/lib/modules/$K61"/modules.{dep,dep.bin} # depmod's
   ln -sfn "boot/vmlinuz-$K61" "$ROOT/vmlinuz"
   echo 'Driver: none' >"$patches/open-535-pci_resize_resource.patch"
