@@ -82,8 +82,20 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 	struct compile_wish compile;
 	struct apply apply;
 	auto_share struct share share = SHARE_NONE;
+	const struct share_wish shared = { .values = j->values,
+					   .kern = &j->machine.kern,
+					   .state = &j->state,
+					   .origin = &j->origin,
+					   .watch = &j->watch,
+					   .obtain = &j->obtain,
+					   .source = &j->source,
+					   .flavour = j->plan.flavour,
+					   .release = j->facts.host.release,
+					   .build_id = j->facts.host.build_id,
+					   .arch = j->facts.host.arch,
+					   .modules = &j->modules };
 	describe(j, &compile, &apply);
-	int r = share_open(j, &share, err);
+	int r = share_open(&shared, &share, err);
 	if (r < 0)
 		return -1;
 	apply.gate = r > 0 ? &share.gate : NULL;

@@ -11,8 +11,20 @@
 #include "cmd/job.h"
 #include "cmd/signers.h"
 
+struct share_wish { // borrowed, for as long as it is shared
+	const struct job_values *values;
+	const struct root *kern, *state;
+	const struct origin *origin;
+	struct watch *watch;
+	struct obtain *obtain; // is asked for what others made
+	// What is to be made:
+	const struct source *source;
+	enum flavour flavour;
+	const char *release, *build_id, *arch;
+	const struct strv *modules;
+};
 struct share {
-	struct job *job;
+	struct share_wish wish;
 	struct kube *kube; // NULL = without
 	struct buildlease lease;
 	struct signers signers;
@@ -22,7 +34,9 @@ struct share {
 };
 #define SHARE_NONE ((struct share){ .lock = -1 })
 // 1 = .gate is to be used, 0 = nothing is shared. E_USAGE, E_CONFIG, E_KEY: what was named cannot be used.
-int share_open(struct job *job, struct share *ret, struct err *err);
+int share_open(const struct share_wish *wish, struct share *ret, struct err *err);
+// E_USAGE: options that contradict each other.
+int share_check(const struct job_values *values, const struct origin *origin, struct err *err);
 void share_done(struct share *s);
 #define auto_share __attribute__((cleanup(share_done)))
 

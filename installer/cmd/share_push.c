@@ -5,8 +5,8 @@
 
 int share_push(struct share *s, const struct package *made, struct err *err)
 {
-	struct job *j = s->job;
-	const struct layout *store = &j->obtain.store.layout;
+	const struct share_wish *w = &s->wish;
+	const struct layout *store = &w->obtain->store.layout;
 	auto_str char *from_name = str_fmt("oci:%s", store->root.name), *tag = package_tag(&made->key);
 	auto_repository struct repository *from = NULL, *to = NULL;
 	auto_scratch struct scratch work = SCRATCH_NONE;
@@ -14,9 +14,9 @@ int share_push(struct share *s, const struct package *made, struct err *err)
 	for (size_t i = 0; i < s->signers.count; i++)
 		if (signature_make(store, &made->manifest, &s->signers.makers[i], err) < 0)
 			return -1;
-	if (repository_open(from_name, &j->origin.remote.options, &from, err) < 0 ||
-	    repository_open(j->values->share, &j->origin.remote.options, &to, err) < 0 ||
-	    scratch_make(&j->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
+	if (repository_open(from_name, &w->origin->remote.options, &from, err) < 0 ||
+	    repository_open(w->values->share, &w->origin->remote.options, &to, err) < 0 ||
+	    scratch_make(w->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
 		return -1;
 	int r = mirror_take(from, tag, &layout, err);
 	if (r <= 0)
@@ -27,13 +27,13 @@ int share_push(struct share *s, const struct package *made, struct err *err)
 // What is to be made, in words, as a blob that nothing refers to.
 int share_try_push(struct share *s, struct err *err)
 {
-	struct job *j = s->job;
+	const struct share_wish *w = &s->wish;
 	struct descriptor d = { .media_type = (char[]){ "text/plain" }, .size = strlen(s->key) };
 	auto_repository struct repository *to = NULL;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_layout struct layout layout = LAYOUT_NONE;
-	if (repository_open(j->values->share, &j->origin.remote.options, &to, err) < 0 ||
-	    scratch_make(&j->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0 ||
+	if (repository_open(w->values->share, &w->origin->remote.options, &to, err) < 0 ||
+	    scratch_make(w->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0 ||
 	    layout_blob_put(&layout, s->key, strlen(s->key), d.digest, err) < 0)
 		return -1;
 	return repository_put_blob(to, &layout, &d, err);

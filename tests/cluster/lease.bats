@@ -59,6 +59,24 @@ setup() { nodes_make; }
   assert_equal "$(cat log.* | grep -c 'error: E_BUILD.*it is 1989')" 3
 }
 
+@test "a kernel to come: of four watchers one compiles, and all have its package before the reboot" {
+  local i
+  kernel=6.1.0-57-cloud-amd64
+  rm -rf machine driver
+  nodes_make
+  mkdir -p machine/boot "machine/lib/modules/$kernel/kernel"
+  cp machine/lib/modules/6.1.0-56-cloud-amd64/config "machine/lib/modules/$kernel/config"
+  touch "machine/lib/modules/$kernel"/modules.{builtin,order,dep,dep.bin}
+  echo image >"machine/boot/vmlinuz-$kernel"
+  ln -sfn "boot/vmlinuz-$kernel" machine/vmlinuz
+  verb=(watch --once --kernel "$kernel")
+  for i in {1..4}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
+  ended 4
+  assert_equal "$(compiles)" 1
+  assert_equal "$(grep -l "^$kernel starts next: ready: " log.* | wc -l)" 4
+  for i in {1..4}; do "$KMODSMITH" store ls --root "node$i" | grep -F "$kernel"; done
+}
+
 @test "a registry that nobody may push to: each node compiles, at once, and says so" {
   repository=docker+http://$HUB_READONLY/drivers
   for i in {1..4}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
