@@ -23,6 +23,7 @@ unshare --mount --pid --fork --kill-child bash tests/bench/native.sh "$kmodsmith
   "$PWD/build/bench/modprobe/usr/bin/nvidia-modprobe" "$processes"
 tests/bench/fetch.sh "$kmodsmith"
 tests/bench/reuse.sh "$kmodsmith"
+tests/bench/start.sh "$kmodsmith"
 tests/vm/machine tests/bench/guest.sh
 if [ -n "${P5:-}" ]; then
   tests/bench/compile.sh "$kmodsmith"

@@ -20,9 +20,9 @@ struct cmd {
 	const char *name; // "check", or two words: "store gc"
 	const char *args; // positional arguments in the synopsis, NULL = none
 	size_t args_min, args_max;
-	const char *help;          // one line
-	const char *about;         // a few lines that teach
-	const struct opt *opts[8]; // tables; NULL ends them
+	const char *help;           // one line
+	const char *about;          // a few lines that teach
+	const struct opt *opts[10]; // tables; NULL ends them
 	size_t values_size;
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
 	// What is left to do when it failed, a wrong command line included: values hold what was understood. May be

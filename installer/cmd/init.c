@@ -222,8 +222,8 @@ static bool is_compiling(const struct values *v)
 static int watch_kernels(const struct values *v, struct serve_kernels *ret, struct serve_part *ret_part,
 			 struct err *err)
 {
-	static const struct opt *const tables[] = { opts,        source_opts, job_opts, origin_opts,
-						    remote_opts, common_opts, NULL };
+	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
+						    origin_opts, remote_opts, common_opts, NULL };
 	struct values told = *v;
 	if (v->is_agent) // it may be another one by then
 		told.job.driver = NULL;
@@ -352,7 +352,7 @@ const struct cmd cmd_init = {
 		 "`kmodsmith unload` takes them out; see kmodsmith-daemons(7). `kmodsmith probe` tells others how it "
 		 "goes. A failure ends at once "
 		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
-	.opts = { opts, source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
+	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
 	.failed = failed,

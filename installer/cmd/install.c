@@ -129,7 +129,7 @@ const struct cmd cmd_plan = {
 	.help = "what install would do, and why",
 	.about = "Reads the machine and says which steps `install` would take. Nothing of the driver is\n"
 		 "changed; a source is unpacked below the state directory to look at it.\n",
-	.opts = { source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
+	.opts = { source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_plan,
 };
@@ -145,7 +145,8 @@ const struct cmd cmd_install = {
 		 "  kmodsmith install --package DIR             from a package made by `kmodsmith build`\n"
 		 "  kmodsmith install --source FILE             compile against the host's headers, or a kept package\n"
 		 "  kmodsmith install --driver 535.261.03       from the packages that this machine keeps\n",
-	.opts = { source_opts, job_opts, package_opts, origin_opts, remote_opts, dry_run_opts, common_opts },
+	.opts = { source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, dry_run_opts,
+		  common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_install,
 };
@@ -159,7 +160,8 @@ const struct cmd cmd_bundle_install = {
 	.about =
 		"The same as `kmodsmith install --bundle FILE`: no remote source is asked and no name is looked up.\n\n"
 		"  kmodsmith bundle install site.tar --driver 535.261.03\n",
-	.opts = { dry_run_opts, source_opts, job_opts, package_opts, origin_opts, remote_opts, common_opts },
+	.opts = { dry_run_opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts,
+		  common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_bundle,
 };

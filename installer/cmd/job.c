@@ -53,17 +53,6 @@ const struct opt job_opts[] = {
 	    "what to do with a driver that others put on this host and that is not the wished one; default fail"),
 	OPT("reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, reuse, REUSE_HELP),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
-	OPT("share", 0, "REPOSITORY", "KMODSMITH_SHARE", OPT_STR, share,
-	    "push what is compiled here, one of --from: of several nodes one compiles, the others wait for it"),
-	OPT("share-key", 0, "FILE|URI,...", "KMODSMITH_SHARE_KEY", OPT_LIST, share_keys,
-	    "with --share: private key that signs it"),
-	OPT("compile-lease", 0, "NAMESPACE|auto|off", "KMODSMITH_COMPILE_LEASE", OPT_STR, compile_lease,
-	    "with --share: where the Leases are that say who compiles; default auto: of the pod, else a lock in "
-	    "--state-dir"),
-	OPT("lease-duration", 0, "SECONDS", NULL, OPT_UINT, lease_duration_s,
-	    "a compiling node that is silent for so long has died; default 60"),
-	OPT("kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, kubeconfig,
-	    "the Kubernetes API, where this is no pod with a service account"),
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
 	    "where others find the driver's user space; default: " EXPORT_DEFAULT " for init, else where it is now"),
@@ -78,6 +67,21 @@ const struct opt job_opts[] = {
 	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, UNLOAD_TIMEOUT_HELP),
 	OPT("holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, holders, HOLDERS_HELP),
 	OPT("holders-timeout", 0, "SECONDS", NULL, OPT_UINT, holders_timeout_s, HOLDERS_TIMEOUT_HELP),
+	{ 0 },
+};
+
+const struct opt share_opts[] = {
+	OPT("share", 0, "REPOSITORY", "KMODSMITH_SHARE", OPT_STR, share,
+	    "push what is compiled here, one of --from: of several nodes one compiles, the others wait for it"),
+	OPT("share-key", 0, "FILE|URI,...", "KMODSMITH_SHARE_KEY", OPT_LIST, share_keys,
+	    "with --share: private key that signs it"),
+	OPT("compile-lease", 0, "NAMESPACE|auto|off", "KMODSMITH_COMPILE_LEASE", OPT_STR, compile_lease,
+	    "with --share: where the Leases are that say who compiles; default auto: of the pod, else a lock in "
+	    "--state-dir"),
+	OPT("lease-duration", 0, "SECONDS", NULL, OPT_UINT, lease_duration_s,
+	    "a compiling node that is silent for so long has died; default 60"),
+	OPT("kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, kubeconfig,
+	    "the Kubernetes API, where this is no pod with a service account; NODE_NAME says which node this is"),
 	{ 0 },
 };
 

@@ -31,6 +31,7 @@ struct job_values { // first member of the values of each of these commands
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
 extern const struct opt job_opts[];    // what to install; for job_values
+extern const struct opt share_opts[];  // who compiles, of several nodes; for job_values
 
 struct job {
 	const struct job_values *values;

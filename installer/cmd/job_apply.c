@@ -77,13 +77,30 @@ void job_fall_back(struct job *j, const char *outcome, struct err *err)
 		apply_failed(&apply, outcome, err);
 }
 
+static int share_job(struct job *j, struct share *ret, struct err *err)
+{
+	const struct share_wish wish = { .values = j->values,
+					 .kern = &j->machine.kern,
+					 .state = &j->state,
+					 .origin = &j->origin,
+					 .watch = &j->watch,
+					 .obtain = &j->obtain,
+					 .source = &j->source,
+					 .flavour = j->plan.flavour,
+					 .release = j->facts.host.release,
+					 .build_id = j->facts.host.build_id,
+					 .arch = j->facts.host.arch,
+					 .modules = &j->modules };
+	return share_open(&wish, ret, err);
+}
+
 int job_stage(struct job *j, struct err *err)
 {
 	struct compile_wish compile;
 	struct apply apply;
 	auto_share struct share share = SHARE_NONE;
 	describe(j, &compile, &apply);
-	int r = share_open(j, &share, err);
+	int r = share_job(j, &share, err);
 	if (r < 0)
 		return -1;
 	apply.gate = r > 0 ? &share.gate : NULL;
@@ -96,7 +113,7 @@ int job_apply(struct job *j, struct status *ret, struct err *err)
 	struct apply apply;
 	auto_share struct share share = SHARE_NONE;
 	describe(j, &compile, &apply);
-	int r = share_open(j, &share, err);
+	int r = share_job(j, &share, err);
 	if (r < 0)
 		return -1;
 	apply.gate = r > 0 ? &share.gate : NULL;

@@ -2,7 +2,6 @@
 #include "cmd/share.h"
 
 #include "base/digest.h"
-#include "precompiled/mirror.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,15 +10,18 @@
 
 enum { DURATION_S = 60, DURATION_MIN_S = 4, WAIT_S = 3600 };
 
-static int open_kube(const struct job *j, struct share *s, struct err *err)
+// What the Lease says of a compile, for those who wait for it: "failed CODE: text", "kept CODE: text", "made".
+static const char FAILED[] = "failed ", KEPT[] = "kept ", MADE[] = "made";
+
+static int open_kube(struct share *s, struct err *err)
 {
-	const struct job_values *v = j->values;
+	const struct job_values *v = s->wish.values;
 	const char *where = v->compile_lease ? v->compile_lease : "auto";
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
 	if (str_eq(where, "off"))
 		return 0;
 	int r = v->kubeconfig ? kube_config_file(v->kubeconfig, NULL, &config, err) :
-				kube_config_pod(&j->machine.kern, environ, &config, err);
+				kube_config_pod(s->wish.kern, environ, &config, err);
 	if (r < 0 || (r == 0 && !config.server && str_eq(where, "auto")))
 		return r;
 	if (!config.server)
@@ -30,7 +32,7 @@ static int open_kube(const struct job *j, struct share *s, struct err *err)
 	auto_str char *namespace = str_dup(str_eq(where, "auto") ? config.namespace : where);
 	auto_str char *host = NULL;
 	const char *node = getenv("NODE_NAME");
-	if ((!node && root_line(&j->machine.kern, "proc/sys/kernel/hostname", &host, err) < 0) ||
+	if ((!node && root_line(s->wish.kern, "proc/sys/kernel/hostname", &host, err) < 0) ||
 	    kube_open(&config, &s->kube, err) < 0)
 		return -1;
 	buildlease_init(s->kube, namespace, s->key,
@@ -42,16 +44,15 @@ static int open_kube(const struct job *j, struct share *s, struct err *err)
 }
 
 // What a package must be to serve all who ask with this key.
-static char *key_of(const struct job *j)
+static char *key_of(const struct share_wish *w)
 {
 	auto_strv struct strv modules = { 0 };
-	for (size_t i = 0; i < j->modules.count; i++)
-		strv_add(&modules, str_dup(j->modules.items[i]));
+	for (size_t i = 0; i < w->modules->count; i++)
+		strv_add(&modules, str_dup(w->modules->items[i]));
 	strv_sort(&modules);
 	auto_str char *names = strv_join(&modules, ",");
-	return str_fmt("%s %s %s %s %s %s %s", j->source.version, flavour_name(j->plan.flavour), j->facts.host.release,
-		       *j->facts.host.build_id ? j->facts.host.build_id : "-", j->facts.host.arch, j->source.digest,
-		       names && *names ? names : "all");
+	return str_fmt("%s %s %s %s %s %s %s", w->source->version, flavour_name(w->flavour), w->release,
+		       *w->build_id ? w->build_id : "-", w->arch, w->source->digest, names && *names ? names : "all");
 }
 
 static long now_s(void)
@@ -61,13 +62,16 @@ static long now_s(void)
 	return t.tv_sec;
 }
 
-// 1 = a source has it by now.
+// 1 = the store or a source has it by now: of this source, where no driver was named.
 static int look(struct share *s)
 {
-	struct obtain *o = &s->job->obtain;
+	struct obtain *o = s->wish.obtain;
 	struct err why;
 	char *before = TAKE(o->why_not);
+	const char *source = o->want.source;
+	o->want.source = s->wish.source->digest;
 	int r = obtain_look(o, false, &why);
+	o->want.source = source;
 	free(o->why_not);
 	o->why_not = before;
 	return r > 0;
@@ -75,18 +79,17 @@ static int look(struct share *s)
 
 static int found(struct share *s, const char *who)
 {
-	watch_end(&s->job->watch, "share", "%s made it", who);
+	watch_end(s->wish.watch, "share", "%s made it", who);
 	return 1;
 }
 
 // It failed there for a reason that is no accident; here it would fail the same way, an hour later.
 static int is_hopeless(const struct share *s, const char *who, struct err *err)
 {
-	static const char PREFIX[] = "failed ";
 	const char *text = buildlease_outcome(&s->lease);
-	if (!text || !str_starts(text, PREFIX))
+	if (!text || !str_starts(text, FAILED))
 		return 0;
-	text += strlen(PREFIX);
+	text += strlen(FAILED);
 	auto_str char *name = str_ndup(text, strcspn(text, ":"));
 	const struct err_info *info = err_info_by_name(name);
 	if (!info || info->retryable)
@@ -95,10 +98,37 @@ static int is_hopeless(const struct share *s, const char *who, struct err *err)
 	return 1;
 }
 
+// There is a package by now, and it does not come here. One after the other in line would wait for the next in vain.
+static bool is_for_itself(const struct share *s, const char *who)
+{
+	const char *text = buildlease_outcome(&s->lease);
+	bool is_kept = text && str_starts(text, KEPT);
+	if (is_kept)
+		watch_note(s->wish.watch, "%s cannot push what it compiles (%s); this node compiles for itself", who,
+			   text + strlen(KEPT));
+	else if (str_eq(text, MADE))
+		watch_note(s->wish.watch,
+			   "%s pushed it, and this node does not find it, or not believe it; it compiles for itself",
+			   who);
+	return is_kept || str_eq(text, MADE);
+}
+
+// Who cannot push keeps nobody waiting. It compiles, and tries again when there is a package.
+static void try_push(struct share *s)
+{
+	struct err err, ignored;
+	if (share_try_push(s, &err) == 0)
+		return;
+	auto_str char *outcome = str_fmt("%s%s: %s", KEPT, err_info(err.code)->name, err.text);
+	watch_note(s->wish.watch, "%s cannot be pushed to, each node compiles for itself: %s: %s",
+		   s->wish.values->share, err_info(err.code)->name, err.text);
+	buildlease_release(&s->lease, outcome, &ignored);
+}
+
 // One turn with the Lease: 1 = found, 0 = compile, 2 = another turn, 3 = it is hopeless.
 static int turn(struct share *s, long end, struct err *why, struct err *err)
 {
-	struct watch *w = &s->job->watch;
+	struct watch *w = s->wish.watch;
 	int r = buildlease_try(&s->lease, why);
 	if (r < 0)
 		return -1;
@@ -107,8 +137,10 @@ static int turn(struct share *s, long end, struct err *why, struct err *err)
 		buildlease_release(&s->lease, NULL, &ignored);
 		return found(s, "another node");
 	}
-	if (r > 0)
+	if (r > 0) {
+		try_push(s);
 		return 0;
+	}
 	auto_str char *who = str_dup(s->lease.lease.other ? s->lease.lease.other : "another node");
 	long left = end - now_s();
 	if (left <= 0) {
@@ -120,47 +152,51 @@ static int turn(struct share *s, long end, struct err *why, struct err *err)
 	r = buildlease_wait(&s->lease, (left < bound ? (unsigned)left : bound) * 1000, why);
 	if (r <= 0)
 		return r < 0 ? -1 : 2;
-	return look(s) ? found(s, who) : is_hopeless(s, who, err) ? 3 : 2;
+	if (look(s))
+		return found(s, who);
+	if (is_hopeless(s, who, err))
+		return 3;
+	return is_for_itself(s, who) ? 0 : 2;
 }
 
 static int enter_lease(struct share *s, struct err *err)
 {
-	const struct job_values *v = s->job->values;
+	const struct job_values *v = s->wish.values;
 	struct err why;
 	long end = now_s() + (v->timeout_s ? (long)v->timeout_s : WAIT_S);
 	int r;
 	while ((r = turn(s, end, &why, err)) == 2)
 		;
 	if (r < 0)
-		watch_note(&s->job->watch, "no Lease (%s); this node compiles for itself", why.text);
+		watch_note(s->wish.watch, "no Lease (%s); this node compiles for itself", why.text);
 	return r == 3 ? -1 : r > 0;
 }
 
 static int open_lock(struct share *s, struct err *err)
 {
-	const struct job *j = s->job;
+	const struct root *state = s->wish.state;
 	char digest[DIGEST_HEX + 1];
 	digest_data(s->key, strlen(s->key), digest);
 	auto_str char *path = str_fmt("locks/compile-%.24s", digest);
-	if (root_mkdirs(&j->state, "locks", 0755, err) < 0)
+	if (root_mkdirs(state, "locks", 0755, err) < 0)
 		return -1;
-	s->lock = root_create(&j->state, path, err);
+	s->lock = root_create(state, path, err);
 	return s->lock < 0 ? -1 : 0;
 }
 
 static int enter_lock(struct share *s)
 {
-	const struct job_values *v = s->job->values;
+	const struct job_values *v = s->wish.values;
 	long end = now_s() + (v->timeout_s ? (long)v->timeout_s : WAIT_S);
 	bool is_waiting = false;
 	struct err why;
 	if (open_lock(s, &why) < 0) {
-		watch_note(&s->job->watch, "no lock (%s); this process compiles for itself", why.text);
+		watch_note(s->wish.watch, "no lock (%s); this process compiles for itself", why.text);
 		return 0;
 	}
 	while (flock(s->lock, LOCK_EX | LOCK_NB) < 0 && (errno == EWOULDBLOCK || errno == EINTR) && now_s() < end) {
 		if (!is_waiting)
-			watch_note(&s->job->watch, "another process compiles it; waiting for the package");
+			watch_note(s->wish.watch, "another process compiles it; waiting for the package");
 		is_waiting = true;
 		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}
@@ -174,6 +210,7 @@ static int enter_lock(struct share *s)
 static int enter(void *ctx, struct err *err)
 {
 	struct share *s = ctx;
+	watch_enter(s->wish.watch, "share");
 	return s->kube ? enter_lease(s, err) : enter_lock(s);
 }
 
@@ -185,55 +222,37 @@ static void tick(void *ctx)
 		return;
 	int r = buildlease_renew(&s->lease, &why);
 	if (r <= 0)
-		watch_note(&s->job->watch, "the Lease %s: %s", r < 0 ? "could not be renewed" : "is another node's now",
+		watch_note(s->wish.watch, "the Lease %s: %s", r < 0 ? "could not be renewed" : "is another node's now",
 			   r < 0 ? why.text : "both compile");
-}
-
-static int give(struct share *s, const struct package *made, struct err *err)
-{
-	struct job *j = s->job;
-	const struct layout *store = &j->obtain.store.layout;
-	auto_str char *from_name = str_fmt("oci:%s", store->root.name), *tag = package_tag(&made->key);
-	auto_repository struct repository *from = NULL, *to = NULL;
-	auto_scratch struct scratch work = SCRATCH_NONE;
-	auto_layout struct layout layout = LAYOUT_NONE;
-	for (size_t i = 0; i < s->signers.count; i++)
-		if (signature_make(store, &made->manifest, &s->signers.makers[i], err) < 0)
-			return -1;
-	if (repository_open(from_name, &j->origin.remote.options, &from, err) < 0 ||
-	    repository_open(j->values->share, &j->origin.remote.options, &to, err) < 0 ||
-	    scratch_make(&j->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
-		return -1;
-	int r = mirror_take(from, tag, &layout, err);
-	if (r <= 0)
-		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "the store has no %s", tag);
-	return mirror_give(&layout, to, NULL, NULL, err);
 }
 
 static void leave(void *ctx, const struct package *made, const struct err *why)
 {
 	struct share *s = ctx;
-	struct watch *w = &s->job->watch;
+	struct watch *w = s->wish.watch;
 	struct err err;
 	auto_str char *outcome = NULL;
-	if (made && give(s, made, &err) < 0)
-		watch_note(w, "the package is not shared: %s", err.text);
-	else if (made)
-		watch_end(w, "share", "pushed to %s", s->job->values->share);
-	else
-		outcome = str_fmt("failed %s: %s", err_info(why->code)->name, why->text);
+	if (!made) {
+		outcome = str_fmt("%s%s: %s", FAILED, err_info(why->code)->name, why->text);
+	} else if (share_push(s, made, &err) < 0) {
+		outcome = str_fmt("%s%s: %s", KEPT, err_info(err.code)->name, err.text);
+		watch_note(w, "the package is not shared, and serves this node alone: %s: %s", err_info(err.code)->name,
+			   err.text);
+	} else {
+		outcome = str_dup(MADE);
+		watch_end(w, "share", "pushed to %s", s->wish.values->share);
+	}
 	if (s->kube && buildlease_release(&s->lease, outcome, &err) < 0)
 		watch_note(w, "the Lease stays until it runs out: %s", err.text);
 	close_fdp(&s->lock);
 	s->lock = -1;
 }
 
-static int check(const struct job *j, struct err *err)
+int share_check(const struct job_values *v, const struct origin *origin, struct err *err)
 {
-	const struct job_values *v = j->values;
 	if (!v->share && (v->share_keys.count || v->compile_lease))
 		return err_set(err, E_USAGE, "--share-key and --compile-lease belong to --share REPOSITORY");
-	if (v->share && !strv_has(&j->origin.from, v->share))
+	if (v->share && !strv_has(&origin->from, v->share))
 		return err_set(err, E_USAGE, "--share %s is none of --from: nobody would find what is pushed there",
 			       v->share);
 	if (v->lease_duration_s && v->lease_duration_s < DURATION_MIN_S)
@@ -242,17 +261,17 @@ static int check(const struct job *j, struct err *err)
 	return 0;
 }
 
-int share_open(struct job *job, struct share *ret, struct err *err)
+int share_open(const struct share_wish *wish, struct share *ret, struct err *err)
 {
-	const struct job_values *v = job->values;
+	const struct job_values *v = wish->values;
 	auto_share struct share s = SHARE_NONE;
-	if (check(job, err) < 0)
+	if (share_check(v, wish->origin, err) < 0)
 		return -1;
-	if (!v->share || !job->source.version)
+	if (!v->share || !wish->source->version)
 		return 0;
-	s.job = job;
-	s.key = key_of(job);
-	if (signers_open(&v->share_keys, "kmodsmith", &s.signers, err) < 0 || open_kube(job, &s, err) < 0)
+	s.wish = *wish;
+	s.key = key_of(wish);
+	if (signers_open(&v->share_keys, "kmodsmith", &s.signers, err) < 0 || open_kube(&s, err) < 0)
 		return -1;
 	*ret = s;
 	ret->gate = (struct compile_gate){ .enter = enter, .tick = tick, .leave = leave, .ctx = ret };

@@ -26,8 +26,6 @@ static const struct opt opts[] = {
 	  REUSE_HELP },
 	{ "retry", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, job.is_retry),
 	  "try again what failed before" },
-	{ "kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, offsetof(struct watch_values, job.kubeconfig),
-	  "the Kubernetes API, where this is no pod with a service account; NODE_NAME says which Node is told" },
 	{ "store-limit", 0, "BYTES", "KMODSMITH_STORE_LIMIT", OPT_STR, offsetof(struct watch_values, job.store_limit),
 	  STORE_LIMIT_HELP },
 	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct watch_values, job.payload),
@@ -68,7 +66,7 @@ const struct cmd cmd_watch = {
 		 "/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit status 0: every kernel is ready; "
 		 "1: one is not.\n\n"
 		 "  kmodsmith watch --once --driver 535.261.03 --source DRIVER.deb --gate\n",
-	.opts = { opts, source_opts, origin_opts, remote_opts, common_opts },
+	.opts = { opts, source_opts, share_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct watch_values),
 	.run = run,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/nodereport.h"
+#include "cmd/share.h"
 #include "cmd/watch.h"
 #include "node/journal.h"
 #include "node/lock.h"
@@ -8,6 +9,7 @@
 #include <stdio.h>
 
 struct once {
+	const struct watch_values *values;
 	struct machine machine;
 	struct facts facts;
 	struct root state, patches;
@@ -22,10 +24,12 @@ struct once {
 	char *source_driver; // of what was named, when that says which driver is meant
 	struct prebuild_wish wish;
 	struct prebuild prebuild;
+	struct share share; // of the compile that is under way
 };
 
 static void once_done(struct once *o)
 {
+	share_done(&o->share);
 	prebuild_done(&o->prebuild);
 	origin_done(&o->origin);
 	carry_done(&o->carry);
@@ -53,7 +57,7 @@ static int open_all(const struct watch_values *v, struct once *o, struct err *er
 	if (o->lock < 0 || job_state(j, &o->machine, &o->state, err) < 0 ||
 	    (j->patches && root_init(&o->patches, j->patches, err) < 0) ||
 	    journal_read(&o->state, &o->journal, err) < 0 ||
-	    origin_open(&j->origin, &o->machine.host, &o->origin, err) < 0 ||
+	    origin_open(&j->origin, &o->machine.host, &o->origin, err) < 0 || share_check(j, &o->origin, err) < 0 ||
 	    (j->payload && carry_open(j->payload, &o->carry, err) < 0))
 		return -1;
 	origin_fetch(&o->origin, &o->state, &o->fetch);
@@ -73,6 +77,30 @@ static int read_source_driver(const struct job_values *j, struct once *o, struct
 		return -1;
 	o->source_driver = str_dup(source.version);
 	return 0;
+}
+
+// Nobody waits for this: what cannot be agreed on costs a compile.
+static const struct compile_gate *share(void *ctx, const struct prebuild_order *order)
+{
+	struct once *o = ctx;
+	struct err why;
+	const struct share_wish wish = { .values = &o->values->job,
+					 .kern = &o->machine.kern,
+					 .state = &o->state,
+					 .origin = &o->origin,
+					 .watch = &o->watch,
+					 .obtain = order->obtain,
+					 .source = order->source,
+					 .flavour = order->flavour,
+					 .release = order->release,
+					 .build_id = order->build_id,
+					 .arch = order->arch,
+					 .modules = &o->modules };
+	share_done(&o->share);
+	int r = share_open(&wish, &o->share, &why);
+	if (r < 0)
+		watch_note(&o->watch, "%s; this node compiles for itself", why.text);
+	return r > 0 ? &o->share.gate : NULL;
 }
 
 // What is asked for; else what an image carries, what this node runs, what served it last.
@@ -111,7 +139,9 @@ static int fill_wish(const struct watch_values *v, struct once *o, struct err *e
 				     .is_cache_off = j->is_cache_off,
 				     .is_compile_forbidden = j->is_compile_forbidden,
 				     .is_gated = v->is_gated,
-				     .is_retry = j->is_retry };
+				     .is_retry = j->is_retry,
+				     .share = share,
+				     .share_ctx = o };
 	if (job_flavour(j, &w->flavour, err) < 0 || job_reuse(j->reuse, &w->reuse, err) < 0 ||
 	    job_store_limit(j->store_limit, &w->store_limit, err) < 0)
 		return -1;
@@ -180,13 +210,15 @@ static int look_after(const struct watch_values *v, struct once *o, struct err *
 
 int watch_once(const struct watch_values *v, struct err *err)
 {
-	struct once o = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+	struct once o = { .values = v,
+			  .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			  .state = ROOT_NONE,
 			  .patches = ROOT_NONE,
 			  .lock = -1,
 			  .carry = CARRY_NONE,
 			  .watch = show_watch(),
-			  .prebuild = PREBUILD_NONE };
+			  .prebuild = PREBUILD_NONE,
+			  .share = SHARE_NONE };
 	int r = open_all(v, &o, err);
 	if (r == 0)
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/prebuild_own.h"
 
-#include "base/idle.h"
 #include "kmod/prove.h"
 #include "kmod/vmlinuz.h"
-#include "node/compile.h"
 #include "node/modules.h"
 #include "node/verdict.h"
 
 #include <fcntl.h>
-#include <time.h>
-
-enum { RETRY_FIRST_S = 15 * 60, RETRY_MOST_S = 24 * 60 * 60, DOUBLINGS_MAX = 7 };
 
 // "Linux version ...": which build of the release it is. An image in a form that cannot be read says nothing.
 static char *image_banner(const struct coming_kernel *k)
@@ -50,8 +45,7 @@ void ahead_done(struct ahead *a)
 	*a = AHEAD_NONE;
 }
 
-// Afresh: what was found for another question must not answer this one.
-static void open_obtain(struct ahead *a)
+void ahead_open_obtain(struct ahead *a)
 {
 	const struct prebuild *p = a->p;
 	struct obtain *o = &a->obtain;
@@ -132,8 +126,7 @@ static bool was_proven(const struct ahead *a)
 	return true;
 }
 
-// One that is not what it says must not be found again.
-static void put_aside(struct ahead *a, const struct package *package, const struct err *why)
+void ahead_put_aside(struct ahead *a, const struct package *package, const struct err *why)
 {
 	struct err err;
 	bool is_bad = why->code == E_ABI || why->code == E_ELF || why->code == E_ARCH;
@@ -156,7 +149,7 @@ static int obtain_once(struct ahead *a, bool is_local, struct err *why)
 {
 	auto_package struct package package = PACKAGE_NONE;
 	struct obtain *o = &a->obtain;
-	open_obtain(a);
+	ahead_open_obtain(a);
 	int r = obtain_look(o, is_local, why);
 	if (r == 0 && !is_local)
 		r = obtain_reuse(o, why);
@@ -172,7 +165,7 @@ static int obtain_once(struct ahead *a, bool is_local, struct err *why)
 	if (ahead_prove(a, &package, why) == 0)
 		return remember(a, &package, why) < 0 ? -1 : 1;
 	if (!o->compatible)
-		put_aside(a, &package, why);
+		ahead_put_aside(a, &package, why);
 	return -1;
 }
 
@@ -247,75 +240,4 @@ void ahead_judge(struct ahead *a)
 		forecast_say(a->entry,
 			     result.verdict == VERDICT_IMPOSSIBLE ? FORECAST_IMPOSSIBLE : FORECAST_NEEDS_BUILD,
 			     result.code, result.reason);
-}
-
-static int64_t now_s(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return t.tv_sec;
-}
-
-static void failed(struct ahead *a, const struct err *why)
-{
-	struct forecast_kernel *e = a->entry;
-	if (!err_info(why->code)->retryable) {
-		forecast_say(e, FORECAST_IMPOSSIBLE, why->code, why->text);
-		return;
-	}
-	int64_t pause = (int64_t)RETRY_FIRST_S << (e->tries < DOUBLINGS_MAX ? e->tries : DOUBLINGS_MAX);
-	e->tries++;
-	e->not_before_s = now_s() + (pause < RETRY_MOST_S ? pause : RETRY_MOST_S);
-	forecast_say(e, FORECAST_NEEDS_BUILD, why->code, why->text);
-}
-
-static int compile(struct ahead *a, struct err *err)
-{
-	const struct prebuild *p = a->p;
-	auto_package struct package package = PACKAGE_NONE;
-	auto_compile_report struct compile_report report = { 0 };
-	struct headers_offer offer = { .bring = obtain_headers, .ctx = &a->obtain };
-	struct compile_wish wish = { .release = a->kernel->release,
-				     .banner = a->banner,
-				     .source = &p->source,
-				     .headers = p->wish->headers,
-				     .offer = &offer,
-				     .builder = obtain_builder,
-				     .builder_ctx = &a->obtain,
-				     .modules = p->wish->modules,
-				     .flavour = p->wish->flavour,
-				     .gpus = &p->facts->gpus,
-				     .host = &a->kernel->root,
-				     .kern = p->kern,
-				     .state = p->state,
-				     .patches = p->wish->patches,
-				     .jobs = p->wish->jobs,
-				     .timeout_s = p->wish->timeout_s,
-				     .is_rt_allowed = p->wish->is_rt_allowed,
-				     .is_cache_off = p->wish->is_cache_off,
-				     .output = obtain_output,
-				     .output_ctx = &a->obtain };
-	if (compile_package(&wish, p->watch, &package, &report, err) < 0)
-		return -1;
-	if (ahead_prove(a, &package, err) == 0)
-		return 0;
-	put_aside(a, &package, err);
-	return -1;
-}
-
-void ahead_compile(struct ahead *a)
-{
-	struct err why;
-	if (!a->p->wish->is_retry && a->entry->tries && now_s() < a->entry->not_before_s)
-		return;
-	auto_str char *text = str_fmt("driver %s is compiled for it now", a->p->source.version);
-	forecast_say(a->entry, FORECAST_BUILDING, 0, text);
-	// What can be said at once is said at once, on a machine that is never idle, too; from here on nobody waits.
-	if (forecast_write(a->p->host, a->p->facts->host.boot_id, &a->p->forecast, &why) < 0 || idle_enter(&why) < 0)
-		watch_note(a->p->watch, "%s", why.text);
-	open_obtain(a);
-	if (compile(a, &why) < 0) {
-		watch_fail(a->p->watch);
-		failed(a, &why);
-	}
 }

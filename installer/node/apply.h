@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Execute a plan, step by step; on a failure undo, last step first, what this run has changed in the kernel.
 #pragma once
-#include "node/compile.h"
 #include "node/export.h"
+#include "node/gate.h"
 #include "node/obtain.h"
 #include "node/plan.h"
 #include "node/status.h"
-
-// Nodes that need the same compile agree on one of them (R-H4).
-struct compile_gate {
-	// 1 = another one has made it, and obtain has it now; 0 = compile, and leave. Negative: it failed there, and
-	// would here.
-	int (*enter)(void *ctx, struct err *err);
-	void (*tick)(void *ctx);                             // now and then, while it compiles
-	void (*leave)(void *ctx, const struct package *made, // NULL = it failed,
-		      const struct err *why);                // because of this
-	void *ctx;
-};
 
 struct apply {
 	const struct root *host, *kern, *dev_root;

@@ -6,6 +6,7 @@
 #include "kmod/distro.h"
 #include "kmod/prove.h"
 #include "kmod/sandbox.h"
+#include "kmod/unpatched.h"
 #include "node/kept.h"
 #include "node/modules.h"
 #include "node/target.h"
@@ -228,6 +229,7 @@ static int compile(const struct compile_wish *wish, const struct tree *tree, str
 	enum flavour flavour = FLAVOUR_AUTO;
 	watch_enter(watch, "compile");
 	if (choose_flavour(wish, &flavour, &report->flavour_why, err) < 0 ||
+	    unpatched_check(wish->patches, wish->source->version, flavour, tree, err) < 0 ||
 	    scratch_make(wish->state, "stage", &stage, err) < 0 ||
 	    build(wish, tree, flavour, &stage.root, watch, &done, err) < 0)
 		return -1;
@@ -252,7 +254,10 @@ static int refuse_early(const struct compile_wish *wish, const struct tree *tree
 	int r = source_peek(wish->source_path, work, &peek, err);
 	if (r <= 0 || (peek.flavours != FLAVOUR_OPEN && peek.flavours != FLAVOUR_PROPRIETARY))
 		return r < 0 ? -1 : 0;
-	return recipe_check(peek.version, (enum flavour)peek.flavours, tree, err);
+	enum flavour flavour = (enum flavour)peek.flavours;
+	return recipe_check(peek.version, flavour, tree, err) < 0 ?
+		       -1 :
+		       unpatched_check(wish->patches, peek.version, flavour, tree, err);
 }
 
 static int open_and_compile(const struct compile_wish *wish, const struct tree *tree, struct watch *watch,
@@ -290,7 +295,8 @@ int compile_key(const struct compile_wish *wish, struct package_key *ret, struct
 	auto_str char *from = NULL;
 	auto_strv struct strv modules = { 0 };
 	if (target_headers(wish->host, wish->state, wish->headers, wish->offer, wish->release, wish->banner, &tree,
-			   &from, err) < 0)
+			   &from, err) < 0 ||
+	    unpatched_check(wish->patches, wish->source->version, wish->flavour, &tree, err) < 0)
 		return -1;
 	struct build_wish bw = { .tree = &tree,
 				 .source = wish->source,

@@ -12,7 +12,15 @@
 #include "node/coming.h"
 #include "node/facts.h"
 #include "node/forecast.h"
+#include "node/gate.h"
 #include "node/obtain.h"
+
+struct prebuild_order {        // one compile
+	struct obtain *obtain; // of this kernel
+	const struct source *source;
+	enum flavour flavour;
+	const char *release, *build_id, *arch;
+};
 
 struct prebuild_wish {
 	const char *driver;
@@ -29,6 +37,9 @@ struct prebuild_wish {
 	uint64_t store_limit;
 	bool is_rt_allowed, is_cache_off, is_compile_forbidden, is_gated;
 	bool is_retry; // failures of before count for nothing
+	// Who compiles, of several nodes: asked before each compile. NULL, and what returns NULL: this one.
+	const struct compile_gate *(*share)(void *ctx, const struct prebuild_order *order);
+	void *share_ctx;
 };
 enum { PREBUILD_LIMIT = 4, PREBUILD_TIMEOUT_S = 4 * 60 * 60 };
 

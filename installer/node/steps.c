@@ -35,23 +35,13 @@ static int compile(struct run *r, struct err *err)
 	wish.flavour = a->plan->flavour;
 	wish.output = obtain_output;
 	wish.output_ctx = a->obtain;
-	return compile_package(&wish, a->watch, &r->package, &report, err);
+	return gate_compile(a->gate, &wish, a->watch, &r->package, &report, err);
 }
 
 int step_compile(struct run *r, const struct step *step, struct err *err)
 {
-	const struct compile_gate *gate = r->a->gate;
-	if (!gate)
-		return compile(r, err);
-	int made = gate->enter(gate->ctx, err);
-	if (made != 0)
-		return made < 0 ? -1 : step_package(r, step, err);
-	r->a->watch->tick = gate->tick;
-	r->a->watch->tick_ctx = gate->ctx;
-	int result = compile(r, err);
-	r->a->watch->tick = NULL;
-	gate->leave(gate->ctx, result < 0 ? NULL : &r->package, err);
-	return result;
+	int made = compile(r, err);
+	return made > 0 ? step_package(r, step, err) : made;
 }
 
 // Files of the package for the modules that a step names, in the package's order, without those that did not fit.

@@ -5,6 +5,7 @@
 #include "kmod/patch.h"
 #include "kmod/prove.h"
 #include "kmod/toolchain.h"
+#include "kmod/unpatched.h"
 #include "node/modules.h"
 #include "node/obtain.h"
 #include "node/target.h"
@@ -85,7 +86,9 @@ static int judge_source(const struct verdict_wish *w, const struct tree *tree, s
 		return -1;
 	enum flavour flavour = choice.flavour;
 	flavour_choice_done(&choice);
-	if (recipe_check(w->source->version, flavour, tree, err) < 0 || patches_load(w->patches, &patches, err) < 0)
+	if (recipe_check(w->source->version, flavour, tree, err) < 0 ||
+	    unpatched_check(w->patches, w->source->version, flavour, tree, err) < 0 ||
+	    patches_load(w->patches, &patches, err) < 0)
 		return -1;
 	return patches_choose(&patches, w->source->version, flavour, tree, err);
 }

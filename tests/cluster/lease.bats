@@ -3,11 +3,13 @@
 # Once per cluster: of ten nodes that need the same package and find none, one compiles. The API server, etcd and the
 # registry are real, nodes are recorded machines, the compiler is a made-up one that takes seconds.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell and sets status; servers.bash the addresses
+# shellcheck disable=SC2034 # nodes.bash uses what is set here
 load helper
 load nodes
 
 setup_file() {
   registry_start plain
+  registry_start readonly
   kube_start
 }
 teardown_file() { kube_stop; }
@@ -55,6 +57,44 @@ setup() { nodes_make; }
   for i in {1..3}; do ! wait "$(<"pid.$i")" || fail "node $i succeeded"; done
   assert_equal "$(grep -l 'those of the builder image' log.* | wc -l)" 1
   assert_equal "$(cat log.* | grep -c 'error: E_BUILD.*it is 1989')" 3
+}
+
+@test "a kernel to come: of four watchers one compiles, and all have its package before the reboot" {
+  local i
+  kernel=6.1.0-57-cloud-amd64
+  rm -rf machine driver
+  nodes_make
+  mkdir -p machine/boot "machine/lib/modules/$kernel/kernel"
+  cp machine/lib/modules/6.1.0-56-cloud-amd64/config "machine/lib/modules/$kernel/config"
+  touch "machine/lib/modules/$kernel"/modules.{builtin,order,dep,dep.bin}
+  echo image >"machine/boot/vmlinuz-$kernel"
+  ln -sfn "boot/vmlinuz-$kernel" machine/vmlinuz
+  verb=(watch --once --kernel "$kernel")
+  for i in {1..4}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
+  ended 4
+  assert_equal "$(compiles)" 1
+  assert_equal "$(grep -l "^$kernel starts next: ready: " log.* | wc -l)" 4
+  for i in {1..4}; do "$KMODSMITH" store ls --root "node$i" | grep -F "$kernel"; done
+}
+
+@test "a registry that nobody may push to: each node compiles, at once, and says so" {
+  repository=docker+http://$HUB_READONLY/drivers
+  for i in {1..4}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
+  ended 4
+  assert_equal "$(compiles)" 4
+  assert_equal "$(loads)" 4
+  assert_equal "$(grep -lE 'cannot be pushed to, each node |cannot push what it compiles' log.* | wc -l)" 4
+  assert_equal "$(grep -l 'the package is not shared, and serves this node alone: E_' log.* | wc -l)" 4
+}
+
+@test "a package that the others do not believe: each of them compiles, and says so" {
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out other.pem 2>/dev/null
+  share_key=other.pem
+  for i in {1..3}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
+  ended 3
+  assert_equal "$(loads)" 3
+  assert_equal "$(compiles)" 3
+  assert_equal "$(grep -l 'pushed it, and this node does not find it, or not believe it' log.* | wc -l)" 2
 }
 
 @test "no API server: a Lease that cannot be had costs a compile, not the install" {

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Without a cluster: processes that have one state directory agree by a lock. Needs no API server.
-# shellcheck disable=SC2154 # nodes.bash sets builder
+# shellcheck disable=SC2034,SC2154 # nodes.bash sets builder, and uses repository
 load helper
 load nodes
 
-setup_file() { registry_start plain; }
+setup_file() { registry_start plain && registry_start readonly; }
 teardown_file() { servers_stop; }
 setup() { nodes_make; }
 
@@ -14,6 +14,15 @@ setup() { nodes_make; }
   ended 4
   assert_equal "$(compiles)" 1
   assert_equal "$(loads)" 4
+}
+
+@test "and a registry that they may not push to: the package is in their store" {
+  repository=docker+http://$HUB_READONLY/drivers
+  for i in {1..3}; do node "$i" --state-dir "$PWD/state"; done
+  ended 3
+  assert_equal "$(compiles)" 1
+  assert_equal "$(loads)" 3
+  assert_equal "$(grep -l 'the package is not shared' log.* | wc -l)" 1
 }
 
 @test "each for itself: as many compiler runs as there are nodes" {

@@ -15,28 +15,37 @@ setup_file() {
     [ "$kind" != serviceaccounts ] || group=/api/v1
     kube POST "$group${namespace:+/namespaces/$namespace}/$kind" "$doc" | jq -e '.kind != "Status"' >/dev/null
   done
-  kube POST /api/v1/nodes '{"metadata": {"name": "gpu1"}}' >/dev/null
+}
+setup() {
+  node=gpu$BATS_TEST_NUMBER
+  kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
+  loadable
+  local account=$ROOT/var/run/secrets/kubernetes.io/serviceaccount
+  mkdir -p "$account" "$ROOT/boot"
+  token >"$account/token"
+  cp "$CA" "$account/ca.crt"
+  echo kube-system >"$account/namespace"
 }
 teardown_file() { kube_stop; }
 token() {
   kube POST /api/v1/namespaces/kube-system/serviceaccounts/kmodsmith-agent/token \
     '{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}' | jq -r .status.token
 }
-pod() { # OPTION...: watch --once, in a pod on gpu1
-  NODE_NAME=gpu1 KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=${KUBE##*:} \
+pod() { # OPTION...: watch --once, in a pod on this node
+  NODE_NAME=$node KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=${KUBE##*:} \
     kmodsmith watch --once --driver 535.261.03 "$@"
 }
-note() { kube GET /api/v1/nodes/gpu1 | jq -r '.metadata.annotations["kmodsmith.io/agent.next-kernel"]'; }
-version() { kube GET /api/v1/nodes/gpu1 | jq -r .metadata.resourceVersion; }
-events() { kube GET /api/v1/namespaces/default/events | jq -r '.items[] | select(.involvedObject.name == "gpu1") | .type + " " + .reason'; }
+note() { kube GET "/api/v1/nodes/$node" | jq -r '.metadata.annotations["kmodsmith.io/agent.next-kernel"]'; }
+version() { kube GET "/api/v1/nodes/$node" | jq -r .metadata.resourceVersion; }
+events() { # [FILTER of jq]
+  kube GET /api/v1/namespaces/default/events |
+    jq -r --arg node "$node" ".items[] | select(.involvedObject.name == \$node) | ${1-.type + \" \" + .reason}"
+}
+gate() { KMODSMITH_RUN_DIR=$ROOT/run/kmodsmith "$top/scripts/hooks/reboot-gate"; }
 
 @test "a next kernel that cannot be served: annotation and Event, once; and when it can be again" {
-  loadable
   local account=$ROOT/var/run/secrets/kubernetes.io/serviceaccount before
-  mkdir -p "$account" "$ROOT/boot" "$ROOT/lib/modules/$next/kernel"
-  token >"$account/token"
-  cp "$CA" "$account/ca.crt"
-  echo kube-system >"$account/namespace"
+  mkdir -p "$ROOT/lib/modules/$next/kernel"
   cp "$ROOT"/lib/modules/6.1.0-56-cloud-amd64/config "$ROOT/lib/modules/$next/config"
   touch "$ROOT/lib/modules/$next"/modules.{builtin,order,dep,dep.bin}
   echo image >"$ROOT/boot/vmlinuz-$next"
@@ -59,5 +68,42 @@ events() { kube GET /api/v1/namespaces/default/events | jq -r '.items[] | select
   echo made-up >"$account/token"
   pod
   assert_status 0
-  [[ $stderr == *"the Node gpu1 is not told: "*"401"* ]]
+  [[ $stderr == *"the Node $node is not told: "*"401"* ]]
+}
+
+# The real kernel package, its real headers, and NVIDIA's real source. The patch that repairs the pair is switched off
+# by a file of its name, which is for no driver.
+@test "the known case, 535.261.03 without its patch for 6.1.192: named before the reboot, and the gate holds" {
+  local K61 K61_IMAGE K61_HEADERS OPEN deb patches=$BATS_TEST_TMPDIR/patches
+  # shellcheck source=/dev/null # made by scripts/inputs.sh
+  source <("$top/scripts/inputs.sh" | grep -E '^(K61|K61_IMAGE|K61_HEADERS|OPEN)=')
+  sed -i 's/6\.1\.0-[0-9]*-cloud/6.1.0-50-cloud/' "$ROOT/proc/sys/kernel/osrelease" "$ROOT/proc/version"
+  mv "$ROOT"/lib/modules/6.1.0-{56,50}-cloud-amd64
+  mkdir -p "$ROOT/usr" "$patches"
+  # shellcheck disable=SC2086 # several paths
+  for deb in $K61_IMAGE $K61_HEADERS; do
+    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$ROOT" --keep-directory-symlink
+  done
+  touch "$ROOT/lib/modules/$K61"/modules.{dep,dep.bin} # depmod's
+  ln -sfn "boot/vmlinuz-$K61" "$ROOT/vmlinuz"
+  echo 'Driver: none' >"$patches/open-535-pci_resize_resource.patch"
+  gate
+  pod --gate --source "$OPEN" --patches "$patches"
+  assert_status 1
+  refute [ "${stderr#*is not told}" != "$stderr" ]
+  assert_line --partial "$K61 starts next: impossible: E_SOURCE_KERNEL: driver 535.261.03 (open) does not compile"
+  refute_regex "$stderr" 'compile +[0-9.]+ s'
+  assert_equal "$(note)" "impossible $K61 E_SOURCE_KERNEL"
+  assert_equal "$(events)" "Warning NextKernelUnservable"
+  assert_regex "$(events .message)" "^$K61 starts next: impossible: E_SOURCE_KERNEL: .*; next step: "
+  kmodsmith status
+  assert_line --partial "kernel $K61 starts next: impossible: E_SOURCE_KERNEL"
+  kmodsmith doctor
+  assert_line --regexp '^warn +next boot +E_SOURCE_KERNEL: '
+  run gate
+  assert_failure 1
+  assert_output --partial "no reboot: $K61 starts next: impossible: E_SOURCE_KERNEL"
+  # With it the pair can be built.
+  kmodsmith check --kernel "$K61" --source "$OPEN" --headers "${K61_HEADERS// /,}"
+  assert_status 20
 }

@@ -3,7 +3,7 @@
 # Real servers on loopback for one test file. Call the *_start functions in setup_file and servers_stop in teardown_file:
 #
 #   ca_make                       $CA; certificates `server` (127.0.0.1, localhost) and `wrong` (another name)
-#   registry_start KIND           plain, tls, token, basic or tls-basic: $HUB_PLAIN, ... = 127.0.0.1:PORT
+#   registry_start KIND           plain, tls, token, basic, tls-basic or readonly: $HUB_PLAIN, ... = 127.0.0.1:PORT
 #   nginx_start KIND DIR          plain, tls or wrong: $NGINX_PLAIN, ... = the URL of a static server
 #   python_start DIR              $PYTHON = the URL of a static server that ignores Range
 #   evil_start DIR                $EVIL, $EVIL_OTHER = HOST:PORT; see evil_server.py for what it does
@@ -82,6 +82,7 @@ registry_config() { # KIND PORT
   case $1 in tls*) printf '  tls: {certificate: %s, key: %s}\n' "$SERVERS/server.pem" "$SERVERS/server.key" ;; esac
   printf 'storage:\n  filesystem: {rootdirectory: %s}\n  delete: {enabled: true}\n' "$SERVERS/registry-$1"
   case $1 in
+  readonly) printf '  maintenance: {readonly: {enabled: true}}\n' ;;
   *basic) printf 'auth:\n  htpasswd: {realm: tests, path: %s}\n' "$SERVERS/htpasswd" ;;
   token) printf 'auth:\n  token: {realm: "%s", service: tests, issuer: tests, rootcertbundle: %s}\n' \
     "http://$TOKEN/token" "$SERVERS/token.pem" ;;

@@ -5,6 +5,7 @@
 #include "base/proc.h"
 #include "kmod/patch.h"
 #include "kmod/toolchain.h"
+#include "kmod/unpatched.h"
 
 #define WITH_EXCLUDE \
 	"int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size,\n\t\t\t int exclude_bars);\n"
@@ -123,6 +124,41 @@ static void test_user_patches(void **state)
 	}
 }
 
+static void test_switched_off(void **state)
+{
+	(void)state;
+	static const char NAME[] = "open-535-pci_resize_resource.patch";
+	static const struct {
+		const char *header, *name, *text; // of the user's patch; NULL = there is no directory
+		const char *version;
+		int code;
+	} rows[] = {
+		{ WITH_EXCLUDE, NAME, "Driver: none\n", "535.261.03", E_SOURCE_KERNEL },
+		{ WITH_EXCLUDE, NAME, "Driver: 535.*\nFlavour: proprietary\n" CHANGE, "535.261.03", E_SOURCE_KERNEL },
+		{ WITH_EXCLUDE, NAME, "Driver: 535.*\n" CHANGE, "535.261.03", 0 }, // the user's own way
+		{ WITH_EXCLUDE, "other.patch", "Driver: none\n", "535.261.03", 0 },
+		{ WITH_EXCLUDE, NULL, NULL, "535.261.03", 0 },
+		{ WITHOUT, NAME, "Driver: none\n", "535.261.03", 0 }, // this kernel needs no patch
+		{ WITH_EXCLUDE, NAME, "Driver: none\n", "550.90.07", 0 },
+		{ WITH_EXCLUDE, NAME, "nothing\n", "535.261.03", E_PATCH },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder folder;
+		auto_root struct root dir = ROOT_NONE;
+		struct tree tree;
+		struct err err = { 0 };
+		folder_make(&folder);
+		tree_make(&tree, &folder);
+		put(&folder, "src/include/linux/pci.h", rows[i].header);
+		auto_str char *path = str_fmt("patches/%s", rows[i].name ? rows[i].name : "readme");
+		put(&folder, path, rows[i].text ? rows[i].text : "");
+		assert_int_equal(root_sub(&folder.root, "patches", &dir, &err), 0);
+		int r = unpatched_check(rows[i].name ? &dir : NULL, rows[i].version, FLAVOUR_OPEN, &tree, &err);
+		expect((r < 0 ? err.code : 0) == rows[i].code, err.text);
+		expect(rows[i].code != E_SOURCE_KERNEL || strstr(err.text, NAME), err.text);
+	}
+}
+
 static void test_apply(void **state)
 {
 	(void)state;
@@ -207,8 +243,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_builtin_patch), cmocka_unit_test(test_known_bad_pairs),
-		cmocka_unit_test(test_user_patches),  cmocka_unit_test(test_apply),
-		cmocka_unit_test(test_toolchains),
+		cmocka_unit_test(test_user_patches),  cmocka_unit_test(test_switched_off),
+		cmocka_unit_test(test_apply),         cmocka_unit_test(test_toolchains),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

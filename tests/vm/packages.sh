@@ -3,7 +3,7 @@
 # Driver packages for guests, made by `kmodsmith build`: `package NAME KEY` prints a directory with the package of NVIDIA's
 # source NAME (open, proprietary, tesla535, tesla470) for the kernel KEY, as an OCI layout in layout/, and with the module
 # files of its layer, as tar unpacks them, in modules/. NAME may also be `liar`, modules of another kernel that are said to
-# be of this one, and `cut`, with a module that ends early.
+# be of this one, `cut`, with a module that ends early, or `small`, the driver of one file in tests/vm/driver.
 
 compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER
   local headers=$3 layer
@@ -33,7 +33,7 @@ forge_package() { # DIR MODULES RELEASE [SIZE of nvidia.ko]
 }
 
 package() { # NAME KEY
-  local deb debs release made other
+  local deb debs release made other files
   release=$(of "$2")
   made=$(builder)
   case $1 in
@@ -44,6 +44,11 @@ package() { # NAME KEY
   cut)
     other=$(package open "$2")
     cached "package-cut-$2" forge_package "$other/modules" "$release" 5000000
+    ;;
+  small)
+    debs=$(of "$2" _HEADERS)
+    files=$(find "$here/driver" -type f -exec sha256sum {} + | sort)
+    cached "package-small-$2" compile_package "$here/driver" "$debs" "$release" proprietary "$made" "$files"
     ;;
   *)
     deb=$(of "${1^^}")
