@@ -48,7 +48,7 @@ aim() { # VERSION: as aim.h makes it, of driver, flavour and no package, without
   printf '%s-0000000000000000' "$(printf '%s\nopen\n' "$1" | sha256sum | cut -c1-16)"
 }
 agent_start() { # [OPTION...]
-  "$KMODSMITH" agent --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$AGENT_CONFIG" \
+  "$KMODSMITH" agent --root "$ROOT" --policy "$policy" --node "$node" ${AGENT_CONFIG:+--kubeconfig "$AGENT_CONFIG"} \
     --from "oci:$repository" --insecure-skip-verify "$@" >>"$BATS_TEST_TMPDIR/agent.log" 2>&1 </dev/null 3>&- 4>&- &
   echo $! >"$BATS_TEST_TMPDIR/agent.pid"
 }
