@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's turn: look, choose, journal, do, tell; and again when something has happened.
 #include "base/log.h"
+#include "cluster/keys.h"
 #include "cmd/agent_own.h"
 #include "cmd/serve.h"
 
@@ -123,7 +124,8 @@ static void describe(const struct agent *a, struct agent_view *v)
 				  .waited_s = (unsigned)((a->now_ms - since) / 1000) };
 	if (!a->node.is_read)
 		return;
-	v->go = m->record.go;
+	if (!key_is_bad(&m->record, KEY_PREFIX "go")) // what means nothing orders nothing
+		v->go = m->record.go;
 	v->phase = m->record.phase;
 	v->is_paused = m->facts.is_paused;
 }

@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154,SC2119,SC2120 # the tests use what is set here; the other helpers set the rest
 # SPDX-License-Identifier: Apache-2.0
-# A recorded machine with the agent of its Node, and a kernel that knows two drivers: which of them a load brings is what
-# the file `kernel.next` says, and each call is answered only when what the one before it did has come about.
+# A recorded machine with the agent of its Node, whose driver has the version that was loaded: what is loaded lies behind
+# a link, and what a load makes does not, so that NVIDIA's file of the version, which is named relative to the module, is
+# another one before and after it.
 kernel=6.1.0-56-cloud-amd64
 old=535.216.03 new=535.261.03
 
@@ -15,25 +16,25 @@ agent_machine() { # two packages in $repository, the old driver loaded
     tiny_firmware "$version"
   done
   echo 6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f >"$ROOT/proc/sys/kernel/random/boot_id"
-  mkfifo "$ROOT/.sys-calls"
-  : >"$BATS_TEST_TMPDIR/calls"
-  kernel_run 3>&- 4>&- &
-  echo $! >"$BATS_TEST_TMPDIR/kernel.pid"
+  mkdir -p "$ROOT/old/module"
+  mv "$ROOT/proc/driver/nvidia/version" "$BATS_TEST_TMPDIR/version"
+  ln -s ../../../sys/module/nvidia/../../version "$ROOT/proc/driver/nvidia/version"
   loads "$old"
   "$KMODSMITH" install --root "$ROOT" --driver "$old" --flavour open --from "oci:$repository" --insecure-skip-verify \
     >/dev/null 2>"$BATS_TEST_TMPDIR/install.log" || { cat "$BATS_TEST_TMPDIR/install.log" >&2 && return 1; }
 }
-kernel_run() { # each write of a call waits until its reader is there
-  local line version=$ROOT/proc/driver/nvidia/version
-  while line=$(cat "$ROOT/.sys-calls"); do
-    echo "$line" >>"$BATS_TEST_TMPDIR/calls"
-    case $line in
-    "load nvidia "*) sed -i "s/  535[.0-9]*  /  $(<"$BATS_TEST_TMPDIR/kernel.next")  /" "$version" ;;
-    esac
-  done
+loads() { # VERSION: what the next load brings
+  local text
+  text=$(sed "s/  535[.0-9]*  /  $1  /" "$BATS_TEST_TMPDIR/version")
+  if [ -d "$ROOT/sys/module/nvidia" ] && [ ! -L "$ROOT/sys/module/nvidia" ]; then
+    rm -rf "$ROOT/old/module/nvidia"
+    mv "$ROOT/sys/version" "$ROOT/old/version"
+    mv "$ROOT/sys/module/nvidia" "$ROOT/old/module/nvidia"
+    ln -s ../../old/module/nvidia "$ROOT/sys/module/nvidia"
+  fi
+  echo "$text" >"$ROOT/sys/version"
 }
-loads() { echo "$1" >"$BATS_TEST_TMPDIR/kernel.next"; } # VERSION: from now on
-calls_of() { grep -cE "^($1)( |$)" "$BATS_TEST_TMPDIR/calls" || true; }
+calls_of() { grep -cE "^($1)( |$)" "$ROOT/.sys-calls" || true; }
 
 # POLICY: two pools, one for each driver; their aims as `rollout` tells them.
 agent_policy() {
@@ -47,7 +48,7 @@ aim() { # VERSION: as aim.h makes it, of driver, flavour and no package, without
   printf '%s-0000000000000000' "$(printf '%s\nopen\n' "$1" | sha256sum | cut -c1-16)"
 }
 agent_start() { # [OPTION...]
-  "$KMODSMITH" agent --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$AGENT_CONFIG" \
+  "$KMODSMITH" agent --root "$ROOT" --policy "$policy" --node "$node" ${AGENT_CONFIG:+--kubeconfig "$AGENT_CONFIG"} \
     --from "oci:$repository" --insecure-skip-verify "$@" >>"$BATS_TEST_TMPDIR/agent.log" 2>&1 </dev/null 3>&- 4>&- &
   echo $! >"$BATS_TEST_TMPDIR/agent.pid"
 }
@@ -58,10 +59,6 @@ agent_kill() { # [SIGNAL]
   rm "$BATS_TEST_TMPDIR/agent.pid"
   kill "-${1-TERM}" "$pid" 2>/dev/null || return 0
   wait "$pid" 2>/dev/null || true
-}
-agent_clean() {
-  agent_kill
-  [ ! -e "$BATS_TEST_TMPDIR/kernel.pid" ] || { pkill -P "$(<"$BATS_TEST_TMPDIR/kernel.pid")" || true; kill "$(<"$BATS_TEST_TMPDIR/kernel.pid")" || true; }
 }
 
 note() { kube GET "/api/v1/nodes/$node" | jq -r --arg key "kmodsmith.io/$1" '.metadata.annotations[$key] // ""'; } # KEY

@@ -1,0 +1,120 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What a token of the agent may do (upgrade-design 5.10): tell of the Node on which its pod runs, and nothing else.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
+load helper
+load agent
+
+setup_file() {
+  kube_start
+  local doc file
+  for file in rbac agent-policy; do
+    python3 -c 'import json, sys, yaml; [print(json.dumps(d)) for d in yaml.safe_load_all(open(sys.argv[1]))]' \
+      "$top/deploy/$file.yaml" | while read -r doc; do
+      local kind namespace group
+      kind=$(jq -r '.kind | ascii_downcase | sub("policy$"; "policie")' <<<"$doc")s
+      namespace=$(jq -r '.metadata.namespace // ""' <<<"$doc")
+      case $kind in
+      serviceaccounts) group=/api/v1 ;;
+      *) group=/apis/$(jq -r .apiVersion <<<"$doc") ;;
+      esac
+      kube POST "$group${namespace:+/namespaces/$namespace}/$kind" "$doc" | jq -e '.kind != "Status"' >/dev/null
+    done
+  done
+  for node in gpu1 gpu2; do
+    kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\", \"labels\": {\"a\": \"b\"}}}" >/dev/null
+  done
+  kube POST /api/v1/namespaces/kube-system/pods '{"metadata": {"name": "agent"}, "spec": {"nodeName": "gpu1",
+    "serviceAccountName": "kmodsmith-agent", "containers": [{"name": "a", "image": "a"}]}}' >/dev/null
+  token bound >"$BATS_FILE_TMPDIR/token"
+  settled
+}
+teardown_file() { kube_stop; }
+token() { # bound|unbound: to the pod on gpu1
+  local uid spec='{}'
+  uid=$(kube GET /api/v1/namespaces/kube-system/pods/agent | jq -r .metadata.uid)
+  [ "$1" = unbound ] || spec="{\"boundObjectRef\": {\"kind\": \"Pod\", \"apiVersion\": \"v1\", \"name\": \"agent\", \"uid\": \"$uid\"}}"
+  kube POST /api/v1/namespaces/kube-system/serviceaccounts/kmodsmith-agent/token \
+    "{\"apiVersion\": \"authentication.k8s.io/v1\", \"kind\": \"TokenRequest\", \"spec\": $spec}" | jq -r .status.token
+}
+asks() { # TOKEN METHOD PATH [JSON [TYPE]]: the answer's code, 200 when it has none, and its words
+  curl -sS --cacert "$CA" -H "Authorization: Bearer $1" -X "$2" ${4:+-H "Content-Type: ${5:-application/merge-patch+json}" -d "$4"} \
+    "$KUBE$3" | jq -r 'if .kind == "Status" and .status == "Failure" then "\(.code) \(.message)" else "200" end'
+}
+settled() { # a policy counts a moment after it was made
+  local i
+  for ((i = 0; i < 100; i++)); do
+    [[ $(asks "$(<"$BATS_FILE_TMPDIR/token")" PATCH /api/v1/nodes/gpu2 '{"metadata": {"annotations": {"kmodsmith.io/agent.x": "y"}}}') == 200 ]] || return 0
+    sleep 0.2
+  done
+  return 1
+}
+
+@test "rights: an agent tells of its own Node, whatever else somebody writes there" {
+  local mine
+  mine=$(<"$BATS_FILE_TMPDIR/token")
+  assert_equal "$(asks "$mine" GET /api/v1/nodes/gpu1)" 200
+  assert_equal "$(asks "$mine" PATCH /api/v1/nodes/gpu1 '{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "1.1:stage:done"}}}')" 200
+  node=gpu1
+  annotate go 1.2:none:none
+  assert_equal "$(asks "$mine" PATCH /api/v1/nodes/gpu1 '{"metadata": {"annotations": {"kmodsmith.io/agent.ack": null}}}')" 200
+  assert_equal "$(note go)" 1.2:none:none
+}
+
+@test "rights: and nothing else" {
+  local mine change count=0
+  mine=$(<"$BATS_FILE_TMPDIR/token")
+  node=gpu1
+  annotate go 1.2:none:none
+  refused() { # PATH JSON WORDS
+    local answer
+    answer=$(asks "$mine" PATCH "$1" "$2")
+    [[ $answer == 4*"$3"* ]] || fail "$1 $2: $answer"
+    count=$((count + 1))
+  }
+  refused /api/v1/nodes/gpu2 '{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}' "this token is of a pod on gpu1"
+  for change in '"spec": {"unschedulable": true}' '"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}' '"spec": {"podCIDR": "10.1.0.0/24"}'; do
+    refused /api/v1/nodes/gpu1 "{$change}" "neither cordons nor taints"
+  done
+  refused /api/v1/nodes/gpu1 '{"metadata": {"labels": {"kmodsmith.io/state": "done"}}}' "sets no label"
+  refused /api/v1/nodes/gpu1 '{"metadata": {"labels": {"a": null}}}' "sets no label"
+  for change in '"kmodsmith.io/go": "1.3:replace:none"' '"kmodsmith.io/go": null' '"kmodsmith.io/agent": "x"' '"other": "x"' '"kmodsmith.io/cordon": "x"'; do
+    refused /api/v1/nodes/gpu1 "{\"metadata\": {\"annotations\": {\"kmodsmith.io/agent.ack\": \"x\", $change}}}" "annotations kmodsmith.io/agent.* alone"
+  done
+  refused /api/v1/nodes/gpu1 '{"metadata": {"finalizers": ["a.b/c"]}}' "a Node's end"
+  refused /api/v1/nodes/gpu1 '{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "gpu2", "uid": "u"}]}}' "a Node's end"
+  refused /api/v1/nodes/gpu1/status '{"status": {"phase": "Terminated"}}' "cannot patch resource"
+  assert_equal "$count" 14
+  [[ $(asks "$mine" DELETE /api/v1/nodes/gpu1) == 403* ]]
+  [[ $(asks "$mine" GET /api/v1/nodes) == 403* ]]
+  [[ $(asks "$mine" GET /api/v1/pods) == 403* ]]
+  [[ $(asks "$mine" GET /api/v1/namespaces/kube-system/secrets) == 403* ]]
+  assert_equal "$(note agent.ack)" ""
+}
+
+@test "rights: a token that is of no pod writes nothing; others are not concerned" {
+  local loose
+  loose=$(token unbound)
+  assert_equal "$(asks "$loose" GET /api/v1/nodes/gpu1)" 200
+  [[ $(asks "$loose" PATCH /api/v1/nodes/gpu1 '{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}') == 4*"of a pod on no node"* ]]
+  node=gpu2
+  annotate anything goes
+  assert_equal "$(note anything)" goes
+}
+
+@test "rights: they are enough for an agent in its pod, which watches and tells" {
+  local account
+  node=gpu1
+  agent_machine
+  agent_policy
+  account=$ROOT/var/run/secrets/kubernetes.io/serviceaccount
+  mkdir -p "$account"
+  cp "$BATS_FILE_TMPDIR/token" "$account/token"
+  cp "$CA" "$account/ca.crt"
+  echo kube-system >"$account/namespace"
+  AGENT_CONFIG="" KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=${KUBE##*:} agent_start
+  await agent.loaded "$old_aim *"
+  order 5.1 stage "$new_aim"
+  await agent.ack 5.1:stage:done
+  agent_kill
+}
