@@ -98,9 +98,10 @@ if [ -z "${switched-}" ]; then
   /usr/bin/mke2fs -q -t ext4 "$(disk disk)"
   mount -t ext4 "$(disk disk)" $root$state
   export switched=yes
-  exec unshare -m sh -c 'mount -o rbind "$0" "$0" &&
-    for dir in proc sys dev run tmp vm files packages; do mount -o rbind /$dir "$0/$dir" || exit; done
-    cd "$0" && mount -o move . / && exec chroot . sh /vm/start' $root
+  # With process ids of its own: who sees another root at process 1 takes that for the machine's.
+  exec unshare -m -p -f sh -c 'mount -o rbind "$0" "$0" && mount -t proc proc "$0/proc" &&
+    for dir in sys dev run tmp vm files packages; do mount -o rbind /$dir "$0/$dir" || exit; done
+    cd "$0" && mount -o move . / && exec chroot . /bin/sh /vm/start' $root
 fi
 
 t "the hooks are installed" sh /files/install.sh --gate
