@@ -13,9 +13,11 @@ applets=(awk basename cat chmod chown chroot cmp cp cut date dd df dirname dmesg
   rm rmdir sed seq sha256sum sleep sort stat stty sync tail tar tee test timeout touch tr true tty umount uname uniq
   vi wc which xargs)
 
-# libcurl names these for protocols that are never spoken (base/http.c allows http and https), and with them comes a
-# second TLS library, Kerberos and 14 more: 7 MB.
-standins=(librtmp.so.1 libldap-2.5.so.0 liblber-2.5.so.0 libgssapi_krb5.so.2)
+# libcurl names these for protocols that are never spoken (base/http.c allows http and https) and for cookies, and with
+# them comes a second TLS library, Kerberos and 14 more: 7 MB. Two are called all the same: of libssh2 its beginning, which
+# succeeds, and of libidn2, which brings 2 MB of tables, the spelling of host names that are not ASCII, which fails.
+declare -A standins=([librtmp.so.1]='' [libldap-2.5.so.0]='' [liblber-2.5.so.0]='' [libgssapi_krb5.so.2]='' [libpsl.so.5]=''
+  [libssh2.so.1]=0 [libidn2.so.0]=-1)
 
 take() { # PATH...: from the base root with all that it needs, once; a link becomes a relative one
   local path to
@@ -41,10 +43,11 @@ needs() { # ELF: the libraries and the loader that it names
   local name
   for name in $(objdump -p "$1" 2>/dev/null | sed -n 's/^  NEEDED *//p'); do
     name=usr/lib/$triplet/$name
-    case " ${standins[*]} " in
-    *" ${name##*/} "*) [ -e "$root/$name" ] || images/standin.sh "$base/$name" "$root/$name" ;;
-    *) take "$name" ;;
-    esac
+    if [ -z "${standins[${name##*/}]+is}" ]; then
+      take "$name"
+    elif [ ! -e "$root/$name" ]; then
+      images/standin.sh "$base/$name" "$root/$name" "${standins[${name##*/}]}"
+    fi
   done
   name=$(readelf -lW "$1" 2>/dev/null | sed -nE 's#.*interpreter: /(.*)\]#usr/\1#p') || return 0
   [ -z "$name" ] || take "$name"

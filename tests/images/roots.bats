@@ -52,6 +52,15 @@ TOOLS=(sh bash lsmod modprobe rm mv chroot ls cat sleep mkdir grep cut head tail
     assert_success
   done
 }
+@test "libraries that are not wanted are not there, and a host name that would need one is refused" {
+  assert_no_file runtime -name 'libunistring*'
+  in_root runtime kmodsmith net check https://bücher.example/
+  [ "$status" -eq 1 ]
+  assert_output --partial 'bad/illegal format'
+  in_root runtime kmodsmith net check https://xn--bcher-kva.example/
+  [ "$status" -eq 1 ]
+  refute_output --partial 'bad/illegal format'
+}
 @test "every link to a program leads to one, and stays inside the image" {
   local name
   for name in runtime builder driver; do
