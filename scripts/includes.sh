@@ -15,7 +15,7 @@ yaml\.h                       | installer/base/yaml\.c                      | 1
 libmount/.*                   | installer/node/mounts?\.c                   | 1
 cmocka\.h                     | tests/unit/[a-z0-9_]+\.[ch]                 | 999'
 
-{ find installer kmod precompiled tests/unit -name '*.[ch]' 2>/dev/null || true; } | sort |
+{ find installer kmod precompiled tests/{unit,sim} -name '*.[ch]' 2>/dev/null || true; } | sort |
   xargs grep -HnE '^[[:space:]]*#[[:space:]]*include' | awk -v places="$places" '
 function room(path) {
 	if (path ~ /^tests\//) return "tests"

@@ -6,8 +6,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 jobs=$(nproc)
-mapfile -t c < <(find installer kmod precompiled tests/unit -name '*.c' 2>/dev/null | sort)
-mapfile -t ch < <(find installer kmod precompiled tests/unit -name '*.[ch]' 2>/dev/null | sort)
+mapfile -t c < <(find installer kmod precompiled tests/{unit,sim} -name '*.c' 2>/dev/null | sort)
+mapfile -t ch < <(find installer kmod precompiled tests/{unit,sim} -name '*.[ch]' 2>/dev/null | sort)
 mapfile -t sh < <(grep -rlE '^#!.*(bash|/sh|bats)$' .ci scripts tests kmod images deploy 2>/dev/null
   find tests -name '*.bash')
 mapfile -t text < <(find ./*.md installer kmod precompiled scripts man deploy images tests -type f 2>/dev/null |

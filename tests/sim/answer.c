@@ -14,7 +14,7 @@ static void say(struct sim_answer *a, long status, const char *reason, json_t *d
 {
 	json_decref(a->reply);
 	a->status = status;
-	a->reply = json_pack("{s:s, s:s, s:{}, s:s, s:s, s:s, s:o*, s:i}", "kind", "Status", "apiVersion", "v1",
+	a->reply = json_pack("{s:s, s:s, s:{}, s:s, s:s, s:s*, s:o*, s:i}", "kind", "Status", "apiVersion", "v1",
 			     "metadata", "status", "Failure", "message", message, "reason", reason, "details", details,
 			     "code", (int)status);
 }

@@ -45,7 +45,7 @@ static bool is_paid(struct sim *s, const struct sim_request *r, struct sim_effec
 	unsigned count;
 	const json_t *budget = budget_of(s, e->before, &count);
 	if (count > 1) {
-		sim_say(&e->answer, 500, "InternalError",
+		sim_say(&e->answer, 500, NULL,
 			"This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
 			"support.");
 		return false;

@@ -108,6 +108,7 @@ bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret)
 void sim_fault_after(const struct sim_fault *f, struct sim_answer *ret)
 {
 	ret->is_cut = f->what == SIM_TRUNCATE;
+	ret->took_ms += f->what == SIM_SLOW ? f->late_ms : 0;
 	if (f->what != SIM_CUT_AFTER && f->what != SIM_DIE_AFTER)
 		return;
 	ret->status = 0;

@@ -36,7 +36,10 @@ static void drop_nulls(json_t *value)
 			drop_nulls(inner);
 	}
 	size_t i;
-	json_array_foreach(value, i, inner) drop_nulls(inner);
+	json_array_foreach(value, i, inner)
+	{
+		drop_nulls(inner);
+	}
 }
 
 // A typed server writes no field that is empty (omitempty of the Go types), and always its spec and status.

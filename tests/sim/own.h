@@ -134,7 +134,7 @@ struct sim_watch {
 	long end_ms, bookmark_ms;
 	long lag_ms; // until changes are told
 	char *key;   // of the last event
-	bool is_first, is_over;
+	bool is_over;
 };
 struct sim_watch *sim_watch_new(struct sim *s, struct sim_path *take);
 void sim_watch_free(struct sim_watch *w);

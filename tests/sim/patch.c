@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merge patches (RFC 7386) and JSON patches (RFC 6902: test, add, replace, remove), the latter as the library of the
-// real server has them (evanphx/json-patch 4.13, patch.go): a key that is absent is null for a test, but what is above
-// it has to be there.
+// real server has them (evanphx/json-patch 4.13, patch.go): a key that is absent is null for a test and may be replaced,
+// but what is above it has to be there.
 #include "tests/sim/own.h"
 
 static json_t *merge(json_t *take, json_t *patch)
@@ -84,7 +84,7 @@ static bool in_object(json_t *object, const char *op, const char *key, json_t *v
 		return have && !json_is_null(have) ? json_equal(have, value) : json_is_null(value);
 	if (str_eq(op, "remove"))
 		return json_object_del(object, key) == 0;
-	return (str_eq(op, "add") || (str_eq(op, "replace") && have)) && json_object_set(object, key, value) == 0;
+	return (str_eq(op, "add") || str_eq(op, "replace")) && json_object_set(object, key, value) == 0;
 }
 
 json_t *sim_json_patch(const json_t *object, const json_t *operations)

@@ -4,12 +4,13 @@
 
 json_t *sim_at(const json_t *object, const char *keys)
 {
-	auto_strv struct strv path = { 0 };
-	strv_split(&path, keys, " ");
-	json_t *at = path.count ? json_object_get(object, path.items[0]) : NULL;
-	for (size_t i = 1; i < path.count; i++)
-		at = json_object_get(at, path.items[i]);
-	return at;
+	json_t *at = NULL;
+	for (const char *end;; keys = end + 1) {
+		end = strchrnul(keys, ' ');
+		at = json_object_getn(at ? at : object, keys, (size_t)(end - keys));
+		if (!at || !*end)
+			return at;
+	}
 }
 
 const char *sim_text(const json_t *object, const char *keys)

@@ -73,6 +73,7 @@ enum sim_break {
 	SIM_CUT_AFTER,  // it was done, and nobody hears of it
 	SIM_STATUS,     // refused with status and retry_s; nothing was done
 	SIM_TRUNCATE,   // it was done, and the reply ends in the middle
+	SIM_SLOW,       // it was done, and the reply comes late_ms later, if the client waits so long
 	SIM_DIE_BEFORE, // the client is killed there: no call of it comes through any more
 	SIM_DIE_AFTER,
 	SIM_PARTITION, // of the client, from_ms until to_ms of the clock, 0 = for ever; its watches end afterwards

@@ -15,7 +15,8 @@ struct sim_watch *sim_watch_new(struct sim *s, struct sim_path *take)
 	w->bookmark_ms = sim_now_ms() + s->o.bookmark_ms;
 	if (w->bookmark_ms > w->end_ms - BEFORE_END_MS)
 		w->bookmark_ms = w->end_ms - BEFORE_END_MS;
-	w->is_first = !w->path.version || !str_u64(w->path.version, 10, &w->version) || w->version == 0;
+	if (w->path.version)
+		str_u64(w->path.version, 10, &w->version);
 	return w;
 }
 
@@ -35,29 +36,28 @@ static char *event(const char *type, json_t *object)
 	return str_fmt("%s\n", text);
 }
 
-static char *everything(struct sim_watch *w)
+static char *refusal(struct sim_watch *w, long status, const char *reason, const char *why)
 {
-	const struct sim_store *store = &w->sim->store;
-	const struct sim_shelf *shelf = &store->shelves[w->path.kind - sim_kinds];
-	char *text = NULL;
-	for (size_t i = 0; i < shelf->count; i++) {
-		if (!sim_selects(&w->path, shelf->rows[i].object))
-			continue;
-		auto_str char *one = event("ADDED", shelf->rows[i].object);
-		str_add(&text, "%s", one);
-	}
-	w->is_first = false;
-	w->version = store->version;
-	return text;
+	auto_sim_answer struct sim_answer a = { 0 };
+	w->is_over = true;
+	sim_say(&a, status, reason, "%s", why);
+	return event("ERROR", a.reply);
 }
 
 char *sim_watch_too_old(struct sim_watch *w)
 {
-	auto_sim_answer struct sim_answer a = { 0 };
-	w->is_over = true;
-	sim_say(&a, 410, "Expired", "too old resource version: %" PRIu64 " (%" PRIu64 ")", w->version,
-		w->sim->store.compacted);
-	return event("ERROR", a.reply);
+	auto_str char *why =
+		str_fmt("too old resource version: %" PRIu64 " (%" PRIu64 ")", w->version, w->sim->store.compacted);
+	return refusal(w, 410, "Expired", why);
+}
+
+// Of a watch without a version the server makes one that begins with all that there is, and has to refuse it where its
+// etcd is older than 3.4.25 (cacher.go of apiserver 0.36): whoever watches has to have read first.
+static char *has_no_version(struct sim_watch *w)
+{
+	return refusal(w, 500, "InternalError",
+		       "a watch stream was requested by the client but the required storage feature "
+		       "RequestWatchProgress is disabled");
 }
 
 static char *bookmark(struct sim_watch *w)
@@ -88,9 +88,8 @@ char *sim_watch_next(struct sim_watch *w)
 	const struct sim_store *store = &w->sim->store;
 	if (w->is_over)
 		return NULL;
-	char *first = w->is_first ? everything(w) : NULL;
-	if (first)
-		return first;
+	if (w->version == 0)
+		return has_no_version(w);
 	if (w->version < store->compacted)
 		return sim_watch_too_old(w);
 	for (size_t i = sim_store_after(store, w->version); i < store->count; i++) {

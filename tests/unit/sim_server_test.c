@@ -171,6 +171,9 @@ static void test_call_faults(void **state)
 		{ { .what = SIM_STATUS, .status = 429, .retry_s = 7 }, 1, 0, true, 2 },
 		{ { .what = SIM_STATUS, .status = 403 }, -1, E_AUTH, false, 1 },
 		{ { .what = SIM_TRUNCATE }, -1, E_KUBE, true, 1 },
+		{ { .what = SIM_SLOW, .late_ms = 7000 }, 1, 0, true, 1 },
+		{ { .what = SIM_SLOW, .late_ms = 20000 }, 1, 0, true, 2 }, // longer than one try
+		{ { .what = SIM_SLOW, .late_ms = 20000, .times = 99 }, -1, E_TIMEOUT, true, 0 },
 		{ { .what = SIM_DIE_BEFORE }, -1, E_SYSTEM, false, 1 },
 		{ { .what = SIM_DIE_AFTER }, -1, E_SYSTEM, true, 1 },
 		{ { .what = SIM_STATUS, .status = 500, .verb = "get" }, 1, 0, true, 1 },
@@ -194,7 +197,7 @@ static void test_call_faults(void **state)
 		const char *is = sim_text(sim_get(s, "/api/v1/nodes/n000"), "metadata annotations kmodsmith.io/go");
 		expect(str_eq(is, value) == rows[i].is_done, row);
 		expect(!rows[i].calls || sim_count(s, "a", NULL) == rows[i].calls, row);
-		expect(rows[i].fault.retry_s == 0 || sim_now_ms() >= 7000, row);
+		expect(rows[i].fault.retry_s * 1000 + rows[i].fault.late_ms == 0 || sim_now_ms() >= 7000, row);
 	}
 }
 
