@@ -17,7 +17,8 @@ static const struct opt opts[] = {
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node), "the Node that this machine is" },
 	{ 0 },
 };
-static const struct opt *const tables[] = { opts, source_opts, job_opts, origin_opts, remote_opts, common_opts, NULL };
+static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
+					    origin_opts, remote_opts, common_opts, NULL };
 extern const struct cmd cmd_agent, cmd_install, cmd_status;
 
 // Nobody is asked: what it takes was staged, and parameters that somebody else gave stay as they are.
@@ -148,7 +149,7 @@ const struct cmd cmd_agent = {
 		 "The policy is the document of `kmodsmith rollout check-policy`; options say where drivers come "
 		 "from.\n\n"
 		 "  kmodsmith agent --policy /policy/policy.json --from docker://registry.example/drivers\n",
-	.opts = { opts, source_opts, job_opts, origin_opts, remote_opts, common_opts },
+	.opts = { opts, source_opts, job_opts, share_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
 };

@@ -63,3 +63,39 @@ kube() { # METHOD PATH [JSON [CONTENT-TYPE]]
   curl -sS --cacert "$CA" --cert "$SERVERS/admin.pem" --key "$SERVERS/admin.key" -X "$1" \
     ${3:+-H "Content-Type: ${4:-application/json}" -d "$3"} "$KUBE$2"
 }
+deploy() { # FILE of deploy/: each document is created as it is, and nothing in it is unknown to the API server
+  local doc kind namespace group answer
+  python3 -c 'import json, sys, yaml; [print(json.dumps(d)) for d in yaml.safe_load_all(open(sys.argv[1]))]' "$top/deploy/$1" |
+    while read -r doc; do
+      kind=$(jq -r '.kind | ascii_downcase' <<<"$doc")s namespace=$(jq -r '.metadata.namespace // ""' <<<"$doc")
+      [ "$kind" != validatingadmissionpolicys ] || kind=validatingadmissionpolicies
+      group=$(jq -r .apiVersion <<<"$doc")
+      [ "$group" = v1 ] && group=/api/v1 || group=/apis/$group
+      answer=$(kube POST "$group${namespace:+/namespaces/$namespace}/$kind?fieldValidation=Strict" "$doc")
+      [ "$(jq -r .kind <<<"$answer")" != Status ] || { echo "$1: $answer" >&2 && return 1; }
+    done
+}
+account() { # NAME [POD NODE]: a token of that service account of kube-system; of a pod on that node
+  local spec={}
+  if [ $# -gt 1 ]; then
+    local pod
+    pod=$(kube POST /api/v1/namespaces/kube-system/pods "{\"metadata\": {\"name\": \"$2\"}, \"spec\": {\"nodeName\": \"$3\",
+      \"serviceAccountName\": \"$1\", \"containers\": [{\"name\": \"c\", \"image\": \"i\"}]}}" | jq -r .metadata.uid)
+    spec="{\"boundObjectRef\": {\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"name\": \"$2\", \"uid\": \"$pod\"}}"
+  fi
+  kube POST "/api/v1/namespaces/kube-system/serviceaccounts/$1/token" \
+    "{\"apiVersion\": \"authentication.k8s.io/v1\", \"kind\": \"TokenRequest\", \"spec\": $spec}" | jq -r .status.token
+}
+kube_config_token() { # TOKEN
+  cat <<EOF
+apiVersion: v1
+kind: Config
+current-context: tests
+clusters:
+- {name: here, cluster: {server: $KUBE, certificate-authority: $CA}}
+contexts:
+- {name: tests, context: {cluster: here, user: it, namespace: kube-system}}
+users:
+- {name: it, user: {token: $1}}
+EOF
+}

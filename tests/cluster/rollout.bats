@@ -1,0 +1,108 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Whole roll-outs on the real API server: two coordinators and the agents of three nodes, each with the rights of deploy/ and
+# no others. The test is kubelet and controllers: it ends pods. T16, T28, T50, T51, T78, D1, D2, D7.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
+load helper
+load agent
+load rollout
+
+setup_file() {
+  kube_start --runtime-config=admissionregistration.k8s.io/v1=true
+  deploy rbac.yaml
+  deploy agent-policy.yaml
+  deploy coordinator.yaml
+}
+teardown_file() { kube_stop; }
+setup() { farm_make 3; }
+teardown() { farm_clean; }
+
+@test "from one driver to the next: nobody is disturbed who need not be, and each node proves itself" {
+  farm_loads "$new"
+  pod train 2
+  farm_start
+  coordinator_start a
+  policy "$new"
+  all_are "done" 120
+  assert_equal "$(versions)" "$new $new $new"
+  assert_equal "$(cordoned)" ""
+  assert_equal "$(kube GET /api/v1/namespaces/default/pods | jq '.items | length')" 0
+  for i in 1 2 3; do assert_equal "$(unloads $i)" 1; done
+  kubectl_kmodsmith status
+  assert_line --regexp "^pool gpus: driver $new, .* 3 nodes, 3 done, 0 failed"
+  run jq -r '.items[] | select(.involvedObject.name == "'"$(name_of 2)"'") | .reason' < <(kube GET /api/v1/namespaces/default/events)
+  for reason in RolloutCordoned RolloutEvicting RolloutReplacing RolloutValidating RolloutReleasing RolloutDone; do assert_line $reason; done
+  # And again: nothing is to be done, so nothing is written.
+  local before
+  before=$(node_versions)
+  sleep 8
+  assert_equal "$(node_versions)" "$before"
+}
+
+@test "D2: a bad target is undone on the first node, and the roll-out halts; undo names what it goes back to" {
+  farm_start
+  coordinator_start a
+  policy "$old"
+  all_are "done" 60
+  sleep 2
+  farm_loads "$old" # whatever is loaded: the new one does not come up
+  policy "$new"
+  until_some rolledback 120
+  sleep 3
+  assert_equal "$(versions)" "$old $old $old"
+  assert_equal "$(cordoned)" ""
+  kubectl_kmodsmith status
+  assert_line --partial "halted: "
+  kubectl_kmodsmith why "$(name_of 1)"
+  assert_success
+  kubectl_kmodsmith undo gpus
+  assert_output "pool gpus: the target is driver $old again"
+  all_are "done" 60
+  assert_equal "$(versions)" "$old $old $old"
+}
+
+@test "T78: the leader is killed in the middle, then the next one ends cleanly: another one goes on from the nodes" {
+  farm_loads "$new"
+  farm_start
+  coordinator_start a
+  coordinator_start b
+  policy "$new"
+  until_some replacing 60
+  coordinator_kill KILL a
+  coordinator_kill KILL b # whoever led
+  coordinator_start c
+  local begun=$SECONDS
+  until grep -q leading "$BATS_TEST_TMPDIR/coordinator-c.log"; do sleep 0.5; ((SECONDS - begun < 45)) || fail "no leader after a crash"; done
+  coordinator_start d
+  coordinator_kill TERM c
+  begun=$SECONDS
+  until grep -q leading "$BATS_TEST_TMPDIR/coordinator-d.log"; do sleep 0.2; ((SECONDS - begun < 12)) || fail "no leader after a clean end"; done
+  all_are "done" 120
+  assert_equal "$(versions)" "$new $new $new"
+  assert_equal "$(cordoned)" ""
+  for i in 1 2 3; do assert_equal "$(unloads $i)" 1; done
+}
+
+@test "pause, wave, approve, abort: what people say counts, and is refused where it means nothing" {
+  farm_loads "$new"
+  farm_start
+  coordinator_start a
+  policy "$new" '.pools[0].waves = [{name: "canary", count: 1}, {name: "main", percent: 100, approval: "manual"}]'
+  until_some "done" 60
+  sleep 6
+  assert_equal "$(count_in "done")" 1
+  kubectl_kmodsmith approve gpus nine
+  assert_failure 1
+  assert_output --partial "has no wave 'nine'"
+  kubectl_kmodsmith pause
+  kubectl_kmodsmith approve gpus main
+  assert_success
+  sleep 6
+  assert_equal "$(count_in "done")" 1
+  kubectl_kmodsmith resume
+  all_are "done" 120
+  kubectl_kmodsmith abort gpus
+  assert_success
+  kubectl_kmodsmith abort other
+  assert_failure 1
+}
