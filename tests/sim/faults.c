@@ -74,7 +74,7 @@ const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const c
 		    !is_for(f->resource, resource))
 			continue;
 		f->seen++;
-		if (f->seen < first || f->seen - first >= times)
+		if (f->one_in ? sim_dice() % f->one_in != 0 : f->seen < first || f->seen - first >= times)
 			continue;
 		f->hits++;
 		return f;
