@@ -61,6 +61,11 @@ static void test_list(void **state)
 	expect(kube_list(k, &list, &version, &err) == 0, err.text);
 	assert_int_equal(seen.count, 11);
 	assert_int_equal(sim_count(s, "a", "list"), 5);
+	seen.count = 0;
+	sim_fault(s, &(struct sim_fault){ .what = SIM_STATUS, .status = 410, .verb = "list", .nth = 2 });
+	free(TAKE(version));
+	expect(kube_list(k, &list, &version, &err) == 0, err.text);
+	assert_int_equal(seen.count, 10 + 11); // the first page came again
 	free(seen.text);
 }
 
@@ -218,6 +223,14 @@ static void test_the_dead_stay_dead(void **state)
 	assert_int_equal(api_get(a, "/api/v1/nodes/n000", NULL, &err), -1);
 	assert_string_equal(sim_text(sim_get(s, "/api/v1/nodes/n000"), "metadata annotations kmodsmith.io/go"), "2");
 	assert_int_equal(patch_go(b, "4", &err), 1);
+	sim_heal(s); // and so does a new process of that name
+	assert_int_equal(patch_go(a, "5", &err), 1);
+	size_t count;
+	auto_str char *text = NULL;
+	const struct sim_call *calls = sim_log(s, &count);
+	for (size_t i = 0; i < count; i++)
+		str_add(&text, "%s %s %ld, ", calls[i].client, calls[i].verb, calls[i].status);
+	assert_string_equal(text, "a patch 200, a patch 0, a patch 0, a get 0, b patch 200, a patch 200, ");
 }
 
 static void test_watch_faults(void **state)
