@@ -73,6 +73,16 @@ void sim_pass(long ms)
 		;
 }
 
+// xorshift64* (Vigna), from the seed: the same every time.
+uint32_t sim_dice(void)
+{
+	now.dice = now.dice ? now.dice : 0x9e3779b97f4a7c15;
+	now.dice ^= now.dice >> 12;
+	now.dice ^= now.dice << 25;
+	now.dice ^= now.dice >> 27;
+	return (uint32_t)(now.dice * 0x2545f4914f6cdd1d >> 32);
+}
+
 // What the real client takes from the system.
 long kube_now_ms(void)
 {
@@ -89,12 +99,7 @@ void kube_sleep(long ms)
 	sim_pass(ms);
 }
 
-// xorshift64* (Vigna), from the seed: the same every time.
 uint32_t kube_random(void)
 {
-	now.dice = now.dice ? now.dice : 0x9e3779b97f4a7c15;
-	now.dice ^= now.dice >> 12;
-	now.dice ^= now.dice << 25;
-	now.dice ^= now.dice >> 27;
-	return (uint32_t)(now.dice * 0x2545f4914f6cdd1d >> 32);
+	return sim_dice();
 }

@@ -74,7 +74,7 @@ const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const c
 		    !is_for(f->resource, resource))
 			continue;
 		f->seen++;
-		if (f->seen < first || f->seen - first >= times)
+		if (f->one_in ? sim_dice() % f->one_in != 0 : f->seen < first || f->seen - first >= times)
 			continue;
 		f->hits++;
 		return f;
@@ -88,8 +88,10 @@ bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret)
 	static const struct {
 		long status;
 		const char *reason;
-	} reasons[] = { { 401, "Unauthorized" },  { 403, "Forbidden" },          { 429, "TooManyRequests" },
-			{ 500, "InternalError" }, { 503, "ServiceUnavailable" }, { 504, "Timeout" } };
+	} reasons[] = { { 401, "Unauthorized" },       { 403, "Forbidden" },
+			{ 409, "Conflict" },           { 410, "Expired" },
+			{ 429, "TooManyRequests" },    { 500, "InternalError" },
+			{ 503, "ServiceUnavailable" }, { 504, "Timeout" } };
 	if (f->what == SIM_DIE_BEFORE || (f->what == SIM_DIE_AFTER && f->hits > 1) || f->what == SIM_CUT_BEFORE) {
 		ret->code = f->what == SIM_CUT_BEFORE ? E_NETWORK : E_SYSTEM;
 		return true;

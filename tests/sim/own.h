@@ -174,6 +174,7 @@ int sim_feed(struct http_call *call, const char *text, size_t len);
 
 // clock.c
 void sim_clock_start(unsigned seed);
+uint32_t sim_dice(void);
 bool sim_clock_step(long until_ms); // to the next thing that is due, which runs; false = until_ms was reached
 
 struct sim {

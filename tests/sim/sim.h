@@ -90,6 +90,7 @@ struct sim_fault {
 	enum sim_break what;
 	const char *client, *verb, *resource; // NULL = any
 	unsigned nth, times;                  // the nth that fits is the first that is broken, 0 = 1; so many, 0 = 1
+	unsigned one_in;                      // in place of both: each that fits, with that chance, by the dice
 	long status;
 	unsigned retry_s;
 	long from_ms, to_ms, late_ms;

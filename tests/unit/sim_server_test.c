@@ -61,6 +61,11 @@ static void test_list(void **state)
 	expect(kube_list(k, &list, &version, &err) == 0, err.text);
 	assert_int_equal(seen.count, 11);
 	assert_int_equal(sim_count(s, "a", "list"), 5);
+	seen.count = 0;
+	sim_fault(s, &(struct sim_fault){ .what = SIM_STATUS, .status = 410, .verb = "list", .nth = 2 });
+	free(TAKE(version));
+	expect(kube_list(k, &list, &version, &err) == 0, err.text);
+	assert_int_equal(seen.count, 10 + 11); // the first page came again
 	free(seen.text);
 }
 
@@ -218,6 +223,14 @@ static void test_the_dead_stay_dead(void **state)
 	assert_int_equal(api_get(a, "/api/v1/nodes/n000", NULL, &err), -1);
 	assert_string_equal(sim_text(sim_get(s, "/api/v1/nodes/n000"), "metadata annotations kmodsmith.io/go"), "2");
 	assert_int_equal(patch_go(b, "4", &err), 1);
+	sim_heal(s); // and so does a new process of that name
+	assert_int_equal(patch_go(a, "5", &err), 1);
+	size_t count;
+	auto_str char *text = NULL;
+	const struct sim_call *calls = sim_log(s, &count);
+	for (size_t i = 0; i < count; i++)
+		str_add(&text, "%s %s %ld, ", calls[i].client, calls[i].verb, calls[i].status);
+	assert_string_equal(text, "a patch 200, a patch 0, a patch 0, a get 0, b patch 200, a patch 200, ");
 }
 
 static void test_watch_faults(void **state)
@@ -429,6 +442,36 @@ static void test_same_again(void **state)
 	assert_int_not_equal(took[0], took[2]);
 }
 
+// Anything may fail now and then: every write is done in the end, and a second run has the same hits.
+static void test_by_chance(void **state)
+{
+	(void)state;
+	enum { WRITES = 60 };
+	static const enum sim_break kinds[] = { SIM_CUT_BEFORE, SIM_CUT_AFTER, SIM_STATUS };
+	unsigned hits[2][ARRAY_SIZE(kinds)];
+	for (unsigned run = 0; run < 2; run++) {
+		const struct sim_fault *rows[ARRAY_SIZE(kinds)];
+		auto_sim struct sim *s = sim_new(&(struct sim_options){ .seed = 7 });
+		auto_client struct kube *k = sim_client(s, "a");
+		make_nodes(s, 1);
+		for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+			rows[i] = sim_fault(s, &(struct sim_fault){ .what = kinds[i], .status = 503, .one_in = 6 });
+		for (unsigned i = 0; i < WRITES; i++) {
+			struct err err = { 0 };
+			auto_str char *value = str_fmt("%u", i);
+			expect(patch_go(k, value, &err) == 1, err.text);
+			assert_string_equal(
+				sim_text(sim_get(s, "/api/v1/nodes/n000"), "metadata annotations kmodsmith.io/go"),
+				value);
+		}
+		for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+			hits[run][i] = rows[i]->hits;
+	}
+	assert_memory_equal(hits[0], hits[1], sizeof(hits[0]));
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		assert_in_range(hits[0][i], 1, WRITES);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -437,6 +480,7 @@ int main(void)
 		cmocka_unit_test(test_watch_faults), cmocka_unit_test(test_pods_end),
 		cmocka_unit_test(test_budgets),      cmocka_unit_test(test_seen),
 		cmocka_unit_test(test_clock),        cmocka_unit_test(test_same_again),
+		cmocka_unit_test(test_by_chance),
 	};
 	return cmocka_run_group_tests_name("sim_server", tests, NULL, NULL);
 }
