@@ -205,7 +205,7 @@ static void t57_a_write_that_was_cut_off(void **state)
 	auto_str char *why = NULL;
 	auto_agent_journal struct agent_journal j = full(), back = { 0 };
 	assert_int_equal(agent_journal_write(&folder.root, &j, &err), 0);
-	folder_file(&folder, "agent/.journal.json.1234.new", "{\"schema\": 1, \"order");
+	folder_file(&folder, "agent/.journal.json.1234.tmp", "{\"schema\": 1, \"order");
 	assert_int_equal(agent_journal_read(&folder.root, &back, &why, &err), 1);
 	assert_same(&back, &j);
 	assert_int_equal(agent_journal_write(&folder.root, &j, &err), 0);
