@@ -73,9 +73,9 @@ static void t36_t39_names(void **state)
 {
 	(void)state;
 	auto_folder struct folder folder;
+	folder_make(&folder);
 	auto_root struct root hosts = ROOT_NONE, machine = ROOT_NONE, kept = ROOT_NONE;
 	struct err err;
-	folder_make(&folder);
 	assert_int_equal(root_init(&hosts, "tests/hosts", &err), 0);
 	assert_int_equal(copy_tree(&hosts, "h100x8", &folder.root, "m", &err), 0);
 	// whose driver it is: a run of this boot has noted it

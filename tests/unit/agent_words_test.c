@@ -171,7 +171,7 @@ static void assert_same(const struct agent_journal *a, const struct agent_journa
 	assert_string_equal(a->probe_code, b->probe_code);
 	assert_string_equal(a->revived, b->revived);
 	assert_int_equal(a->known_count, b->known_count);
-	for (size_t i = 0; i < a->known_count; i++) {
+	for (size_t i = 0; a->known && b->known && i < a->known_count; i++) {
 		assert_true(aim_eq(&a->known[i].aim, &b->known[i].aim));
 		assert_string_equal(a->known[i].parameters, b->known[i].parameters);
 	}
