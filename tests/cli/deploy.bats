@@ -12,7 +12,7 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
 
 @test "deploy: every file has the shape that Kubernetes takes" {
   local file
-  for file in "${daemonsets[@]}" build-job.yaml; do
+  for file in "${daemonsets[@]}" daemonset-agent.yaml build-job.yaml; do
     python3 "$top/tests/cli/kube.py" "$top/deploy/$file"
   done
   [ "$(query gpu-operator-values.yaml 'sorted(d)')" = "['driver']" ]

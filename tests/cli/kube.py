@@ -14,7 +14,7 @@ PROBE = {"exec": {"command": [str]}, "periodSeconds": int, "failureThreshold": i
          "initialDelaySeconds": int}
 CONTAINER = {
     "name": str, "image": str, "command": [str], "args": [str],
-    "env": [{"name": str, "value": str}],
+    "env": [{"name": str, "value": str, "valueFrom": {"fieldRef": {"fieldPath": str}}}],
     "securityContext": {
         "privileged": bool, "runAsUser": int, "allowPrivilegeEscalation": bool, "readOnlyRootFilesystem": bool, "appArmorProfile": {"type": str}, "seLinuxOptions": {"type": str},
         "capabilities": {"add": [str], "drop": [str]}},
@@ -23,7 +23,7 @@ CONTAINER = {
     "resources": {"requests": QUANTITIES, "limits": QUANTITIES},
 }
 POD = {
-    "hostPID": bool, "automountServiceAccountToken": bool, "priorityClassName": str, "terminationGracePeriodSeconds": int,
+    "hostPID": bool, "automountServiceAccountToken": bool, "serviceAccountName": str, "priorityClassName": str, "terminationGracePeriodSeconds": int,
     "tolerations": [{"key": str, "operator": str, "effect": str}], "nodeSelector": TEXTS, "containers": [CONTAINER],
     "initContainers": [CONTAINER], "restartPolicy": str, "hostUsers": bool, "enableServiceLinks": bool,
     "securityContext": {"runAsUser": int, "seccompProfile": SECCOMP},

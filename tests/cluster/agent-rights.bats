@@ -12,11 +12,12 @@ setup_file() {
     python3 -c 'import json, sys, yaml; [print(json.dumps(d)) for d in yaml.safe_load_all(open(sys.argv[1]))]' \
       "$top/deploy/$file.yaml" | while read -r doc; do
       local kind namespace group
-      kind=$(jq -r '.kind | ascii_downcase | sub("policy$"; "policie")' <<<"$doc")s
+      kind=$(jq -r '.kind | ascii_downcase' <<<"$doc")s
       namespace=$(jq -r '.metadata.namespace // ""' <<<"$doc")
+      group=/apis/$(jq -r .apiVersion <<<"$doc")
       case $kind in
       serviceaccounts) group=/api/v1 ;;
-      *) group=/apis/$(jq -r .apiVersion <<<"$doc") ;;
+      *policys) kind=${kind%ys}ies ;;
       esac
       kube POST "$group${namespace:+/namespaces/$namespace}/$kind" "$doc" | jq -e '.kind != "Status"' >/dev/null
     done

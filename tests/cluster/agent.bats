@@ -223,3 +223,41 @@ teardown() { agent_kill; }
   kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
   await agent.loaded "$old_aim *" 40
 }
+
+@test "init --agent: the same beside the daemons; its agent is killed, comes back and goes on; the driver outlives both" {
+  local pid child i
+  "$KMODSMITH" init --agent --no-daemons --export none --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$AGENT_CONFIG" \
+    --from "oci:$repository" --insecure-skip-verify --no-watch >>"$BATS_TEST_TMPDIR/agent.log" 2>&1 </dev/null 3>&- 4>&- &
+  pid=$!
+  echo "$pid" >"$BATS_TEST_TMPDIR/agent.pid"
+  await agent.loaded "$old_aim *"
+  child=$(pgrep -P "$pid")
+  kill -KILL "$child"
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:done
+  loads "$new"
+  order 1.2 replace "$new_aim"
+  await agent.ack 1.2:replace:done
+  order 1.3 validate "$new_aim"
+  await agent.ack 1.3:validate:done
+  child=$(pgrep -P "$pid")
+  agent_kill
+  for ((i = 0; i < 50; i++)); do [ -d "/proc/$child" ] || break; sleep 0.1; done
+  [ ! -d "/proc/$child" ]
+  [ -d "$ROOT/sys/module/nvidia" ]
+  grep -q "the driver stays as it is" "$BATS_TEST_TMPDIR/agent.log"
+}
+
+@test "an idle agent has one watch, writes nothing, and has little of its own in memory (S4, S10)" {
+  local before pid
+  agent_start
+  await agent.loaded "$old_aim *"
+  sleep 1 # a request is counted when it has ended
+  pid=$(<"$BATS_TEST_TMPDIR/agent.pid")
+  requests() { kube GET /metrics | grep '^apiserver_request_total.*resource="nodes"' | grep -v 'verb="GET"' | sort; }
+  before=$(requests)
+  [[ $before == *'verb="PATCH"'*'} 1'* ]] || fail "$before"
+  sleep 5
+  assert_equal "$(requests)" "$before"
+  [ "$(awk '/^RssAnon/ { print $2 }' "/proc/$pid/status")" -le 8192 ] || fail "$(grep Rss "/proc/$pid/status")"
+}

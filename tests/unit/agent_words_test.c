@@ -171,7 +171,7 @@ static void assert_same(const struct agent_journal *a, const struct agent_journa
 	assert_string_equal(a->probe_code, b->probe_code);
 	assert_string_equal(a->revived, b->revived);
 	assert_int_equal(a->known_count, b->known_count);
-	for (size_t i = 0; i < a->known_count; i++) {
+	for (size_t i = 0; a->known && b->known && i < a->known_count; i++) {
 		assert_true(aim_eq(&a->known[i].aim, &b->known[i].aim));
 		assert_string_equal(a->known[i].parameters, b->known[i].parameters);
 	}
@@ -205,7 +205,7 @@ static void t57_a_write_that_was_cut_off(void **state)
 	auto_str char *why = NULL;
 	auto_agent_journal struct agent_journal j = full(), back = { 0 };
 	assert_int_equal(agent_journal_write(&folder.root, &j, &err), 0);
-	folder_file(&folder, "agent/.journal.json.1234.new", "{\"schema\": 1, \"order");
+	folder_file(&folder, "agent/.journal.json.1234.tmp", "{\"schema\": 1, \"order");
 	assert_int_equal(agent_journal_read(&folder.root, &back, &why, &err), 1);
 	assert_same(&back, &j);
 	assert_int_equal(agent_journal_write(&folder.root, &j, &err), 0);
