@@ -65,9 +65,8 @@ int api_evict(struct kube *k, const char *namespace, const char *pod, const char
 	auto_json json_t *body = json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:{s:s}}}", "apiVersion", "policy/v1", "kind",
 					   "Eviction", "metadata", "name", pod, "namespace", namespace, "deleteOptions",
 					   "preconditions", "uid", uid);
-	auto_kube_call struct kube_call call = {
-		.method = "POST", .path = path, .body = body, .is_repeatable = true, .is_busy_final = true
-	};
+	// Not repeated here, whatever comes: whoever drains looks at the pods first, and asks again.
+	auto_kube_call struct kube_call call = { .method = "POST", .path = path, .body = body, .is_busy_final = true };
 	call.deadline_ms = 60000;
 	call.try_ms = 25000;
 	*ret = (struct api_eviction){ 0 };
@@ -77,7 +76,7 @@ int api_evict(struct kube *k, const char *namespace, const char *pod, const char
 		ret->what = API_GONE;
 		return 0;
 	}
-	if (call.status != 429)
+	if (call.status != 429 && call.status != 500) // 500: two budgets guard it
 		return -1;
 	ret->what = API_BLOCKED;
 	ret->retry_ms = call.retry_ms;

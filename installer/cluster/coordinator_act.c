@@ -83,12 +83,19 @@ static void back_off(struct coordinator *c, size_t at, const struct err *why)
 	coordinator_say(c, w->name, why);
 }
 
-// Somebody was faster: look, and decide again.
+// Somebody was faster: look, and decide again. Not at once for ever: an API server that takes exception to a value says
+// the same.
 static int look_again(struct coordinator *c, size_t at, struct err *err)
 {
+	enum { PATIENCE = 3 };
+	struct err why;
 	auto_json json_t *node = NULL;
 	auto_str char *path = api_node(c->fleet.fellows[at].name);
 	c->conflicts++;
+	if (++c->fleet.fellows[at].failures > PATIENCE) {
+		err_set(&why, E_CONFLICT, "its patches are refused again and again");
+		back_off(c, at, &why);
+	}
 	int r = api_get(c->o.kube, path, &node, err);
 	if (r > 0)
 		fleet_put(&c->fleet, node, &c->policy);

@@ -96,6 +96,8 @@ static void take_loaded(struct report *r, const char *value)
 	part = cut(&at, ' ', &len);
 	if (is_some != (part != NULL) || (part && !word_copy(loaded.version, sizeof(loaded.version), part, len)))
 		return;
+	if (strchr(loaded.version, '/')) // it becomes the value of a label
+		return;
 	r->has_loaded = true;
 	r->is_foreign = loaded.is_foreign;
 	r->loaded = loaded.loaded;

@@ -144,8 +144,8 @@ teardown() { agent_kill; }
   echo "{}" >"$policy"
   order 1.2 replace "$new_aim"
   await agent.ack 1.2:replace:done
-  order 1.3 restore "$old_aim"
   loads "$old"
+  order 1.3 restore "$old_aim"
   await agent.ack 1.3:restore:done
 }
 

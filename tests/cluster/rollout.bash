@@ -96,3 +96,11 @@ kubectl_kmodsmith() { # VERB...: as kubectl calls its plugin
   ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/kubectl-kmodsmith"
   KUBECONFIG=$KUBECONFIG run "$BATS_TEST_TMPDIR/kubectl-kmodsmith" "$@" --namespace kube-system
 }
+until_told() { # EVENT SECONDS: of any node of this test
+  local end=$((SECONDS + $2))
+  until kube GET /api/v1/namespaces/default/events | jq -e --arg e "$1" --arg n "gpu$BATS_TEST_NUMBER-" \
+    'any(.items[]; .reason == $e and (.involvedObject.name | startswith($n)))' >/dev/null; do
+    sleep 0.1
+    ((SECONDS < end)) || { show_logs && fail "no event $1 after $2 s"; }
+  done
+}

@@ -67,7 +67,7 @@ teardown() { farm_clean; }
   coordinator_start a
   coordinator_start b
   policy "$new"
-  until_some replacing 60
+  until_told RolloutCordoned 60
   coordinator_kill KILL a
   coordinator_kill KILL b # whoever led
   coordinator_start c
