@@ -221,6 +221,7 @@ static void damaged_journals(void **state)
 	} table[] = {
 		{ "\"schema\": 1", "\"schema\": 2" },
 		{ "7.41:replace", "7.41:explode" },
+		{ "7.41:replace:123456789abcdef0-0000000000000001", "" }, // failed, of no order
 		{ "7.41:replace", "7.4100000000000:replace" },
 		{ "\"failed\"", "\"begun\"" }, // with a code
 		{ "\"failed\"", "\"\"" },
