@@ -141,6 +141,13 @@ static bool is_accepted(const struct agent_view *v)
 {
 	return v->journal->step == AGENT_ACCEPTED;
 }
+// Nobody can be asked, or somebody took it away: nothing is begun.
+static bool is_unsure(const struct agent_view *v)
+{
+	const struct order *order = order_of(v);
+	return is_accepted(v) && (!v->is_read || seq_cmp(v->go.seq, order->seq) != 0 || v->go.verb != order->verb ||
+				  !aim_eq(&v->go.aim, &order->aim));
+}
 // What brings the node back to service goes on.
 static bool is_frozen(const struct agent_view *v)
 {
@@ -222,6 +229,7 @@ static const struct row {
 	{ "the way back was cut off: goes on", was_reverting, AGENT_REVERT, 0, 0, NULL },
 	// an order
 	{ "a newer order", is_newer, AGENT_TAKE, 0, 0, NULL },
+	{ "the order does not stand now: nothing is begun", is_unsure, AGENT_WAIT, 0, 0, NULL },
 	{ "somebody paused this node", is_frozen, AGENT_WAIT, 0, 0, NULL },
 	{ "it is in the kernel already: adopted", is_there_already, AGENT_FINISH, RESULT_DONE, 0, NULL },
 	{ "another driver is in the kernel", is_other, AGENT_FINISH, RESULT_FAILED, FAILING_PERMANENT, "drift" },

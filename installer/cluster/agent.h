@@ -19,8 +19,9 @@ enum agent_step {
 };
 extern const char *const agent_step_names[AGENT_STEPS];
 
-struct agent_journal {      // see agent_journal.h for the file
-	struct order order; // the last that was taken: none that is older, or this one once more, is ever taken again
+struct agent_journal {       // see agent_journal.h for the file
+	struct order order;  // the last that was taken: none that is older, or this one once more, is ever taken again
+	char node[UID_TEXT]; // the uid of the Node that it was for
 	enum agent_step step;
 	enum failing failing; // of AGENT_FAILED
 	char code[WORD_TEXT];
@@ -79,6 +80,9 @@ struct agent_choice {
 };
 void agent_choose(const struct agent_view *v, struct agent_choice *ret);
 
+// Another Node of the same name has no history: orders begin anew. True where something changed; what was begun is
+// ended first.
+bool agent_move(struct agent_journal *j, const char *uid);
 // The journal as it has to be written before the act is done. boot: this one.
 void agent_take(struct agent_journal *j, const struct order *go);
 void agent_begin(struct agent_journal *j, enum agent_act act, const char *boot, const struct aim *loaded);

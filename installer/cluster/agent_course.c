@@ -4,6 +4,16 @@
 
 #include <stdio.h>
 
+bool agent_move(struct agent_journal *j, const char *uid)
+{
+	if (str_eq(j->node, uid) || j->step == AGENT_BEGUN || j->step == AGENT_BACK)
+		return false;
+	if (*j->node)
+		agent_take(j, &(struct order){ 0 });
+	snprintf(j->node, sizeof(j->node), "%s", uid);
+	return true;
+}
+
 void agent_take(struct agent_journal *j, const struct order *go)
 {
 	j->order = *go;

@@ -44,8 +44,8 @@ int agent_journal_write(const struct root *state, const struct agent_journal *j,
 	const struct record record = { .go = j->order };
 	go_key()->text(&record, order, sizeof(order));
 	auto_json json_t *json =
-		json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:o, s:s, s:s, s:o}", "schema",
-			  SCHEMA, "order", order, "step", agent_step_names[j->step], "failing",
+		json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:o, s:s, s:s, s:o}", "schema",
+			  SCHEMA, "order", order, "node", j->node, "step", agent_step_names[j->step], "failing",
 			  failing_names[j->failing], "code", j->code, "boot", j->boot, "boots", (int)j->boots, "tries",
 			  (int)j->tries, "previous", aim_json(&j->previous), "current", aim_json(&j->current),
 			  "revived", j->revived, "probed", aim_json(&j->probed), "probe", result_names[j->probe],
@@ -148,6 +148,7 @@ static int parse(const json_t *json, struct agent_journal *j, struct err *err)
 	    read_name(json, "failing", failing_names, FAILING_COUNT, &failing, err) < 0 ||
 	    read_name(json, "probe", result_names, RESULT_COUNT, &probe, err) < 0 ||
 	    read_text(json, "code", j->code, sizeof(j->code), err) < 0 ||
+	    read_text(json, "node", j->node, sizeof(j->node), err) < 0 ||
 	    read_text(json, "boot", j->boot, sizeof(j->boot), err) < 0 ||
 	    read_text(json, "revived", j->revived, sizeof(j->revived), err) < 0 ||
 	    read_text(json, "probe-code", j->probe_code, sizeof(j->probe_code), err) < 0 ||

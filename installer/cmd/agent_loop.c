@@ -182,6 +182,16 @@ static void tell(struct agent *a)
 		*a->said = '\0';
 }
 
+static void recognise(struct agent *a)
+{
+	struct agent_journal before = a->journal;
+	if (!a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
+		return;
+	if (*before.node)
+		log_info("the Node %s is another one now: orders begin anew", a->site->node);
+	commit(a, &before);
+}
+
 static void turn(struct agent *a)
 {
 	a->now_ms = now_ms();
@@ -191,6 +201,7 @@ static void turn(struct agent *a)
 	for (unsigned i = 0; i < CHOICES_MOST && a->now_ms >= a->hold_ms; i++) {
 		if (a->now_ms >= a->look_ms)
 			agent_see(a);
+		recognise(a);
 		if (!act(a))
 			break;
 	}

@@ -20,7 +20,7 @@ struct row {
 	// what stands on the Node: 0 = the same order
 	unsigned n; // 1.n
 	enum verb ordered;
-	bool unread, paused, running, meaningless;
+	bool deleted, unread, paused, running, meaningless;
 	enum phase phase;
 	unsigned waited;
 	// what is so
@@ -65,7 +65,9 @@ static void check(const struct row *w)
 				.end = w->ended ? &end : NULL,
 				.boot = "b3",
 				.is_read = !w->unread,
-				.go = w->n ? (struct order){ { 1, w->n }, w->ordered, sides[OTHER] } : j.order,
+				.go = w->n       ? (struct order){ { 1, w->n }, w->ordered, sides[OTHER] } :
+				      w->deleted ? (struct order){ { 0, 0 }, VERB_NONE, { 0, 0 } } :
+						   j.order,
 				.phase = w->phase,
 				.is_paused = w->paused,
 				.is_running = w->running,
@@ -90,8 +92,14 @@ static const struct row rows[] = {
 	{ "an order is taken back", TAKEN(STAGE), .n = 6, .ordered = VERB_NONE, .act = AGENT_TAKE },
 	{ "T15 an older order", .verb = VERB_STAGE, .step = AGENT_DONE, .n = 4, .ordered = VERB_REPLACE,
 	  .act = AGENT_WAIT },
-	{ "T15 an older order, before this one began", TAKEN(STAGE), .n = 4, .ordered = VERB_REPLACE, .loaded = OLD,
-	  ENDS_WELL },
+	{ "T15 an older order in place of this one, before it began", TAKEN(REPLACE), .n = 4, .ordered = VERB_STAGE,
+	  .loaded = OLD, .act = AGENT_WAIT },
+	{ "T62 somebody deletes the order before it began", TAKEN(REPLACE), .n = 0, .deleted = true, .loaded = OLD,
+	  .act = AGENT_WAIT },
+	{ "T57 accepted, not begun, and the API cannot be reached", TAKEN(REPLACE), .unread = true, .loaded = OLD,
+	  .act = AGENT_WAIT },
+	{ "another order with the same number", TAKEN(STAGE), .n = 5, .ordered = VERB_REPLACE, .loaded = OLD,
+	  .act = AGENT_WAIT },
 	{ "the same order again, after its end", .verb = VERB_REPLACE, .step = AGENT_DONE, .loaded = OLD,
 	  .act = AGENT_WAIT },
 	{ "T15 a newer order while a child is at work", BEGUN(REPLACE), .running = true, .n = 6, .ordered = VERB_STAGE,
@@ -265,6 +273,23 @@ static void what_aims_mean_is_kept(void **state)
 	assert_null(agent_known(&j, &(struct aim){ 100, 0 }));
 }
 
+static void t71_another_node_of_the_name(void **state)
+{
+	(void)state;
+	const struct order order = { { 2, 1 }, VERB_REPLACE, { 2, 0 } };
+	struct agent_journal j = { 0 };
+	assert_true(agent_move(&j, "u1"));
+	assert_false(agent_move(&j, "u1"));
+	agent_take(&j, &order);
+	agent_begin(&j, AGENT_RUN, "b1", &sides[OLD]);
+	assert_false(agent_move(&j, "u2")); // what was begun is ended
+	agent_finish(&j, &(struct agent_choice){ .result = RESULT_DONE });
+	assert_true(agent_move(&j, "u2"));
+	assert_int_equal(j.order.seq.epoch, 0);
+	assert_int_equal(j.step, AGENT_IDLE);
+	assert_true(aim_eq(&j.current, &sides[NEW])); // what works here is the machine's
+}
+
 static void classes(void **state)
 {
 	(void)state;
@@ -288,6 +313,7 @@ int main(void)
 		cmocka_unit_test(rows_in_turn),
 		cmocka_unit_test(each_order_ends),
 		cmocka_unit_test(what_aims_mean_is_kept),
+		cmocka_unit_test(t71_another_node_of_the_name),
 		cmocka_unit_test(classes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@ static const char DIGEST[] = "sha256:0123456789abcdef0123456789abcdef0123456789a
 static struct agent_journal full(void)
 {
 	struct agent_journal j = { .order = { { 7, 41 }, VERB_REPLACE, { 0x123456789abcdef0, 1 } },
+				   .node = "5e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f",
 				   .step = AGENT_FAILED,
 				   .failing = FAILING_BUSY,
 				   .code = "E_IN_USE",
@@ -164,6 +165,7 @@ static void assert_same(const struct agent_journal *a, const struct agent_journa
 	assert_int_equal(a->failing, b->failing);
 	assert_string_equal(a->code, b->code);
 	assert_string_equal(a->boot, b->boot);
+	assert_string_equal(a->node, b->node);
 	assert_int_equal(a->boots, b->boots);
 	assert_int_equal(a->tries, b->tries);
 	assert_true(aim_eq(&a->previous, &b->previous) && aim_eq(&a->current, &b->current));
@@ -219,6 +221,7 @@ static void damaged_journals(void **state)
 	} table[] = {
 		{ "\"schema\": 1", "\"schema\": 2" },
 		{ "7.41:replace", "7.41:explode" },
+		{ "7.41:replace:123456789abcdef0-0000000000000001", "" }, // failed, of no order
 		{ "7.41:replace", "7.4100000000000:replace" },
 		{ "\"failed\"", "\"begun\"" }, // with a code
 		{ "\"failed\"", "\"\"" },

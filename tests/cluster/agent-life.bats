@@ -1,0 +1,134 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The life of an agent: killed, booted, damaged, alone, idle, and beside `init`; the API server is real. T37, T57, T71, T76.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
+load helper
+load agent
+
+setup_file() { kube_start; }
+teardown_file() { kube_stop; }
+setup() {
+  node=gpu$BATS_TEST_NUMBER AGENT_CONFIG=$KUBECONFIG
+  kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
+  agent_machine
+  agent_policy
+}
+teardown() { agent_kill; }
+
+@test "T57: the agent is killed at every step, and the API is away: the driver gets there, and it is told" {
+  local i
+  agent_start
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:done
+  loads "$new"
+  order 1.2 replace "$new_aim"
+  for ((i = 0; i < 12; i++)); do # whoever journals, starts or tells is killed there
+    sleep "0.$((i * 7 % 10))"
+    agent_kill KILL
+    [ "$(note agent.ack)" != 1.2:replace:done ] || break
+    agent_start
+  done
+  agent_kill KILL
+  sed "s#server: .*#server: https://127.0.0.1:1#" "$KUBECONFIG" >"$BATS_TEST_TMPDIR/away"
+  AGENT_CONFIG=$BATS_TEST_TMPDIR/away agent_start
+  sleep 8
+  agent_kill
+  assert_equal "$(calls_of 'unload nvidia')" 1
+  grep -q " $new " "$ROOT/sys/version"
+  agent_start
+  await agent.ack 1.2:replace:done
+  await agent.loaded "$new_aim *"
+}
+
+@test "T76: booted: what worked last is loaded again, API or not; two boots in a change bring the old one back" {
+  agent_start
+  await agent.loaded "$old_aim *"
+  agent_kill
+  boot() { # NUMBER
+    agent_kill KILL
+    rm -rf "$ROOT"/run/* "$ROOT"/sys/module/nvidia*
+    echo "$1e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f" >"$ROOT/proc/sys/kernel/random/boot_id"
+  }
+  boot 7
+  agent_start
+  await agent.loaded "$old_aim *" 60
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:done
+  agent_kill
+  # The journal says: it was begun in two boots before.
+  jq --arg order "1.2:replace:$new_aim" --arg previous "$old_aim" '.order = $order | .step = "begun" | .boots = 2 |
+    .boot = "8e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f" | .tries = 1 | .previous = $previous' \
+    "$ROOT/var/lib/kmodsmith/agent/journal.json" >journal.new
+  mv journal.new "$ROOT/var/lib/kmodsmith/agent/journal.json"
+  order 1.2 replace "$new_aim"
+  boot 9
+  agent_start
+  await agent.ack 1.2:replace:failed:permanent:boot-loop
+  await agent.loaded "$old_aim *"
+}
+
+@test "a damaged journal is set aside and said; the order that stands is taken, and does no harm" {
+  mkdir -p "$ROOT/var/lib/kmodsmith/agent"
+  echo '{"schema": 1, "order": "9' >"$ROOT/var/lib/kmodsmith/agent/journal.json"
+  order 1.1 replace "$old_aim"
+  agent_start
+  await agent.ack 1.1:replace:done
+  grep -q "the agent's journal is damaged" "$BATS_TEST_TMPDIR/agent.log"
+  [ -e "$ROOT/var/lib/kmodsmith/agent/journal.damaged" ]
+  assert_equal "$(calls_of 'unload')" 0
+}
+
+@test "one agent a node; without a Node it waits, and a Node of the same name that is another is none of it" {
+  agent_start
+  await agent.loaded "$old_aim *"
+  run timeout 20 "$KMODSMITH" agent --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$KUBECONFIG"
+  assert_failure
+  assert_output --partial E_LOCKED
+  order 7.7 stage "$new_aim"
+  await agent.ack 7.7:stage:done
+  kube DELETE "/api/v1/nodes/$node" >/dev/null
+  sleep 2
+  kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
+  await agent.loaded "$old_aim *" 40
+  assert_equal "$(note agent.ack)" ""
+  order 1.1 stage "$new_aim" # T71: its numbers begin anew
+  await agent.ack 1.1:stage:done
+}
+
+@test "init --agent: the same beside the daemons; its agent is killed, comes back and goes on; the driver outlives both" {
+  local pid child i
+  "$KMODSMITH" init --agent --no-daemons --export none --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$AGENT_CONFIG" \
+    --from "oci:$repository" --insecure-skip-verify --no-watch >>"$BATS_TEST_TMPDIR/agent.log" 2>&1 </dev/null 3>&- 4>&- &
+  pid=$!
+  echo "$pid" >"$BATS_TEST_TMPDIR/agent.pid"
+  await agent.loaded "$old_aim *"
+  child=$(pgrep -P "$pid")
+  kill -KILL "$child"
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:done
+  loads "$new"
+  order 1.2 replace "$new_aim"
+  await agent.ack 1.2:replace:done
+  order 1.3 validate "$new_aim"
+  await agent.ack 1.3:validate:done
+  child=$(pgrep -P "$pid")
+  agent_kill
+  for ((i = 0; i < 50; i++)); do [ -d "/proc/$child" ] || break; sleep 0.1; done
+  [ ! -d "/proc/$child" ]
+  [ -d "$ROOT/sys/module/nvidia" ]
+  grep -q "the driver stays as it is" "$BATS_TEST_TMPDIR/agent.log"
+}
+
+@test "an idle agent has one watch, writes nothing, and has little of its own in memory (S4, S10)" {
+  local before pid
+  agent_start
+  await agent.loaded "$old_aim *"
+  sleep 1 # a request is counted when it has ended
+  pid=$(<"$BATS_TEST_TMPDIR/agent.pid")
+  requests() { kube GET /metrics | grep '^apiserver_request_total.*resource="nodes"' | grep -v 'verb="GET"' | sort; }
+  before=$(requests)
+  [[ $before == *'verb="PATCH"'*'} 1'* ]] || fail "$before"
+  sleep 5
+  assert_equal "$(requests)" "$before"
+  [ "$(awk '/^RssAnon/ { print $2 }' "/proc/$pid/status")" -le 8192 ] || fail "$(grep Rss "/proc/$pid/status")"
+}
