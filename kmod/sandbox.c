@@ -2,37 +2,11 @@
 // The parent's half: hand the description to a second start of this program as arguments.
 #include "kmod/sandbox.h"
 
+#include "base/own.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-
-static int give_entry(int dir, const char *name, uid_t uid);
-
-static int give_below(int fd, uid_t uid)
-{
-	struct root here = { .fd = fd, .name = (char[]){ "" } };
-	auto_strv struct strv names = { 0 };
-	struct err err;
-	if (root_list(&here, ".", &names, &err) < 0) {
-		errno = EIO;
-		return -1;
-	}
-	for (size_t i = 0; i < names.count; i++)
-		if (give_entry(fd, names.items[i], uid) < 0)
-			return -1;
-	return 0;
-}
-
-static int give_entry(int dir, const char *name, uid_t uid)
-{
-	struct stat st;
-	if (fchownat(dir, name, uid, uid, AT_SYMLINK_NOFOLLOW) < 0 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return -1;
-	if (!S_ISDIR(st.st_mode))
-		return 0;
-	auto_fd int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -1 : give_below(fd, uid);
-}
 
 static bool is_same(const struct root *root, const char *dir)
 {
@@ -106,14 +80,8 @@ static void describe(const struct sandbox *s, struct strv *argv)
 		strv_add(argv, str_dup(s->argv[i]));
 }
 
-int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
+static int run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 {
-	if (s->work && geteuid() == 0 && give_entry(s->work->fd, ".", SANDBOX_UID) < 0)
-		return err_set(err, errno, "give '%s' to uid %d", s->work->name, SANDBOX_UID);
-	// What is below was made by it already.
-	if (s->cache && geteuid() == 0 &&
-	    fchownat(s->cache->fd, ".", SANDBOX_UID, SANDBOX_UID, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_set(err, errno, "give '%s' to uid %d", s->cache->name, SANDBOX_UID);
 	auto_strv struct strv argv = { 0 };
 	describe(s, &argv);
 	struct proc proc = { .argv = (const char *const *)argv.items,
@@ -128,4 +96,22 @@ int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 	auto_strv struct strv lines = { 0 };
 	strv_split(&lines, ret->tail, "\n");
 	return err_set(err, E_SANDBOX, "%s", lines.count ? lines.items[lines.count - 1] : "no reason given");
+}
+
+// What was made is taken back, however it ended: who has no right to write everybody's files has to move and remove it.
+int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
+{
+	bool is_root = geteuid() == 0;
+	struct err why;
+	if (s->work && is_root && own_tree(s->work, SANDBOX_UID, err) < 0)
+		return -1;
+	// What is below was made by it already.
+	if (s->cache && is_root && fchownat(s->cache->fd, ".", SANDBOX_UID, SANDBOX_UID, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_set(err, errno, "give '%s' to uid %d", s->cache->name, SANDBOX_UID);
+	int r = run(s, ret, err);
+	if (!s->work || !is_root || own_tree(s->work, 0, &why) == 0)
+		return r;
+	if (r == 0)
+		*err = why;
+	return -1;
 }

@@ -2,6 +2,7 @@
 #include "base/scratch.h"
 
 #include "base/file.h"
+#include "base/own.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +10,17 @@
 
 #define PLACE ".tmp"
 enum { TRIES = 1000 };
+
+// It may have been given to another user in the meantime.
+static void remove_left(const struct root *parent, const char *path)
+{
+	struct err err;
+	auto_root struct root dir = ROOT_NONE;
+	if (root_rmtree(parent, path, &err) == 0 || geteuid() != 0)
+		return;
+	if (root_sub(parent, path, &dir, &err) == 0 && own_tree(&dir, 0, &err) == 0)
+		root_rmtree(parent, path, &err);
+}
 
 // What a process left behind that was killed: nobody holds its lock.
 static void sweep(const struct root *parent)
@@ -20,7 +32,7 @@ static void sweep(const struct root *parent)
 		auto_str char *path = str_fmt(PLACE "/%s", names.items[i]);
 		auto_fd int fd = root_open(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, &err);
 		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-			root_rmtree(parent, path, &err);
+			remove_left(parent, path);
 	}
 }
 

@@ -134,6 +134,20 @@ digest() { jq -r .digest <<<"$output"; }
   [ "$(asked)" -le 2 ]
 }
 
+@test "as root, with no right but those of the table: compiled, kept, and nothing is left, of a killed one neither" {
+  [ "$EUID" -eq 0 ] || skip "others have no rights to give up"
+  local all
+  all=$("$KMODSMITH" doctor --json | jq -r '.rights | map("+" + (.capability | ascii_downcase | .[4:])) | join(",")')
+  mkdir -p "$state/.tmp/build.0/job/src"
+  chown -R 65534:65534 "$state/.tmp/build.0/job"
+  for want in '[0,0,3]' '[3,3,0]'; do
+    run --separate-stderr setpriv --bounding-set "-all,$all" --inh-caps=-all "$KMODSMITH" build "${options[@]}"
+    assert_status 0
+    assert_equal "$(kept)" "$want"
+    assert_equal "$(ls -A "$state/.tmp")" ""
+  done
+}
+
 @test "two at once share it" {
   host h100x2-unloaded
   "$KMODSMITH" build --root "$ROOT" "${options[@]}" >/dev/null 2>&1 3>&- &

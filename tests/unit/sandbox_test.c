@@ -99,6 +99,22 @@ static void test_rights(void **state)
 	expect_output(&in, "unshare -r true 2>/dev/null || echo refused", "refused\n");
 }
 
+// It had them for its own meanwhile, and needs no right to everybody's files afterwards.
+static void test_owner(void **state)
+{
+	(void)state;
+	static const char *const files[] = { "dir", "dir/file", "link" };
+	auto_inside struct inside in;
+	inside_make(&in);
+	expect_output(&in, "mkdir dir && : >dir/file && chmod 4755 dir/file && ln -s /etc/passwd link", "");
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		struct stat st;
+		assert_int_equal(fstatat(in.work.root.fd, files[i], &st, AT_SYMLINK_NOFOLLOW), 0);
+		assert_int_equal(st.st_uid, geteuid());
+		assert_true(geteuid() || !(st.st_mode & S_ISUID));
+	}
+}
+
 static void test_no_network(void **state)
 {
 	(void)state;
@@ -291,6 +307,7 @@ int main(int argc, char **argv)
 		return sandbox_main(argc, argv);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_owner),
 		cmocka_unit_test(test_no_network),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_devices_and_processes),
