@@ -115,8 +115,11 @@ static int failed(struct agent_node *n)
 static int attach(struct agent_node *n, struct err *err)
 {
 	unsigned seconds = WATCH_S + (unsigned)(aim_hash(n->name) % WATCH_SPREAD_S);
-	if ((!n->watch.version || n->watch.is_gone) && read_node(n, err) < 0)
+	bool is_gone = n->watch.is_gone;
+	if ((!n->watch.version || is_gone) && read_node(n, err) < 0)
 		return failed(n);
+	if (is_gone) // the Node may not have changed since, and then its own version is as old: begin with any
+		free(TAKE(n->watch.version));
 	return kube_watch_begin(n->kube, &n->watch, seconds, err) < 0 ? failed(n) : 0;
 }
 

@@ -115,8 +115,8 @@ static void tell_hook(const struct root *host)
 // It is told what was typed, before that becomes what this start puts in.
 static int open_agent(struct values *v, struct start *s, struct err *err)
 {
-	static const struct opt *const tables[] = { opts,        source_opts, job_opts, origin_opts,
-						    remote_opts, common_opts, NULL };
+	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
+						    origin_opts, remote_opts, common_opts, NULL };
 	s->has_wish = true;
 	if (!v->is_agent)
 		return 0;
