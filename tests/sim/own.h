@@ -129,6 +129,7 @@ json_t *sim_spend(struct sim *s, const json_t *budget, const char *pod, struct s
 // watch.c
 struct sim_watch {
 	struct sim *sim;
+	char *first; // key of the object that was told last of those that there were; NULL = none
 	struct sim_path path;
 	uint64_t version; // all changes until that one were told
 	long end_ms, bookmark_ms;

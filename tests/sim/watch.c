@@ -26,6 +26,7 @@ void sim_watch_free(struct sim_watch *w)
 		return;
 	sim_path_done(&w->path);
 	free(w->key);
+	free(w->first);
 	free(w);
 }
 
@@ -83,13 +84,33 @@ static char *told(const struct sim_watch *w, const struct sim_change *c)
 	return !was && !is ? NULL : event(!is ? "DELETED" : was ? "MODIFIED" : "ADDED", c->after);
 }
 
+// Of a watch from version 0: what there is comes first, as if it had just been made. NULL = all of it was told.
+static char *what_there_is(struct sim_watch *w)
+{
+	const struct sim_store *store = &w->sim->store;
+	const struct sim_shelf *shelf = &store->shelves[w->path.kind - sim_kinds];
+	for (size_t i = 0; i < shelf->count; i++) {
+		const struct sim_row *row = &shelf->rows[i];
+		if ((w->first && strcmp(row->key, w->first) <= 0) || !sim_selects(&w->path, row->object))
+			continue;
+		free(w->first);
+		w->first = str_dup(row->key);
+		return event("ADDED", row->object);
+	}
+	w->version = store->version;
+	return NULL;
+}
+
 char *sim_watch_next(struct sim_watch *w)
 {
 	const struct sim_store *store = &w->sim->store;
 	if (w->is_over)
 		return NULL;
-	if (w->version == 0)
+	if (w->version == 0 && !str_eq(w->path.version, "0"))
 		return has_no_version(w);
+	char *there = w->version == 0 ? what_there_is(w) : NULL;
+	if (there)
+		return there;
 	if (w->version < store->compacted)
 		return sim_watch_too_old(w);
 	for (size_t i = sim_store_after(store, w->version); i < store->count; i++) {
