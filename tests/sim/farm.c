@@ -185,6 +185,8 @@ void farm_pod(struct farm *f, unsigned node, const char *name)
 		 "'kind':'ReplicaSet','name':'x','uid':'x','controller':true}]},'spec':{'nodeName':'%s',"
 		 "'containers':[{'name':'c','image':'i','resources':{'limits':{'nvidia.com/gpu':'1'}}}]}}",
 		 name, name, f->nodes[node].name);
+	auto_str char *path = str_fmt("/api/v1/namespaces/default/pods/%s/status", name);
+	sim_merge(f->sim, path, "{'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}]}}");
 }
 
 void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name)

@@ -164,6 +164,7 @@ void http_end(struct http_call *call)
 		sim_watch_free(x->watch);
 		free(x->client);
 		free(x->held);
+		free(x->held_key);
 		free(x);
 	}
 	call->own = NULL;

@@ -209,6 +209,73 @@ static void a_silent_agent_holds_nobody_up(void **state)
 	farm_end(&f);
 }
 
+// T04, T05, T82: a budget that lets nobody go: asked with patience, named, and in the end the slot is given back with
+// the driver that was there.
+static void a_budget_blocks(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 2, plain);
+	farm_pod(&f, 0, "db");
+	sim_make(f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
+		 "'app':'db'}}}}");
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
+	size_t before = sim_count(f.sim, "boss", "evict");
+	farm_run(&boss, 1, MINUTES(5));
+	assert_true(sim_count(f.sim, "boss", "evict") > before);
+	assert_true(sim_count(f.sim, "boss", "evict") - before <= 60);
+	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "pdb-blocked default/db");
+	for (int i = 0; i < 30 && !str_eq(farm_state(&f, 1), "done"); i++)
+		farm_run(&boss, 1, MINUTES(1));
+	assert_string_equal(farm_state(&f, 1), "done"); // the slot came free for the other one
+	lawful(&f);
+	assert_true(aim_eq(&f.nodes[0].loaded, &f.old));
+	assert_non_null(sim_get(f.sim, "/api/v1/namespaces/default/pods/db"));
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// T59: whatever happens on the way to the API server, the end is the same.
+static void trouble_on_the_way_changes_nothing(void **state)
+{
+	(void)state;
+	enum { NODES = 3 };
+	static const struct sim_fault troubles[] = {
+		{ .what = SIM_WATCH_DROP, .nth = 3, .times = 20 },
+		{ .what = SIM_WATCH_TWICE, .nth = 1, .times = 1000 },
+		{ .what = SIM_WATCH_SWAP, .nth = 1, .times = 1000 },
+		{ .what = SIM_WATCH_GONE, .nth = 2, .times = 20 },
+		{ .what = SIM_WATCH_LATE, .late_ms = 7000, .times = 1000 },
+		{ .what = SIM_STATUS, .status = 500, .nth = 5, .times = 40 },
+		{ .what = SIM_STATUS, .status = 429, .retry_s = 3, .nth = 9, .times = 20 },
+		{ .what = SIM_CUT_AFTER, .verb = "patch", .nth = 2, .times = 12 },
+		{ .what = SIM_CUT_BEFORE, .nth = 8, .times = 30 },
+		{ .what = SIM_TRUNCATE, .verb = "patch", .nth = 1, .times = 10 },
+		{ .what = SIM_PARTITION, .from_ms = 30000, .to_ms = 45000 },
+	};
+	struct aim target = target_of(plain);
+	for (size_t i = 0; i < ARRAY_SIZE(troubles); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct sim_fault fault = troubles[i];
+		fault.client = "boss";
+		auto_str char *row = str_fmt("trouble %zu", i);
+		farm_begin(&f, NODES, plain);
+		farm_boss_begin(&f, &boss, "boss");
+		const struct sim_fault *done = sim_fault(f.sim, &fault);
+		expect(farm_until(&f, &boss, 1, "done", NODES, MINUTES(60)), row);
+		expect(done->hits > 0 || fault.what == SIM_PARTITION || fault.what == SIM_WATCH_LATE, row);
+		farm_run(&boss, 1, MINUTES(1));
+		lawful(&f);
+		tidy(&f, &target);
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -218,6 +285,8 @@ int main(void)
 		cmocka_unit_test(a_node_goes_and_comes),
 		cmocka_unit_test(what_is_newer_is_left_alone),
 		cmocka_unit_test(a_silent_agent_holds_nobody_up),
+		cmocka_unit_test(a_budget_blocks),
+		cmocka_unit_test(trouble_on_the_way_changes_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
