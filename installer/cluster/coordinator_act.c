@@ -137,6 +137,12 @@ static bool has_drain(const struct view *v)
 		phase == PHASE_RESTORING);
 }
 
+static bool is_other_drain(const struct facts *a, const struct facts *b)
+{
+	return a->pods != b->pods || a->jobs != b->jobs || a->blocked_since != b->blocked_since ||
+	       !str_eq(a->blocker, b->blocker);
+}
+
 // 1 = something was written or seen, 0 = nothing is to be done for it now.
 static int do_node(struct coordinator *c, const struct cluster *cl, const struct slots *s, size_t at, struct err *err)
 {
@@ -147,10 +153,10 @@ static int do_node(struct coordinator *c, const struct cluster *cl, const struct
 		return 0;
 	transition(&v, &d);
 	if (!d.rule && has_drain(&v) && drain_is_due(&c->fleet, at)) {
-		struct facts before = v.m->facts;
+		const struct facts before = v.m->facts;
 		if (drain_look(&c->drain, &c->fleet, at, v.pool, d.evicts, cl->now, err) < 0)
 			return -1;
-		return memcmp(&before, &v.m->facts, sizeof(before)) != 0;
+		return is_other_drain(&before, &v.m->facts);
 	}
 	return d.rule ? (write_node(c, at, &d, err) < 0 ? -1 : 1) : 0;
 }

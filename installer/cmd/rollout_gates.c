@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (cluster/rollstatus.h) and,
-// of undo, as its target. Whoever writes there between our look and our word makes us look again.
+// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (cluster/rollstatus.h); of
+// undo, as its target. Whoever writes there between our look and our word makes us look again.
 #include "base/date.h"
 #include "cluster/api.h"
 #include "cluster/keys.h"
@@ -209,11 +209,11 @@ static int run_undo(void *values, char **args, size_t count, struct err *err)
 
 #define GATE(verb, args_, least, most, help_, about_)                                         \
 	const struct cmd cmd_rollout_##verb = { .name = "rollout " #verb,                     \
-						.args = args_,                                \
-						.args_min = least,                            \
-						.args_max = most,                             \
-						.help = help_,                                \
-						.about = about_,                              \
+						.args = (args_),                              \
+						.args_min = (least),                          \
+						.args_max = (most),                           \
+						.help = (help_),                              \
+						.about = (about_),                            \
 						.opts = { cluster_opts, common_opts },        \
 						.values_size = sizeof(struct cluster_values), \
 						.run = run_##verb }

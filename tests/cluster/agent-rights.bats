@@ -7,21 +7,8 @@ load agent
 
 setup_file() {
   kube_start
-  local doc file
-  for file in rbac agent-policy; do
-    python3 -c 'import json, sys, yaml; [print(json.dumps(d)) for d in yaml.safe_load_all(open(sys.argv[1]))]' \
-      "$top/deploy/$file.yaml" | while read -r doc; do
-      local kind namespace group
-      kind=$(jq -r '.kind | ascii_downcase' <<<"$doc")s
-      namespace=$(jq -r '.metadata.namespace // ""' <<<"$doc")
-      group=/apis/$(jq -r .apiVersion <<<"$doc")
-      case $kind in
-      serviceaccounts) group=/api/v1 ;;
-      *policys) kind=${kind%ys}ies ;;
-      esac
-      kube POST "$group${namespace:+/namespaces/$namespace}/$kind" "$doc" | jq -e '.kind != "Status"' >/dev/null
-    done
-  done
+  deploy rbac.yaml
+  deploy agent-policy.yaml
   for node in gpu1 gpu2; do
     kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\", \"labels\": {\"a\": \"b\"}}}" >/dev/null
   done

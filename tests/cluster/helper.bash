@@ -67,8 +67,7 @@ deploy() { # FILE of deploy/: each document is created as it is, and nothing in 
   local doc kind namespace group answer
   python3 -c 'import json, sys, yaml; [print(json.dumps(d)) for d in yaml.safe_load_all(open(sys.argv[1]))]' "$top/deploy/$1" |
     while read -r doc; do
-      kind=$(jq -r '.kind | ascii_downcase' <<<"$doc")s namespace=$(jq -r '.metadata.namespace // ""' <<<"$doc")
-      [ "$kind" != validatingadmissionpolicys ] || kind=validatingadmissionpolicies
+      kind=$(jq -r '.kind | ascii_downcase | sub("y$"; "ie") + "s"' <<<"$doc") namespace=$(jq -r '.metadata.namespace // ""' <<<"$doc")
       group=$(jq -r .apiVersion <<<"$doc")
       [ "$group" = v1 ] && group=/api/v1 || group=/apis/$group
       answer=$(kube POST "$group${namespace:+/namespaces/$namespace}/$kind?fieldValidation=Strict" "$doc")

@@ -7,14 +7,7 @@ load helper
 next=6.1.0-57-cloud-amd64
 setup_file() {
   kube_start
-  local doc
-  python3 -c 'import json, sys, yaml; [print(json.dumps(d)) for d in yaml.safe_load_all(open(sys.argv[1]))]' \
-    "$top/deploy/rbac.yaml" | while read -r doc; do
-    local kind namespace group=/apis/rbac.authorization.k8s.io/v1
-    kind=$(jq -r '.kind | ascii_downcase' <<<"$doc")s namespace=$(jq -r '.metadata.namespace // ""' <<<"$doc")
-    [ "$kind" != serviceaccounts ] || group=/api/v1
-    kube POST "$group${namespace:+/namespaces/$namespace}/$kind" "$doc" | jq -e '.kind != "Status"' >/dev/null
-  done
+  deploy rbac.yaml
 }
 setup() {
   node=gpu$BATS_TEST_NUMBER
