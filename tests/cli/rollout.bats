@@ -124,7 +124,7 @@ END
   assert_error E_NOT_FOUND none
   echo '{"items": [{"metadata": {"name": "a"}}]}' >"$nodes"
   plan
-  assert_error E_CONFIG "items[0].metadata: must have a name and a uid"
+  assert_error E_CONFIG "items[0]: metadata: must have a name and a uid"
   echo '{"items": 3}' >"$nodes"
   plan
   assert_error E_CONFIG "items: must be a list"
