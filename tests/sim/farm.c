@@ -134,11 +134,29 @@ static void tick(void *ctx)
 	sim_after(TICK_MS, tick, f);
 }
 
-void farm_policy(struct farm *f, const char *policy)
+static char *quoted(const char *policy)
 {
-	auto_str char *text = str_dup(policy);
+	char *text = str_dup(policy);
 	for (char *p = text; *p; p++)
 		*p = *p == '\'' ? '"' : *p;
+	return text;
+}
+
+struct aim farm_target(const char *policy)
+{
+	struct err err;
+	auto_policy struct policy p = POLICY_NONE;
+	auto_str char *text = quoted(policy);
+	if (policy_parse(text, strlen(text), &p, &err) < 0) {
+		fprintf(stderr, "farm: %s\n", err.text);
+		abort();
+	}
+	return p.pools[0].target.aim;
+}
+
+void farm_policy(struct farm *f, const char *policy)
+{
+	auto_str char *text = quoted(policy);
 	auto_json json_t *body =
 		json_pack("{s:{s:s}, s:{s:s}}", "metadata", "name", POLICY_NAME, "data", POLICY_KEY, text);
 	auto_str char *json = json_dumps(body, JSON_COMPACT);

@@ -29,9 +29,10 @@ struct farm {
 // policy: of sim.h, ' for "; its first pool's target is the one that nodes go to. Nodes n00, n01, ... with old loaded.
 void farm_begin(struct farm *f, unsigned nodes, const char *policy);
 void farm_end(struct farm *f);
-void farm_policy(struct farm *f, const char *policy);                        // another one
-void farm_pod(struct farm *f, unsigned node, const char *name);              // that asks for a GPU, of a ReplicaSet
-const char *farm_state(const struct farm *f, unsigned node);                 // label; "" = none
+struct aim farm_target(const char *policy);                     // of its first pool; ends the program where it is none
+void farm_policy(struct farm *f, const char *policy);           // another one
+void farm_pod(struct farm *f, unsigned node, const char *name); // that asks for a GPU, of a ReplicaSet
+const char *farm_state(const struct farm *f, unsigned node);    // label; "" = none
 const char *farm_note(const struct farm *f, unsigned node, const char *key); // annotation; "" = none
 bool farm_is_cordoned(const struct farm *f, unsigned node);
 unsigned farm_in(const struct farm *f, const char *state); // nodes that are in it

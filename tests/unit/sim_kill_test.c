@@ -8,28 +8,17 @@
 enum { NODES = 2 };
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
 
-static struct aim target_of(const char *policy)
-{
-	struct err err = { 0 };
-	auto_policy struct policy p = POLICY_NONE;
-	auto_str char *text = str_dup(policy);
-	for (char *c = text; *c; c++)
-		*c = *c == '\'' ? '"' : *c;
-	expect(policy_parse(text, strlen(text), &p, &err) == 0, err.text);
-	return p.pools[0].target.aim;
-}
-
 static void farm_of_two(struct farm *f, bool is_bad)
 {
 	farm_begin(f, NODES, plain);
 	farm_pod(f, 0, "train-0");
 	if (is_bad)
-		f->bad = target_of(plain);
+		f->bad = farm_target(plain);
 }
 
 static void expect_end(const struct farm *f, bool is_bad, const char *row)
 {
-	struct aim target = target_of(plain);
+	struct aim target = farm_target(plain);
 	const struct aim *end = is_bad ? &f->old : &target;
 	if (f->laws->count)
 		fail_msg("%s: %zu laws were broken, first: %s", row, f->laws->count, f->laws->items[0]);

@@ -7,17 +7,6 @@
 #define MINUTES(n) ((n)*60 * 1000L)
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
 
-static struct aim target_of(const char *policy)
-{
-	struct err err = { 0 };
-	auto_policy struct policy p = POLICY_NONE;
-	auto_str char *text = str_dup(policy);
-	for (char *c = text; *c; c++)
-		*c = *c == '\'' ? '"' : *c;
-	expect(policy_parse(text, strlen(text), &p, &err) == 0, err.text);
-	return p.pools[0].target.aim;
-}
-
 static void lawful(const struct farm *f)
 {
 	if (f->laws->count)
@@ -47,7 +36,7 @@ static void all_is_well(void **state)
 	enum { NODES = 6 };
 	struct farm f;
 	struct farm_boss boss;
-	struct aim target = target_of(plain);
+	struct aim target = farm_target(plain);
 	farm_begin(&f, NODES, plain);
 	for (unsigned i = 0; i < NODES; i++) {
 		auto_str char *pod = str_fmt("train-%u", i);
@@ -82,7 +71,7 @@ static void a_bad_target_is_undone(void **state)
 		struct farm f;
 		struct farm_boss boss;
 		farm_begin(&f, NODES, plain);
-		f.bad = target_of(plain);
+		f.bad = farm_target(plain);
 		f.is_sick = is_sick;
 		farm_boss_begin(&f, &boss, "boss");
 		bool is_back = farm_until(&f, &boss, 1, "rolledback", 1, MINUTES(60));
@@ -136,7 +125,7 @@ static void a_node_goes_and_comes(void **state)
 	enum { NODES = 3 };
 	struct farm f;
 	struct farm_boss boss;
-	struct aim target = target_of(plain);
+	struct aim target = farm_target(plain);
 	farm_begin(&f, NODES, plain);
 	farm_boss_begin(&f, &boss, "boss");
 	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
@@ -166,7 +155,7 @@ static void what_is_newer_is_left_alone(void **state)
 	(void)state;
 	struct farm f;
 	struct farm_boss boss;
-	struct aim target = target_of(plain);
+	struct aim target = farm_target(plain);
 	farm_begin(&f, 2, "{'schema':99,'pools':[]}");
 	farm_boss_begin(&f, &boss, "boss");
 	farm_run(&boss, 1, MINUTES(5));
@@ -256,7 +245,7 @@ static void trouble_on_the_way_changes_nothing(void **state)
 		{ .what = SIM_TRUNCATE, .verb = "patch", .nth = 1, .times = 10 },
 		{ .what = SIM_PARTITION, .from_ms = 30000, .to_ms = 45000 },
 	};
-	struct aim target = target_of(plain);
+	struct aim target = farm_target(plain);
 	for (size_t i = 0; i < ARRAY_SIZE(troubles); i++) {
 		struct farm f;
 		struct farm_boss boss;
