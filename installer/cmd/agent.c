@@ -97,7 +97,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	auto_fd int lock = lock_take_agent(&m->host, err);
 	if (lock < 0 || job_state(&v->job, m, &state, err) < 0)
 		return -1;
-	const struct agent_site site = { .place = { &m->host, &m->kern, &state },
+	const struct agent_site site = { .place = { &m->host, &m->kern, &state, &v->job.params },
 					 .boot = boot,
 					 .node = v->node,
 					 .policy = v->policy,
