@@ -9,14 +9,19 @@ for tool in etcd openssl jq curl python3 as busybox docker-registry; do
   hash "$tool" 2>/dev/null || { echo "cluster: there is no '$tool'; run scripts/deps.sh cluster"; exit 1; }
 done
 log=$(mktemp)
-KUBE_APISERVER=$(tests/cluster/tools/build.sh kube-apiserver 2>"$log")
-case $? in
-0) ;;
-3) KUBE_SKIP=$(tail -1 "$log") ;;
-*) cat "$log" && echo "cluster: kube-apiserver does not build" && exit 1 ;;
-esac
+build() { # PROGRAM: its path, or why it cannot be built, with status 3
+  tests/cluster/tools/build.sh "$1" 2>"$log" && return
+  case $? in
+  3) tail -1 "$log" && return 3 ;;
+  *) cat "$log" >&2 && echo "cluster: $1 does not build" >&2 && return 1 ;;
+  esac
+}
+KUBE_SKIP='' CONTROLLERS_SKIP=''
+KUBE_APISERVER=$(build kube-apiserver) || { (($? == 3)) && KUBE_SKIP=$KUBE_APISERVER; } || exit 1
+KUBE_CONTROLLER_MANAGER=$(build kube-controller-manager) || { (($? == 3)) && CONTROLLERS_SKIP=$KUBE_CONTROLLER_MANAGER; } || exit 1
+KUBE_SCHEDULER=$(build kube-scheduler) || { (($? == 3)) && CONTROLLERS_SKIP=$KUBE_SCHEDULER; } || exit 1
 rm "$log"
-export KUBE_APISERVER KUBE_SKIP=${KUBE_SKIP-}
+export KUBE_APISERVER KUBE_CONTROLLER_MANAGER KUBE_SCHEDULER KUBE_SKIP CONTROLLERS_SKIP
 mark=$(mktemp -d) # every server has its files below: its command line names this folder
 trap 'rm -rf "$mark"' EXIT
 TMPDIR=$mark TIER=cluster scripts/cli.sh "$@"

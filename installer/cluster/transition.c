@@ -60,7 +60,11 @@ static void explain(const struct view *v, struct decision *d)
 		wait_for(d, v->refused != REASON_NONE ? v->refused : REASON_NO_SLOT, "");
 		return;
 	case PHASE_EVICTING:
-		wait_for(d, drain_waits(v), v->m->facts.blocker);
+		// Who does not look at pods goes by what the coordinator has written.
+		if (v->m->facts.pods < 0 && r->reason.code != REASON_NONE)
+			wait_for(d, r->reason.code, r->reason.object);
+		else
+			wait_for(d, drain_waits(v), v->m->facts.blocker);
 		return;
 	case PHASE_UNKNOWN:
 		wait_for(d, REASON_UNKNOWN_STATE, "");
