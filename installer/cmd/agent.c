@@ -146,6 +146,8 @@ const struct cmd cmd_agent = {
 		 "disk, nor while somebody uses the driver. What was begun is ended or undone, whoever died meanwhile "
 		 "and\n"
 		 "whether or not the API can be reached; after a boot what worked last is loaded again.\n"
+		 "With `mode: self` in the policy the agent of a single node gives itself these orders, and needs no "
+		 "coordinator.\n"
 		 "The policy is the document of `kmodsmith rollout check-policy`; options say where drivers come "
 		 "from.\n\n"
 		 "  kmodsmith agent --policy /policy/policy.json --from docker://registry.example/drivers\n",

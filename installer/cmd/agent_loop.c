@@ -39,7 +39,7 @@ static bool commit(struct agent *a, const struct agent_journal *before)
 
 static bool take(struct agent *a)
 {
-	const struct order *go = &a->node.m.record.go;
+	const struct order *go = &agent_orders(a)->go;
 	const struct target *t = agent_meaning(a, &go->aim);
 	if (t && aim_is(&go->aim))
 		agent_learn(&a->journal, t);
@@ -111,23 +111,23 @@ static bool run(struct agent *a, const struct agent_choice *c)
 static void describe(const struct agent *a, struct agent_view *v)
 {
 	const struct agent_journal *j = &a->journal;
-	const struct member *m = &a->node.m;
+	const struct record *orders = agent_orders(a);
 	int64_t since = j->step == AGENT_ACCEPTED ? a->taken_ms : a->start_ms;
 	*v = (struct agent_view){ .journal = j,
 				  .facts = &a->facts,
 				  .end = a->has_end ? &a->end : NULL,
 				  .boot = a->site->boot,
-				  .is_read = a->node.is_read,
+				  .is_read = orders != NULL,
 				  .is_running = agent_child_is(&a->child),
 				  .is_meant = agent_meaning(a, &j->order.aim) != NULL,
 				  .is_back_meant = agent_meaning(a, &j->previous) != NULL,
 				  .waited_s = (unsigned)((a->now_ms - since) / 1000) };
-	if (!a->node.is_read)
+	if (!orders)
 		return;
-	if (!key_is_bad(&m->record, KEY_PREFIX "go")) // what means nothing orders nothing
-		v->go = m->record.go;
-	v->phase = m->record.phase;
-	v->is_paused = m->facts.is_paused;
+	if (!key_is_bad(orders, KEY_PREFIX "go")) // what means nothing orders nothing
+		v->go = orders->go;
+	v->phase = orders->phase;
+	v->is_paused = a->node.is_read && a->node.m.facts.is_paused;
 }
 
 // True: something was done, and there may be more to do.
@@ -185,7 +185,7 @@ static void tell(struct agent *a)
 static void recognise(struct agent *a)
 {
 	struct agent_journal before = a->journal;
-	if (!a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
+	if (agent_is_self(a) || !a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
 		return;
 	if (*before.node)
 		log_info("the Node %s is another one now: orders begin anew", a->site->node);
@@ -202,6 +202,7 @@ static void turn(struct agent *a)
 		if (a->now_ms >= a->look_ms)
 			agent_see(a);
 		recognise(a);
+		agent_command(a);
 		if (!act(a))
 			break;
 	}
@@ -220,11 +221,15 @@ static int next_signal(const sigset_t *set)
 
 static int open_agent(struct agent *a, struct err *err)
 {
-	auto_str char *why = NULL;
+	auto_str char *why = NULL, *lost = NULL;
 	if (agent_journal_read(a->site->place.state, &a->journal, &why, err) < 0)
 		return -1;
 	if (why)
 		log_warn("the agent's journal is damaged, and nothing in it is believed: %s", why);
+	if (self_read(a->site->place.state, &a->self, &lost, err) < 0)
+		return -1;
+	if (lost)
+		log_warn("what this agent ordered itself is not known any more: %s", lost);
 	agent_node_init(a->site->kube, a->site->node, &a->node);
 	a->start_ms = a->taken_ms = now_ms();
 	return 0;
@@ -237,6 +242,7 @@ static void agent_done(struct agent *a)
 	agent_holders_done(&a->seen);
 	agent_holders_done(&a->told);
 	agent_journal_done(&a->journal);
+	self_done(&a->self);
 	policy_done(&a->policy);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "cluster/agent_journal.h"
 #include "cluster/agent_node.h"
+#include "cluster/self.h"
 #include "cmd/agent.h"
 #include "cmd/agent_child.h"
 
@@ -16,6 +17,7 @@ struct agent {
 	struct agent_journal journal;
 	struct agent_facts facts;
 	struct agent_node node;
+	struct self self; // of mode self
 	struct agent_child child;
 	struct agent_end end;
 	bool has_end;
@@ -29,4 +31,7 @@ void agent_read_policy(struct agent *a);                                        
 void agent_see(struct agent *a);                                                  // what is loaded and stored
 void agent_see_holders(struct agent *a);                                          // on demand (5.2)
 const struct target *agent_meaning(const struct agent *a, const struct aim *aim); // NULL = nobody said
-bool agent_write(struct agent *a); // the journal; false: nothing is to be done now
+bool agent_is_self(const struct agent *a);                                        // it gives orders to itself
+const struct record *agent_orders(const struct agent *a); // what a coordinator says, or it itself; NULL = not known
+void agent_command(struct agent *a);                      // of mode self: all orders that are due now
+bool agent_write(struct agent *a);                        // the journal; false: nothing is to be done now
