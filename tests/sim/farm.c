@@ -40,7 +40,7 @@ unsigned farm_in(const struct farm *f, const char *state)
 	return count;
 }
 
-static void put_store(struct farm_node *n, const struct aim *aim)
+void farm_store(struct farm_node *n, const struct aim *aim)
 {
 	if (aim_eq(&n->store[0], aim) || aim_eq(&n->store[1], aim))
 		return;
@@ -54,7 +54,7 @@ static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, 
 	bool is_bad = aim_is(&f->bad) && aim_eq(aim, &f->bad);
 	switch (verb) {
 	case VERB_STAGE:
-		put_store(n, aim);
+		farm_store(n, aim);
 		return "done";
 	case VERB_REPLACE:
 	case VERB_LOAD:
@@ -152,6 +152,12 @@ struct aim farm_target(const char *policy)
 		abort();
 	}
 	return p.pools[0].target.aim;
+}
+
+void farm_old(struct target *ret)
+{
+	*ret = (struct target){ .driver = "535.1", .parameters = str_dup("") };
+	target_name(ret);
 }
 
 void farm_policy(struct farm *f, const char *policy)

@@ -30,6 +30,8 @@ struct farm {
 void farm_begin(struct farm *f, unsigned nodes, const char *policy);
 void farm_end(struct farm *f);
 struct aim farm_target(const char *policy);                     // of its first pool; ends the program where it is none
+void farm_old(struct target *ret);                              // what hands find in the kernel; caller releases it
+void farm_store(struct farm_node *n, const struct aim *aim);    // onto its disk
 void farm_policy(struct farm *f, const char *policy);           // another one
 void farm_pod(struct farm *f, unsigned node, const char *name); // that asks for a GPU, of a ReplicaSet
 const char *farm_state(const struct farm *f, unsigned node);    // label; "" = none

@@ -160,9 +160,32 @@ static void owners(struct farm *f, const struct sim_request *r, const char *part
 	}
 }
 
+// I9: of an agent are its own keys, of its own Node.
+static void agents(struct farm *f, const struct sim_request *r)
+{
+	auto_str char *own = str_fmt("agent-%s.", r->name ? r->name : "");
+	auto_json json_t *was = json_deep_copy(r->before), *is = json_deep_copy(r->after);
+	json_t *const both[] = { was, is };
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
+		const char *key;
+		void *next;
+		json_t *value, *notes = sim_at(both[i], "metadata annotations");
+		json_object_foreach_safe(notes, next, key, value) if (str_starts(key, "kmodsmith.io/agent."))
+			json_object_del(notes, key);
+		json_object_del(sim_at(both[i], "metadata"), "resourceVersion");
+		if (json_object_size(notes) == 0)
+			json_object_del(sim_at(both[i], "metadata"), "annotations");
+	}
+	if (!str_eq(r->resource, "nodes") || !str_starts(r->client, own) || !json_equal(was, is))
+		broken(f, "I9", r, "an agent writes what is not its own");
+}
+
 void laws_look(void *ctx, const struct sim_request *r)
 {
 	struct farm *f = ctx;
+	bool is_read = str_eq(r->verb, "get") || str_eq(r->verb, "list") || str_eq(r->verb, "watch");
+	if (str_starts(r->client, "agent-") && !is_read && r->status / 100 == 2)
+		agents(f, r);
 	if (!is_boss(r) || r->status / 100 != 2)
 		return;
 	if (str_eq(r->verb, "evict"))

@@ -94,6 +94,8 @@ struct sim_fault {
 	long status;
 	unsigned retry_s;
 	long from_ms, to_ms, late_ms;
+	void (*hit)(void *ctx); // at the first one; NULL = nobody is told
+	void *ctx;
 	unsigned seen, hits; // that fitted; that were broken
 };
 const struct sim_fault *sim_fault(struct sim *s, const struct sim_fault *fault);
