@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 enum {
-	ACCEPT_MS = 2000, // an order that ends sooner is told once
+	ACCEPT_MS = 10000, // an order that ends sooner is told once (S5); three times a minute is waited for it
 	BUSY_MS = 200,
 	CHOICES_MOST = 8,
 };

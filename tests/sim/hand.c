@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { TICK_MS = 500, STEP_MS = 2000, AGAIN_MS = 4000 };
+enum { TICK_MS = 500, STEP_MS = 2000, AGAIN_MS = 4000, STAGE_STEPS = 6 };
 
 static struct farm_node *node_of(const struct hand *h)
 {
@@ -194,7 +194,7 @@ static void work(struct hand *h, struct hand_child *c)
 		swap(h, c);
 	else if (c->work == AGENT_WORK_PROBE)
 		over(c, is_ill ? FAILING_PERMANENT : FAILING_NONE, is_ill ? "E_NOT_READY" : "");
-	else if (c->steps == 2) {
+	else if (c->steps == STAGE_STEPS) {
 		farm_store(n, &c->aim);
 		over(c, FAILING_NONE, "");
 	}
@@ -271,7 +271,9 @@ void hands_begin(struct farm *f, struct hand *hands)
 		f->nodes[i].is_silent = true;
 		f->nodes[i].loaded = f->nodes[i].store[0] = f->old;
 		snprintf(h->boot, sizeof(h->boot), "boot-%u-0", i);
-		snprintf(h->dir, sizeof(h->dir), "/tmp/kmodsmith-sim-XXXXXX");
+		// Thousands of journals are synced.
+		snprintf(h->dir, sizeof(h->dir), "%s/kmodsmith-sim-XXXXXX",
+			 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
 		if (!mkdtemp(h->dir))
 			abort();
 		auto_str char *state = str_fmt("%s/state", h->dir), *trash = str_fmt("%s/trash", h->dir);
