@@ -42,10 +42,13 @@ unsigned farm_in(const struct farm *f, const char *state); // nodes that are in 
 struct farm_boss { // a coordinator of its own
 	struct kube *kube, *lease_kube;
 	struct coordinator c;
+	struct farm *farm;
 	bool is_dead;
 };
 void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name);
-void farm_boss_end(struct farm_boss *b);                        // as kill -9 does
+void farm_boss_end(struct farm_boss *b); // as kill -9 does
+// It takes its turns beside whoever else runs, also while a call of another one is under way or sleeps.
+void farm_boss_beside(struct farm_boss *b);
 void farm_run(struct farm_boss *bosses, size_t count, long ms); // those that live take turns, for so long
 // Until that many nodes are in the state; false: not in time.
 bool farm_until(struct farm *f, struct farm_boss *bosses, size_t count, const char *state, unsigned nodes, long ms);
