@@ -218,7 +218,7 @@ void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name)
 	auto_str char *lease = str_fmt("%s-lease", name);
 	*b = (struct farm_boss){ .farm = f, .kube = sim_client(f->sim, name), .lease_kube = sim_client(f->sim, lease) };
 	const struct coordinator_options o = {
-		.kube = b->kube, .lease_kube = b->lease_kube, .namespace = "kmodsmith", .holder = "boss"
+		.kube = b->kube, .lease_kube = b->lease_kube, .namespace = "kmodsmith", .holder = name
 	};
 	coordinator_init(&o, &b->c);
 }

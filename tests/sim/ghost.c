@@ -28,9 +28,12 @@ static void arrive(void *ctx)
 	const struct sim_ghost *g = ctx;
 	auto_sim_path struct sim_path p = { 0 };
 	auto_sim_answer struct sim_answer a = { 0 };
-	struct sim_request r = {
-		.client = g->client, .method = g->method, .path = g->path, .type = g->type, .body = g->body
-	};
+	struct sim_request r = { .client = g->client,
+				 .method = g->method,
+				 .path = g->path,
+				 .type = g->type,
+				 .body = g->body,
+				 .is_late = true };
 	sim_address(&r, &p);
 	sim_serve(g->sim, &r, &p, &a);
 }

@@ -180,6 +180,19 @@ static void agents(struct farm *f, const struct sim_request *r)
 		broken(f, "I9", r, "an agent writes what is not its own");
 }
 
+// Who was deposed changes nothing any more (5.6). Evictions know no other precondition than the uid: one that was sent
+// before, and comes then, is bound to the pod that was judged, and no more can be had.
+static void fence(struct farm *f, const struct sim_request *r)
+{
+	const char *holder = sim_text(
+		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator"),
+		"spec holderIdentity");
+	auto_str char *own = str_fmt("%s_", r->client);
+	bool is_bound = str_eq(r->verb, "evict") && r->is_late;
+	if (holder && *holder && !is_bound && !str_starts(holder, own))
+		broken(f, "fence", r, "writes, and another one leads");
+}
+
 void laws_look(void *ctx, const struct sim_request *r)
 {
 	struct farm *f = ctx;
@@ -188,6 +201,9 @@ void laws_look(void *ctx, const struct sim_request *r)
 		agents(f, r);
 	if (!is_boss(r) || r->status / 100 != 2)
 		return;
+	bool is_map = str_eq(r->resource, "configmaps") && !is_read;
+	if (str_eq(r->verb, "evict") || is_map || str_eq(r->verb, "patch"))
+		fence(f, r);
 	if (str_eq(r->verb, "evict"))
 		evictions(f, r);
 	if (!str_eq(r->resource, "nodes") || !str_eq(r->verb, "patch"))

@@ -18,6 +18,7 @@ struct sim_request {
 	const char *resource;             // "nodes"; NULL = there is no such path
 	const char *namespace, *name, *subresource;
 	const json_t *body;
+	bool is_late;                 // it was under way, or its client asleep, for long
 	const json_t *before, *after; // the object; NULL = there is none. The same where nothing is changed
 	long status;                  // of the answer that is given, if nobody breaks it
 };
