@@ -162,6 +162,10 @@ static void reap(struct agent *a)
 		return;
 	a->end = end;
 	a->has_end = a->running != AGENT_REVIVE;
+	if (a->running == AGENT_REVIVE && !end.is_crash) {
+		agent_revived(&a->journal);
+		agent_write(a);
+	}
 	a->running = AGENT_WAIT;
 	a->look_ms = 0;
 }
