@@ -112,7 +112,9 @@ static int write_node(struct coordinator *c, size_t at, const struct decision *d
 	auto_str char *name = str_dup(before.name);
 	patch_make(&before, d, c->policy.has_mirror, &patch);
 	c->writes++;
-	int r = nodepatch_write(c->o.kube, &before, c->fleet.fellows[at].version, &patch, &now, err);
+	const struct fellow *w = &c->fleet.fellows[at];
+	const struct nodepatch_seen seen = { w->version, w->loaded, w->holders };
+	int r = nodepatch_write(c->o.kube, &before, &seen, &patch, &now, err);
 	if (r < 0)
 		return -1;
 	if (r == 0)
@@ -196,6 +198,8 @@ int act(struct coordinator *c, struct err *err)
 	enum { ROUNDS_MOST = 32 };
 	for (int round = 0; round < ROUNDS_MOST; round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
+		if (!leader_is_sure(&c->leader)) // each round asks, and may sleep in the middle of it
+			return err_set(err, E_CONFLICT, "another coordinator may lead by now");
 		apply_gates(c);
 		struct cluster cl = coordinator_cluster(c);
 		slots_plan(&cl, &slots);

@@ -10,6 +10,7 @@ static void fellow_done(struct fellow *w)
 	free(w->name);
 	free(w->version);
 	free(w->holders);
+	free(w->loaded);
 	*w = (struct fellow){ 0 };
 }
 
@@ -68,8 +69,10 @@ static void renew(struct fellow *w, const json_t *metadata)
 {
 	free(w->version);
 	free(w->holders);
+	free(w->loaded);
 	w->version = text_of(metadata, "resourceVersion");
 	w->holders = text_of(json_object_get(metadata, "annotations"), KEY_PREFIX "agent.holders");
+	w->loaded = text_of(json_object_get(metadata, "annotations"), KEY_PREFIX "agent.loaded");
 }
 
 // Of what was read before what is known, by the numbers that versions are (KEP-5504).

@@ -3,6 +3,7 @@
 
 #include "cluster/ledger.h"
 #include "cluster/patch.h"
+#include "cluster/rollstatus.h"
 
 enum { SCHEMA = 1, EPOCH = 1 };
 static const char DIR_NAME[] = "agent", FILE_NAME[] = "agent/self.json", UID[] = "self";

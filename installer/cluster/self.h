@@ -7,7 +7,6 @@
 // Nothing is cordoned or evicted: an agent may not (upgrade-design 5.10). The driver goes when nobody uses it.
 #pragma once
 #include "cluster/agent_words.h"
-#include "cluster/rollstatus.h"
 
 struct self {
 	json_t *doc;     // as it is on the disk; NULL = nothing was written yet

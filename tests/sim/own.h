@@ -146,6 +146,7 @@ long sim_watch_due(const struct sim_watch *w); // when something comes that no c
 // faults.c
 struct sim_fault_row {
 	struct sim_fault fault;
+	char *client;
 	struct sim_fault_row *next;
 };
 bool sim_parted(const struct sim *s, const char *client, long *ret_until);
@@ -153,6 +154,11 @@ const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const c
 bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret);
 void sim_fault_after(const struct sim_fault *f, struct sim_answer *ret);
 void sim_fault_stream(const struct sim *s, const char *client, struct sim_watch *w);
+
+// ghost.c
+struct sim_ghost;
+void sim_linger(struct sim *s, const struct sim_request *r, long late_ms);
+void sim_ghosts_free(struct sim_ghost *g);
 
 // http_sim.c, stream.c: a call, or a watch, of a client
 struct exchange {
@@ -175,7 +181,6 @@ int sim_feed(struct http_call *call, const char *text, size_t len);
 
 // clock.c
 void sim_clock_start(unsigned seed);
-uint32_t sim_dice(void);
 bool sim_clock_step(long until_ms); // to the next thing that is due, which runs; false = until_ms was reached
 
 struct sim {
@@ -183,6 +188,7 @@ struct sim {
 	struct sim_store store;
 	struct sim_ending *endings;
 	struct sim_fault_row *faults;
+	struct sim_ghost *ghosts;
 	struct sim_call *calls;
 	size_t calls_count, calls_room;
 };

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent that is its own coordinator: `mode: self`.
-#include "base/log.h"
+#include "cluster/agent_own.h"
 #include "cluster/api.h"
-#include "cmd/agent_own.h"
+#include "cluster/kube_own.h"
 
 #include <ctype.h>
-#include <time.h>
 
 enum { STEPS_MOST = 16 };
 
 bool agent_is_self(const struct agent *a)
 {
-	return a->has_policy && a->policy.mode == MODE_SELF;
+	return a->policy.mode == MODE_SELF;
 }
 
 const struct record *agent_orders(const struct agent *a)
@@ -43,7 +42,7 @@ static void tell(struct agent *a, const struct self_step *step)
 					 .is_warning = step->to == PHASE_FAILED || step->to == PHASE_HELD ||
 						       step->to == PHASE_ROLLEDBACK || step->to == PHASE_RESTORING,
 					 .component = "kmodsmith-agent" };
-	log_info("%s", message);
+	a->site->machine.did(a->site->machine.ctx, message);
 	if (a->node.is_read && api_event(a->site->kube, &event, &why) < 0)
 		agent_complain(a, "an event", &why);
 }
@@ -59,8 +58,8 @@ void agent_command(struct agent *a)
 		return;
 	agent_words(&a->journal, &a->facts, &a->told, a->site->boot, &words);
 	for (int i = 0; i < STEPS_MOST; i++) {
-		int r = self_step(&a->self, a->site->place.state, &a->policy, &words,
-				  a->node.is_read ? &a->node.m.facts : &nobody, time(NULL), &step, &why);
+		int r = self_step(&a->self, a->site->state, &a->policy, &words,
+				  a->node.is_read ? &a->node.m.facts : &nobody, kube_wall_s(), &step, &why);
 		if (r < 0)
 			agent_complain(a, "nothing is ordered", &why);
 		if (r <= 0)
