@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run the tests against a real kube-apiserver and etcd on loopback (bats), each file with its own. It ends with one line of
 # counts: "cluster: P passed, F failed, S skipped". Where the API server cannot be built, what needs it is skipped.
-#   scripts/cluster.sh BINARY [FILE.bats...]
+#   scripts/cluster.sh BINARY [FILE.bats...]    with KUBERNETES=1.30 another version that tests/cluster/tools has a go.mod for
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 for tool in etcd openssl jq curl python3 as busybox docker-registry; do
