@@ -104,6 +104,17 @@ static int look_again(struct coordinator *c, size_t at, struct err *err)
 	return r < 0 ? -1 : 0;
 }
 
+static int64_t lasted(const struct record *before, const struct record *now)
+{
+	return before->since && before->has_phase && now->since >= before->since ? now->since - before->since : -1;
+}
+
+static enum failing failing_of(const struct member *m)
+{
+	bool is_answer = m->report.ack.result == RESULT_FAILED && seq_cmp(m->report.ack.seq, m->record.go.seq) == 0;
+	return is_answer ? m->report.ack.failing : FAILING_NONE;
+}
+
 static int write_node(struct coordinator *c, size_t at, const struct decision *d, struct err *err)
 {
 	auto_json json_t *now = NULL;
@@ -125,7 +136,7 @@ static int write_node(struct coordinator *c, size_t at, const struct decision *d
 	if (before.record.phase != d->next.phase || !before.record.has_phase)
 		tell(c,
 		     &(struct transited){ name, rule_text(d->rule), before.record.phase, d->next.phase, d->next.seq,
-					  &d->next.reason },
+					  &d->next.reason, lasted(&before.record, &d->next), failing_of(&before) },
 		     before.uid);
 	return 0;
 }

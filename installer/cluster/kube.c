@@ -3,6 +3,8 @@
 
 #include "base/date.h"
 
+#include <stdio.h>
+
 enum {
 	DEADLINE_MS = 30000,
 	TRY_MS = 10000, // an answer takes milliseconds; a try that hangs must leave time for the next
@@ -164,6 +166,27 @@ int kube_judge(const struct http_call *http, struct kube_call *call, struct err 
 		       budget ? budget : "");
 }
 
+// More kinds of answers than there is room for are counted with the last one.
+void kube_count(struct kube *k, const char *verb, long status)
+{
+	size_t at = 0;
+	while (at < k->count_used && (!str_eq(k->counts[at].verb, verb) || k->counts[at].status != status))
+		at++;
+	at = at < KUBE_COUNTS ? at : KUBE_COUNTS - 1;
+	if (at == k->count_used) {
+		k->counts[at].status = status;
+		snprintf(k->counts[at].verb, sizeof(k->counts[at].verb), "%s", verb);
+		k->count_used++;
+	}
+	k->counts[at].count++;
+}
+
+const struct kube_count *kube_counts(const struct kube *k, size_t *ret_count)
+{
+	*ret_count = k->count_used;
+	return k->counts;
+}
+
 struct attempt {
 	struct http_call http;
 	struct sift *sift;
@@ -198,6 +221,7 @@ static int ask(struct kube *k, struct kube_call *call, const char *body, unsigne
 				     .ctx = &a };
 	int64_t begin = kube_wall_s();
 	int r = http_run(k->http, &a.http, err);
+	kube_count(k, call->method ? call->method : "GET", r == 0 ? a.http.status : 0);
 	if (r == 0)
 		learn_time(k, &a.http, begin);
 	if (r == 0)
