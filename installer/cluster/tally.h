@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one coordinator has counted since its start, for its metrics: how long nodes were in each state, what was undone
-// and why, and for how long how many nodes were unavailable. Counters that begin anew with another leader, as Prometheus
+// and why, and for how long how many nodes were unavailable. Counters begin anew with another leader, as Prometheus
 // expects it.
 #pragma once
 #include "cluster/coordinator.h"

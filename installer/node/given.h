@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which parameters the loaded driver was given. The kernel does not tell what was given from its defaults, and does not
-// show all of it (a parameter of mode 0, a misspelt name): the record of the load does, which this node's journal has of
-// what was loaded here in this boot.
+// show all of it (a parameter of mode 0, a misspelt name): the record of the load does, which this node's journal has
+// of what was loaded here in this boot.
 #pragma once
 #include "node/journal.h"
 #include "node/params.h"

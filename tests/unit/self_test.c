@@ -74,9 +74,9 @@ static enum phase go_on(struct node *n)
 	int r = 1;
 	for (int i = 0; r > 0; i++) {
 		auto_str char *why = NULL;
-		expect(i < 32, "no end");
+		assert_true(i < 32);
 		self_done(&n->self);
-		expect(self_read(&n->folder.root, &n->self, &why, &err) >= 0 && !why, "read");
+		assert_true(self_read(&n->folder.root, &n->self, &why, &err) >= 0 && !why);
 		r = self_step(&n->self, &n->folder.root, &n->policy, &n->words, &n->people, n->now, &step, &err);
 		expect(r >= 0, err.text);
 		n->steps += r > 0;
