@@ -84,7 +84,7 @@ teardown() {
 
 @test "T72: a node whose kubelet is silent is no candidate, and the others go on; when it is back it follows" {
   touch "$BATS_TEST_TMPDIR/silent-$(name_of 2)"
-  until_so 60 has "/api/v1/nodes/$(name_of 2)" 'any(.spec.taints[]?; .key == "node.kubernetes.io/unreachable")'
+  until_so 90 has "/api/v1/nodes/$(name_of 2)" 'any(.spec.taints[]?; .key == "node.kubernetes.io/unreachable")'
   farm_start
   coordinator_start a
   policy "$new" '.maxUnavailable = 2 | .pools[0].maxUnavailable = 2'
