@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Real servers on loopback for one test file. Call the *_start functions in setup_file and servers_stop in teardown_file:
 #
-#   ca_make                       $CA; certificates `server` (127.0.0.1, localhost) and `wrong` (another name)
+#   ca_make                       $CA; certificates `server` (127.0.0.1, localhost, and 10.0.2.2 as guests see it) and `wrong` (another name)
 #   registry_start KIND           plain, tls, token, basic, tls-basic or readonly: $HUB_PLAIN, ... = 127.0.0.1:PORT
 #   nginx_start KIND DIR          plain, tls or wrong: $NGINX_PLAIN, ... = the URL of a static server
 #   python_start DIR              $PYTHON = the URL of a static server that ignores Range
@@ -73,7 +73,7 @@ ca_make() {
     -addext basicConstraints=CA:FALSE)
   [ ! -e "$CA" ] || return 0
   key_pair ca "Private authority of the tests" -newkey ec -pkeyopt ec_paramgen_curve:P-256 -addext keyUsage=keyCertSign
-  key_pair server localhost "${leaf[@]}" -addext "subjectAltName=IP:127.0.0.1,DNS:localhost"
+  key_pair server localhost "${leaf[@]}" -addext "subjectAltName=IP:127.0.0.1,DNS:localhost,IP:10.0.2.2"
   key_pair wrong elsewhere.test "${leaf[@]}" -addext "subjectAltName=DNS:elsewhere.test"
 }
 
