@@ -21,6 +21,9 @@ static inline void kube_freep(struct kube **k)
 	kube_free(*k);
 }
 #define auto_kube __attribute__((cleanup(kube_freep)))
+// Before each call, and each repetition of one. Negative: it is not sent, with that error. run must not ask this
+// client.
+void kube_before(struct kube *k, int (*run)(void *ctx, struct err *err), void *ctx);
 const char *kube_namespace(const struct kube *k);
 long kube_now_ms(void); // for durations; does not jump
 // The API server's clock, seconds since 1970: ours, corrected by the Date headers of its answers to calls and lists.
