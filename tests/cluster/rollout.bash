@@ -29,10 +29,11 @@ node_make() { # NUMBER
 agent_config() { # NUMBER: with the rights of the agent of that node
   kube_config_token "$(account kmodsmith-agent "agent-$(name_of "$1")" "$(name_of "$1")")"
 }
-kubelet() { # pods whose end has begun end
+kubelet() { # pods of these nodes whose end has begun end
   local path
   while sleep 0.5; do
-    kube GET /api/v1/namespaces/default/pods | jq -r '.items[] | select(.metadata.deletionTimestamp) | .metadata.name' |
+    kube GET /api/v1/namespaces/default/pods | jq -r --argjson count "$FARM" '.items[] |
+      select(.metadata.deletionTimestamp and (.spec.nodeName | sub(".*-"; "") | tonumber) <= $count) | .metadata.name' |
       while read -r path; do
         kube DELETE "/api/v1/namespaces/default/pods/$path?gracePeriodSeconds=0" >/dev/null
       done

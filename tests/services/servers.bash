@@ -10,7 +10,7 @@
 #   proxy_start NAME [USER:PASS]  $PROXY_NAME = URL of a forward proxy
 #
 # log_of SERVER prints what it wrote; servers are named registry-KIND, nginx-KIND, python, evil, proxy-NAME, token.
-# Each has a free port, is waited for, and ends by itself after 15 minutes if nobody ends it.
+# Each has a free port, is waited for, and ends by itself after 15 minutes ($SERVERS_LIVE seconds) if nobody ends it.
 SERVERS=$BATS_FILE_TMPDIR/servers
 CA=$SERVERS/ca.pem
 USERNAME=site PASSWORD=s3cret-of-site # what the servers with authentication accept
@@ -37,7 +37,7 @@ log_of() { cat "$SERVERS/$1.log"; }
 server_run() { # NAME PORT COMMAND...: in the background until servers_stop; returns when it listens
   local name=$1 port=$2 i
   shift 2
-  timeout 900 "$@" >>"$SERVERS/$name.log" 2>&1 </dev/null 3>&- 4>&- &
+  timeout "${SERVERS_LIVE:-900}" "$@" >>"$SERVERS/$name.log" 2>&1 </dev/null 3>&- 4>&- &
   echo $! >"$SERVERS/$name.pid"
   for ((i = 0; i < 100; i++)); do
     kill -0 "$(<"$SERVERS/$name.pid")" 2>/dev/null || break
