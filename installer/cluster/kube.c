@@ -80,6 +80,12 @@ int kube_token(struct kube *k, bool is_refused, struct err *err)
 	return 1;
 }
 
+void kube_before(struct kube *k, int (*run)(void *ctx, struct err *err), void *ctx)
+{
+	k->before = run;
+	k->before_ctx = ctx;
+}
+
 void kube_call_done(struct kube_call *call)
 {
 	json_decref(TAKE(call->reply));
@@ -259,9 +265,11 @@ int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 		kube_call_done(call);
 		call->status = 0;
 		call->retry_ms = 0;
-		long left = end - kube_now_ms();
-		if (turn == 0 && kube_token(k, false, err) < 0)
+		long begin = kube_now_ms();
+		if ((turn == 0 && kube_token(k, false, err) < 0) || (k->before && k->before(k->before_ctx, err) < 0))
 			return -1;
+		end += kube_now_ms() - begin; // none of it was this call's
+		long left = end - kube_now_ms();
 		if (ask(k, call, body, left > 1 ? (unsigned)left : 1, err) == 0)
 			return 0;
 		struct err ignored;

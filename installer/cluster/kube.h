@@ -21,6 +21,9 @@ static inline void kube_freep(struct kube **k)
 	kube_free(*k);
 }
 #define auto_kube __attribute__((cleanup(kube_freep)))
+// Before each call, and each repetition of one. Negative: it is not sent, with that error. run must not ask this
+// client.
+void kube_before(struct kube *k, int (*run)(void *ctx, struct err *err), void *ctx);
 const char *kube_namespace(const struct kube *k);
 // What was asked since it was opened. Watches count when they begin, with status 0.
 enum { KUBE_COUNTS = 48 };

@@ -8,6 +8,8 @@ struct kube {
 	struct http *http;
 	char *token; // NULL = none
 	long token_ms;
+	int (*before)(void *ctx, struct err *err); // NULL = nothing
+	void *before_ctx;
 	int64_t ahead_s; // the API server's clock is so much ahead of ours
 	struct kube_count counts[KUBE_COUNTS];
 	size_t count_used;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A patch of the coordinator as a call to the API server that counts only if nobody was faster: a JSON patch that tests
-// uid and `seq`, and the cordon and the agent's words where it is about them; the first one of a node, which has no `seq` to test, a merge patch
-// with its uid and version (upgrade-design 5.2). Never a whole Node.
+// uid and `seq`, and the cordon and the agent's words where it is about them; the first one of a node, which has no
+// `seq` to test, a merge patch with its uid and version (upgrade-design 5.2). Never a whole Node.
 #pragma once
 #include "cluster/kube.h"
 #include "cluster/patch.h"
