@@ -130,6 +130,10 @@ static void set_path(struct trip *t)
 	curl.easy_setopt(t->easy, CURLOPT_URL, t->url);
 	curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl.easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)t->http->connect_ms);
+	// A peer that is gone without a word ends what waits for it, a watch above all, within a minute.
+	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, 30L);
+	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPINTVL, 10L);
 	// A name that nobody answers for is waited for in a thread; ending the call must not wait for it too.
 	curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
 	if (t->http->is_http1)

@@ -164,3 +164,8 @@ check() { kmodsmith net check --from "$1" --connect-timeout 1 --stall-timeout 1 
   assert_regex "$output$stderr" "$NGINX_PLAIN"
   assert_regex "$output$stderr" "$HUB_BASIC"
 }
+@test "a peer that goes without a word is noticed: every connection asks for it" {
+  run -0 strace -f -qq -e trace=setsockopt -e signal=none -o "$BATS_TEST_TMPDIR/calls" "$KMODSMITH" net check "$NGINX_PLAIN"
+  run grep -oE 'SO_KEEPALIVE, \[1\]|TCP_KEEP[A-Z]+, \[[0-9]+\]' "$BATS_TEST_TMPDIR/calls"
+  for option in 'SO_KEEPALIVE, [1]' 'TCP_KEEPIDLE, [30]' 'TCP_KEEPINTVL, [10]'; do assert_line "$option"; done
+}
