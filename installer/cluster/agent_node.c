@@ -5,7 +5,6 @@
 #include "cluster/keys.h"
 #include "cluster/kube_own.h"
 
-#include <poll.h>
 #include <stdio.h>
 
 enum { WATCH_S = 1800, WATCH_SPREAD_S = 600, BACKOFF_MS = 1000, DOUBLINGS = 5, ASK_MS = 8000, TRY_MS = 4000 };
@@ -126,7 +125,7 @@ static int attach(struct agent_node *n, struct err *err)
 int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err)
 {
 	if (!n->watch.own && kube_now_ms() < n->again_ms) {
-		poll(NULL, 0, wait_ms);
+		kube_sleep(wait_ms);
 		return 0;
 	}
 	if (!n->watch.own && attach(n, err) < 0)

@@ -4,7 +4,7 @@
 void coordinator_init(const struct coordinator_options *o, struct coordinator *ret)
 {
 	*ret = (struct coordinator){ .o = *o, .policy = POLICY_NONE, .fleet = FLEET_NONE };
-	ret->drain = (struct drain){ .kube = o->kube, .own_uid = o->own_uid };
+	ret->drain = (struct drain){ .kube = o->kube, .own_uid = o->own_uid, .leader = &ret->leader };
 	leader_init(o->lease_kube, o->namespace, o->holder, &ret->leader);
 	know_init(ret);
 }

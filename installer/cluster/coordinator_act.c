@@ -196,6 +196,8 @@ int act(struct coordinator *c, struct err *err)
 	enum { ROUNDS_MOST = 32 };
 	for (int round = 0; round < ROUNDS_MOST; round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
+		if (!leader_is_sure(&c->leader)) // each round asks, and may sleep in the middle of it
+			return err_set(err, E_CONFLICT, "another coordinator may lead by now");
 		apply_gates(c);
 		struct cluster cl = coordinator_cluster(c);
 		slots_plan(&cl, &slots);

@@ -87,6 +87,8 @@ static int evict(struct drain *d, const json_t *pod, struct look *l, struct err 
 	const char *space = json_string_value(json_object_get(m, "namespace"));
 	const char *name = json_string_value(json_object_get(m, "name"));
 	struct api_eviction done;
+	if (!leader_is_sure(d->leader)) // the reads before took their time
+		return err_set(err, E_CONFLICT, "another coordinator may lead by now: '%s' is not evicted", name);
 	d->asked++;
 	if (api_evict(d->kube, space, name, json_string_value(json_object_get(m, "uid")), &done, err) < 0)
 		return -1;

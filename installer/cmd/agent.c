@@ -97,7 +97,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	auto_fd int lock = lock_take_agent(&m->host, err);
 	if (lock < 0 || job_state(&v->job, m, &state, err) < 0)
 		return -1;
-	const struct agent_site site = { .place = { &m->host, &m->kern, &state },
+	const struct agent_host host = { .place = { &m->host, &m->kern, &state },
 					 .boot = boot,
 					 .node = v->node,
 					 .policy = v->policy,
@@ -106,7 +106,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 					 .words = words };
 	clear_environment();
 	log_info("the agent of Node %s", v->node);
-	int signal = agent_loop(&site, err);
+	int signal = agent_loop(&host, err);
 	if (signal < 0)
 		return -1;
 	log_info("signal %d: leaving; the driver stays as it is", signal);

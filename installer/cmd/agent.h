@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent, as a loop that knows nothing of this machine's drivers, and the machine, which knows nothing of clusters
-// but what an aim means.
+// The agent on this machine: its turns until a signal, with children of this program that do the work.
 #pragma once
 #include "cluster/agent_look.h"
+#include "cluster/agent_work.h"
 #include "cluster/kube.h"
 
-enum agent_work {
-	AGENT_WORK_STAGE,  // everything that it takes onto the disk; nothing is touched
-	AGENT_WORK_SWAP,   // into the kernel, from the disk alone; also what failed here before
-	AGENT_WORK_REVIVE, // the same, after a boot; not what failed here before
-	AGENT_WORK_PROBE,  // measure
-};
-
-struct agent_site {
+struct agent_host { // all borrowed
 	struct agent_place place;
 	const char *boot, *node, *policy; // policy: a file as somebody typed it
 	struct kube *kube;
@@ -21,4 +14,4 @@ struct agent_site {
 	// E_PARAM: a parameter that cannot be told.
 	int (*words)(void *ctx, enum agent_work work, const struct target *target, struct strv *ret, struct err *err);
 };
-int agent_loop(const struct agent_site *site, struct err *err); // until a signal; returns it
+int agent_loop(const struct agent_host *host, struct err *err); // until a signal; returns it

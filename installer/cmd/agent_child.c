@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/launch.h"
 #include "base/log.h"
+#include "cluster/kube.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -28,9 +29,9 @@ static int start(struct agent_child *c, struct err *err)
 	return launch_self_kept(&c->words, &c->pid, &c->out, err);
 }
 
-int agent_child_start(struct agent_child *c, enum agent_act act, struct strv *words, int64_t now_ms, struct err *err)
+int agent_child_start(struct agent_child *c, struct strv *words, struct err *err)
 {
-	*c = (struct agent_child){ .out = -1, .act = act, .words = *words, .since_ms = now_ms };
+	*c = (struct agent_child){ .is_there = true, .out = -1, .words = *words, .since_ms = kube_now_ms() };
 	*words = (struct strv){ 0 };
 	if (start(c, err) == 0)
 		return 0;
@@ -72,8 +73,9 @@ static void judge(const struct agent_child *c, int status, struct agent_end *ret
 	log_warn("'kmodsmith %s' failed: %s%s%s", c->words.items[0], ret->code, *text ? ": " : "", text);
 }
 
-bool agent_child_ended(struct agent_child *c, int64_t now_ms, struct agent_end *ret)
+bool agent_child_ended(struct agent_child *c, struct agent_end *ret)
 {
+	long now_ms = kube_now_ms();
 	struct err err;
 	int status = 0;
 	if (c->again_ms) {
@@ -99,7 +101,7 @@ void agent_child_stop(struct agent_child *c, int wait_ms)
 {
 	enum { STEP_MS = 50 };
 	int status;
-	if (!agent_child_is(c))
+	if (!c->is_there)
 		return;
 	if (c->again_ms == 0) {
 		kill(-c->pid, SIGTERM);

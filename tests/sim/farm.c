@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-enum { TICK_MS = 1000, WORK_MS = 15000 };
+enum { TICK_MS = 1000, WORK_MS = 15000, STEP_MS = 500 };
 
 static const json_t *node_of(const struct farm *f, unsigned i)
 {
@@ -55,7 +55,7 @@ unsigned farm_in(const struct farm *f, const char *state)
 	return count;
 }
 
-static void put_store(struct farm_node *n, const struct aim *aim)
+void farm_store(struct farm_node *n, const struct aim *aim)
 {
 	if (aim_eq(&n->store[0], aim) || aim_eq(&n->store[1], aim))
 		return;
@@ -69,7 +69,7 @@ static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, 
 	bool is_bad = aim_is(&f->bad) && aim_eq(aim, &f->bad);
 	switch (verb) {
 	case VERB_STAGE:
-		put_store(n, aim);
+		farm_store(n, aim);
 		return "done";
 	case VERB_REPLACE:
 	case VERB_LOAD:
@@ -183,6 +183,12 @@ struct aim farm_target(const char *policy)
 	return p.pools[0].target.aim;
 }
 
+void farm_old(struct target *ret)
+{
+	*ret = (struct target){ .driver = "535.1", .parameters = str_dup("") };
+	target_name(ret);
+}
+
 void farm_policy(struct farm *f, const char *policy)
 {
 	auto_str char *text = quoted(policy);
@@ -247,9 +253,9 @@ void farm_pod(struct farm *f, unsigned node, const char *name)
 void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name)
 {
 	auto_str char *lease = str_fmt("%s-lease", name);
-	*b = (struct farm_boss){ .kube = sim_client(f->sim, name), .lease_kube = sim_client(f->sim, lease) };
+	*b = (struct farm_boss){ .farm = f, .kube = sim_client(f->sim, name), .lease_kube = sim_client(f->sim, lease) };
 	const struct coordinator_options o = {
-		.kube = b->kube, .lease_kube = b->lease_kube, .namespace = "kmodsmith", .holder = "boss"
+		.kube = b->kube, .lease_kube = b->lease_kube, .namespace = "kmodsmith", .holder = name
 	};
 	coordinator_init(&o, &b->c);
 }
@@ -264,12 +270,25 @@ void farm_boss_end(struct farm_boss *b)
 	*b = (struct farm_boss){ .is_dead = true };
 }
 
-static void turn(struct farm_boss *b)
+static void turn(struct farm_boss *b, int wait_ms)
 {
-	enum { STEP_MS = 500 };
 	struct err err;
-	if (!b->is_dead && coordinator_turn(&b->c, STEP_MS, &err) < 0)
+	if (!b->is_dead && coordinator_turn(&b->c, wait_ms, &err) < 0)
 		farm_boss_end(b);
+}
+
+static void turn_beside(void *ctx)
+{
+	struct farm_boss *b = ctx;
+	if (b->is_dead || b->farm->is_over)
+		return;
+	turn(b, 0);
+	sim_after(STEP_MS, turn_beside, b);
+}
+
+void farm_boss_beside(struct farm_boss *b)
+{
+	sim_after(STEP_MS, turn_beside, b);
 }
 
 void farm_run(struct farm_boss *bosses, size_t count, long ms)
@@ -277,7 +296,7 @@ void farm_run(struct farm_boss *bosses, size_t count, long ms)
 	for (long end = sim_now_ms() + ms; sim_now_ms() < end;) {
 		long before = sim_now_ms();
 		for (size_t i = 0; i < count; i++)
-			turn(&bosses[i]);
+			turn(&bosses[i], STEP_MS);
 		if (sim_now_ms() == before)
 			sim_pass(100);
 	}

@@ -37,6 +37,8 @@ struct farm {
 void farm_begin(struct farm *f, unsigned nodes, const char *policy);
 void farm_end(struct farm *f);
 struct aim farm_target(const char *policy);                     // of its first pool; ends the program where it is none
+void farm_old(struct target *ret);                              // what hands find in the kernel; caller releases it
+void farm_store(struct farm_node *n, const struct aim *aim);    // onto its disk
 void farm_policy(struct farm *f, const char *policy);           // another one
 void farm_pod(struct farm *f, unsigned node, const char *name); // that asks for a GPU, of a ReplicaSet
 const char *farm_state(const struct farm *f, unsigned node);    // label; "" = none
@@ -47,10 +49,13 @@ unsigned farm_in(const struct farm *f, const char *state); // nodes that are in 
 struct farm_boss { // a coordinator of its own
 	struct kube *kube, *lease_kube;
 	struct coordinator c;
+	struct farm *farm;
 	bool is_dead;
 };
 void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name);
-void farm_boss_end(struct farm_boss *b);                        // as kill -9 does
+void farm_boss_end(struct farm_boss *b); // as kill -9 does
+// It takes its turns beside whoever else runs, also while a call of another one is under way or sleeps.
+void farm_boss_beside(struct farm_boss *b);
 void farm_run(struct farm_boss *bosses, size_t count, long ms); // those that live take turns, for so long
 // Until that many nodes are in the state; false: not in time.
 bool farm_until(struct farm *f, struct farm_boss *bosses, size_t count, const char *state, unsigned nodes, long ms);

@@ -35,6 +35,9 @@ void sim_heal(struct sim *s)
 
 static bool is_for(const char *wanted, const char *is)
 {
+	size_t len = wanted ? strlen(wanted) : 0;
+	if (len && wanted[len - 1] == '*')
+		return is && strncmp(is, wanted, len - 1) == 0;
 	return !wanted || str_eq(wanted, is);
 }
 
@@ -55,7 +58,7 @@ bool sim_parted(const struct sim *s, const char *client, long *ret_until)
 
 static bool is_dead(const struct sim_fault *f)
 {
-	return f->hits && (f->what == SIM_DIE_BEFORE || f->what == SIM_DIE_AFTER);
+	return f->hits && (f->what == SIM_DIE_BEFORE || f->what == SIM_DIE_AFTER || f->what == SIM_DIE_LINGER);
 }
 
 // verb NULL = an event of a watch. The row that breaks it; NULL = none.
@@ -92,7 +95,13 @@ bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret)
 			{ 409, "Conflict" },           { 410, "Expired" },
 			{ 429, "TooManyRequests" },    { 500, "InternalError" },
 			{ 503, "ServiceUnavailable" }, { 504, "Timeout" } };
-	if (f->what == SIM_DIE_BEFORE || (f->what == SIM_DIE_AFTER && f->hits > 1) || f->what == SIM_CUT_BEFORE) {
+	bool is_lingering = f->what == SIM_LINGER || (f->what == SIM_DIE_LINGER && f->hits == 1);
+	if (is_lingering) {
+		ret->code = E_TIMEOUT;
+		ret->took_ms = LONG_MAX; // as long as the client waits
+		return true;
+	}
+	if ((is_dead(f) && (f->what == SIM_DIE_BEFORE || f->hits > 1)) || f->what == SIM_CUT_BEFORE) {
 		ret->code = f->what == SIM_CUT_BEFORE ? E_NETWORK : E_SYSTEM;
 		return true;
 	}

@@ -160,11 +160,50 @@ static void owners(struct farm *f, const struct sim_request *r, const char *part
 	}
 }
 
+// I9: of an agent are its own keys, of its own Node.
+static void agents(struct farm *f, const struct sim_request *r)
+{
+	auto_str char *own = str_fmt("agent-%s.", r->name ? r->name : "");
+	auto_json json_t *was = json_deep_copy(r->before), *is = json_deep_copy(r->after);
+	json_t *const both[] = { was, is };
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
+		const char *key;
+		void *next;
+		json_t *value, *notes = sim_at(both[i], "metadata annotations");
+		json_object_foreach_safe(notes, next, key, value) if (str_starts(key, "kmodsmith.io/agent."))
+			json_object_del(notes, key);
+		json_object_del(sim_at(both[i], "metadata"), "resourceVersion");
+		if (json_object_size(notes) == 0)
+			json_object_del(sim_at(both[i], "metadata"), "annotations");
+	}
+	if (!str_eq(r->resource, "nodes") || !str_starts(r->client, own) || !json_equal(was, is))
+		broken(f, "I9", r, "an agent writes what is not its own");
+}
+
+// Who was deposed changes nothing any more (5.6). Evictions know no other precondition than the uid: one that was sent
+// before, and comes then, is bound to the pod that was judged, and no more can be had.
+static void fence(struct farm *f, const struct sim_request *r)
+{
+	const char *holder = sim_text(
+		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator"),
+		"spec holderIdentity");
+	auto_str char *own = str_fmt("%s_", r->client);
+	bool is_bound = str_eq(r->verb, "evict") && r->is_late;
+	if (holder && *holder && !is_bound && !str_starts(holder, own))
+		broken(f, "fence", r, "writes, and another one leads");
+}
+
 void laws_look(void *ctx, const struct sim_request *r)
 {
 	struct farm *f = ctx;
+	bool is_read = str_eq(r->verb, "get") || str_eq(r->verb, "list") || str_eq(r->verb, "watch");
+	if (str_starts(r->client, "agent-") && !is_read && r->status / 100 == 2)
+		agents(f, r);
 	if (!is_boss(r) || r->status / 100 != 2)
 		return;
+	bool is_map = str_eq(r->resource, "configmaps") && !is_read;
+	if (str_eq(r->verb, "evict") || is_map || str_eq(r->verb, "patch"))
+		fence(f, r);
 	if (str_eq(r->verb, "evict"))
 		evictions(f, r);
 	if (!str_eq(r->resource, "nodes") || !str_eq(r->verb, "patch"))

@@ -154,6 +154,11 @@ bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret);
 void sim_fault_after(const struct sim_fault *f, struct sim_answer *ret);
 void sim_fault_stream(const struct sim *s, const char *client, struct sim_watch *w);
 
+// ghost.c
+struct sim_ghost;
+void sim_linger(struct sim *s, const struct sim_request *r, long late_ms);
+void sim_ghosts_free(struct sim_ghost *g);
+
 // http_sim.c, stream.c: a call, or a watch, of a client
 struct exchange {
 	struct http *http;
@@ -183,6 +188,7 @@ struct sim {
 	struct sim_store store;
 	struct sim_ending *endings;
 	struct sim_fault_row *faults;
+	struct sim_ghost *ghosts;
 	struct sim_call *calls;
 	size_t calls_count, calls_room;
 };

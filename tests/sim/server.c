@@ -259,9 +259,19 @@ void sim_exchange(struct sim *s, struct sim_request *r, struct sim_path *p, stru
 		return;
 	}
 	const struct sim_fault *f = sim_fault_hit(s, r->client, r->verb, r->resource);
+	if (f && f->hits == 1 && f->hit)
+		f->hit(f->ctx);
+	if (f && f->what == SIM_FREEZE_BEFORE) {
+		r->is_late = true;
+		sim_pass(f->late_ms);
+	}
+	if (f && (f->what == SIM_LINGER || f->what == SIM_DIE_LINGER) && f->hits == 1)
+		sim_linger(s, r, f->late_ms);
 	if (f && sim_fault_before(f, ret))
 		return;
 	sim_serve(s, r, p, ret);
 	if (f)
 		sim_fault_after(f, ret);
+	if (f && f->what == SIM_FREEZE_AFTER)
+		sim_pass(f->late_ms);
 }

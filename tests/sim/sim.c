@@ -32,6 +32,7 @@ void sim_free(struct sim *s)
 	sim_clock_start(0);
 	sim_store_done(&s->store);
 	sim_endings_free(s->endings);
+	sim_ghosts_free(s->ghosts);
 	sim_heal(s);
 	for (size_t i = 0; i < s->calls_count; i++) {
 		free(s->calls[i].client);

@@ -18,6 +18,7 @@ struct sim_request {
 	const char *resource;             // "nodes"; NULL = there is no such path
 	const char *namespace, *name, *subresource;
 	const json_t *body;
+	bool is_late;                 // it was under way, or its client asleep, for long
 	const json_t *before, *after; // the object; NULL = there is none. The same where nothing is changed
 	long status;                  // of the answer that is given, if nobody breaks it
 };
@@ -76,7 +77,11 @@ enum sim_break {
 	SIM_SLOW,       // it was done, and the reply comes late_ms later, if the client waits so long
 	SIM_DIE_BEFORE, // the client is killed there: no call of it comes through any more
 	SIM_DIE_AFTER,
-	SIM_PARTITION, // of the client, from_ms until to_ms of the clock, 0 = for ever; its watches end afterwards
+	SIM_FREEZE_BEFORE, // the client sleeps for late_ms with the request on its lips; then all goes on as ever
+	SIM_FREEZE_AFTER,  // it was done, and the client sleeps for late_ms before it has the answer
+	SIM_LINGER,        // the client gives up; the request comes to the server late_ms later, and is done then
+	SIM_DIE_LINGER,    // the same, and the client is killed there
+	SIM_PARTITION,     // of the client, from_ms until to_ms of the clock, 0 = for ever; its watches end afterwards
 	// Of the events of watches: nth and times count them.
 	SIM_WATCH_DROP,  // the connection ends in the middle of it
 	SIM_WATCH_TWICE, // it comes two times
@@ -88,12 +93,14 @@ enum sim_break {
 };
 struct sim_fault {
 	enum sim_break what;
-	const char *client, *verb, *resource; // NULL = any
+	const char *client, *verb, *resource; // NULL = any; "boss*": all that begin so
 	unsigned nth, times;                  // the nth that fits is the first that is broken, 0 = 1; so many, 0 = 1
 	unsigned one_in;                      // in place of both: each that fits, with that chance, by the dice
 	long status;
 	unsigned retry_s;
 	long from_ms, to_ms, late_ms;
+	void (*hit)(void *ctx); // at the first one; NULL = nobody is told
+	void *ctx;
 	unsigned seen, hits; // that fitted; that were broken
 };
 const struct sim_fault *sim_fault(struct sim *s, const struct sim_fault *fault);

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent knows: the policy, what this node has, who holds the driver.
-#include "base/file.h"
-#include "base/log.h"
-#include "cmd/agent_own.h"
-
-#include <fcntl.h>
+#include "cluster/agent_own.h"
 
 enum {
 	LOOK_MS = 60000, // drift is seen so late
@@ -21,41 +17,25 @@ void agent_complain(struct agent *a, const char *what, const struct err *why)
 	if (strncmp(a->said, text, sizeof(a->said) - 1) == 0)
 		return;
 	snprintf(a->said, sizeof(a->said), "%s", text);
-	log_warn("%s", text);
+	a->site->machine.trouble(a->site->machine.ctx, what, why);
 }
 
 // The policy
-
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-	return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
-	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
 
 // One that says nothing sensible changes nothing: what was read before holds.
 void agent_read_policy(struct agent *a)
 {
 	struct err why;
-	struct stat st;
-	auto_str char *text = NULL;
 	auto_policy struct policy policy = POLICY_NONE;
-	size_t len = 0;
 	a->policy_ms = a->now_ms + POLICY_MS;
-	auto_fd int fd = file_open_arg(a->site->policy, O_RDONLY | O_NONBLOCK, &why);
-	if (fd >= 0 && fstat(fd, &st) == 0 && is_same_file(&st, &a->stamp))
-		return;
-	if (fd < 0 || file_read_most(fd, a->site->policy, POLICY_BYTES, &text, &len, &why) < 0 ||
-	    policy_parse(text, len, &policy, &why) < 0) {
-		if (fd >= 0)
-			a->stamp = st;
+	int r = a->site->machine.policy(a->site->machine.ctx, &policy, &why);
+	if (r < 0)
 		agent_complain(a, "the policy is not read", &why);
+	if (r <= 0)
 		return;
-	}
 	policy_done(&a->policy);
 	a->policy = policy;
 	policy = POLICY_NONE;
-	a->has_policy = true;
-	a->stamp = st;
 	a->look_ms = 0;
 }
 
@@ -96,7 +76,7 @@ static size_t names_of(const struct agent *a, const struct target **names)
 bool agent_write(struct agent *a)
 {
 	struct err why;
-	if (agent_journal_write(a->site->place.state, &a->journal, &why) == 0)
+	if (agent_journal_write(a->site->state, &a->journal, &why) == 0)
 		return true;
 	a->hold_ms = a->now_ms + RETRY_MS;
 	agent_complain(a, "nothing is begun, because the journal cannot be written", &why);
@@ -122,9 +102,10 @@ void agent_see(struct agent *a)
 {
 	struct err why;
 	struct target found = { 0 };
+	const struct agent_machine *m = &a->site->machine;
 	const struct target **names = mem_alloc((a->policy.pool_count + a->journal.known_count + 3) * sizeof(*names));
 	a->look_ms = a->now_ms + LOOK_MS;
-	if (agent_look(&a->site->place, names, names_of(a, names), &a->facts, &found, &why) < 0) {
+	if (m->look(m->ctx, names, names_of(a, names), &a->facts, &found, &why) < 0) {
 		a->look_ms = a->now_ms + RETRY_MS;
 		agent_complain(a, "this node cannot be looked at", &why);
 	} else {
@@ -187,7 +168,7 @@ void agent_see_holders(struct agent *a)
 	bool is_other = how == ASKED_EXACT && (!a->told.is_published || a->told.is_coarse);
 	if (a->now_ms < a->holders_ms && !is_other)
 		return;
-	agent_look_holders(&a->site->place, &a->seen);
+	a->site->machine.holders(a->site->machine.ctx, &a->seen);
 	a->holders_ms = a->now_ms + (how == ASKED_EXACT ? EXACT_MS : COARSE_MS);
 	if (how == ASKED_COARSE)
 		tell_coarsely(a);

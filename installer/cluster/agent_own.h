@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the agent's turn share; nobody else includes it.
+#pragma once
+#include "cluster/agent_journal.h"
+#include "cluster/agent_turn.h"
+
+// agent_see.c
+void agent_complain(struct agent *a, const char *what, const struct err *why);    // once
+void agent_read_policy(struct agent *a);                                          // where it has changed
+void agent_see(struct agent *a);                                                  // what is loaded and stored
+void agent_see_holders(struct agent *a);                                          // on demand (5.2)
+const struct target *agent_meaning(const struct agent *a, const struct aim *aim); // NULL = nobody said
+bool agent_write(struct agent *a); // the journal; false: nothing is to be done now

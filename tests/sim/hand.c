@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/hand.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { TICK_MS = 500, STEP_MS = 2000, AGAIN_MS = 4000, STAGE_STEPS = 6 };
+
+static struct farm_node *node_of(const struct hand *h)
+{
+	return &h->farm->nodes[h->at];
+}
+
+// Nothing that a dead agent does has any effect: its calls fail (faults.c), its journal is another one, and it starts
+// no child.
+void hand_die(struct hand *h, enum hand_end how)
+{
+	if (!h->is_alive || h->is_dying)
+		return;
+	h->is_dying = true;
+	h->how = how;
+	h->site.state = &h->trash;
+	sim_fault(h->farm->sim, &(struct sim_fault){ .what = SIM_DIE_BEFORE, .client = h->name });
+	if (how == HAND_KILLED && h->child.is_there && !h->child.is_over && !h->orphan.is_there)
+		h->orphan = h->child;
+	h->child = (struct hand_child){ 0 };
+	if (how != HAND_KILLED)
+		h->orphan = (struct hand_child){ 0 };
+	if (how != HAND_BOOTED)
+		return;
+	node_of(h)->loaded = AIM_NONE;
+	snprintf(h->boot, sizeof(h->boot), "boot-%u-%u", h->at, ++h->boots);
+}
+
+static void moment(struct hand *h)
+{
+	if (h->is_alive && !h->is_dying && ++h->moments == h->die_at)
+		hand_die(h, h->die_how);
+}
+
+// The machine, as the agent sees it
+
+static int policy(void *ctx, struct policy *ret, struct err *err)
+{
+	struct hand *h = ctx;
+	const json_t *map = sim_get(h->farm->sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME);
+	const char *version = sim_text(map, "metadata resourceVersion"), *text = sim_text(map, "data " POLICY_KEY);
+	if (!text)
+		return err_set(err, E_NOT_FOUND, "there is no policy");
+	if (str_eq(version, h->seen))
+		return 0;
+	snprintf(h->seen, sizeof(h->seen), "%s", version);
+	return policy_parse(text, strlen(text), ret, err) < 0 ? -1 : 1;
+}
+
+static const struct target *name_of(const struct target *const *names, size_t count, const struct aim *aim)
+{
+	for (size_t i = 0; i < count; i++)
+		if (aim_eq(&names[i]->aim, aim))
+			return names[i];
+	return NULL;
+}
+
+static int look(void *ctx, const struct target *const *names, size_t count, struct agent_facts *ret,
+		struct target *ret_new, struct err *err)
+{
+	struct hand *h = ctx;
+	const struct farm_node *n = node_of(h);
+	size_t used = 0;
+	(void)err;
+	*ret = (struct agent_facts){ .is_known = true, .is_empty = !aim_is(&n->loaded), .loaded = n->loaded };
+	*ret_new = (struct target){ 0 };
+	const struct target *t = name_of(names, count, &n->loaded);
+	if (!t && !ret->is_empty)
+		farm_old(ret_new);
+	snprintf(ret->version, sizeof(ret->version), "%s", ret->is_empty ? "" : t ? t->driver : ret_new->driver);
+	snprintf(ret->release, sizeof(ret->release), "6.1.0");
+	for (size_t i = 0; i < ARRAY_SIZE(n->store); i++)
+		if (aim_is(&n->store[i]) && name_of(names, count, &n->store[i]))
+			ret->store[used++] = n->store[i];
+	return 0;
+}
+
+// Each pod that runs there holds the driver.
+static int users(const struct hand *h, struct strv *pods)
+{
+	int count = 0;
+	size_t i;
+	const json_t *pod;
+	auto_json json_t *list = sim_ask(h->farm->sim, "GET", "/api/v1/pods", NULL);
+	json_array_foreach(json_object_get(list, "items"), i, pod)
+	{
+		if (!str_eq(sim_text(pod, "spec nodeName"), node_of(h)->name))
+			continue;
+		count++;
+		if (pods)
+			strv_add(pods, str_dup(sim_text(pod, "metadata uid")));
+	}
+	return aim_is(&node_of(h)->loaded) ? count : 0;
+}
+
+static void holders(void *ctx, struct agent_holders *ret)
+{
+	struct hand *h = ctx;
+	struct strv pods = { 0 };
+	int count = users(h, &pods);
+	ret->generation += count != ret->count;
+	ret->count = count;
+	strv_done(&ret->pods);
+	ret->pods = pods;
+}
+
+static void law(struct hand *h, const char *what)
+{
+	strv_add(h->farm->laws, str_fmt("at %ld ms: %s: %s", sim_now_ms(), h->name, what));
+}
+
+static int begin(void *ctx, enum agent_work work, const struct target *target, struct err *err)
+{
+	struct hand *h = ctx;
+	(void)err;
+	moment(h); // journaled, and not begun
+	if (h->is_dying)
+		return 0;
+	h->child = (struct hand_child){
+		.is_there = true, .work = work, .aim = target ? target->aim : AIM_NONE, .begin_ms = sim_now_ms()
+	};
+	if (work == AGENT_WORK_SWAP && aim_is(&node_of(h)->loaded) && !farm_is_cordoned(h->farm, h->at))
+		law(h, "changes the driver of a node that is not cordoned");
+	moment(h);
+	return 0;
+}
+
+static bool ended(void *ctx, struct agent_end *ret)
+{
+	struct hand *h = ctx;
+	if (!h->child.is_over)
+		return false;
+	*ret = h->child.end;
+	h->child = (struct hand_child){ 0 };
+	return true;
+}
+
+static void did(void *ctx, const char *what)
+{
+	(void)ctx, (void)what;
+}
+
+static void trouble(void *ctx, const char *what, const struct err *why)
+{
+	(void)ctx, (void)what, (void)why;
+}
+
+// Its children: what is done after so many steps
+
+static void over(struct hand_child *c, enum failing failing, const char *code)
+{
+	c->is_over = true;
+	c->end = (struct agent_end){ .is_ok = failing == FAILING_NONE, .failing = failing };
+	snprintf(c->end.code, sizeof(c->end.code), "%s", code);
+}
+
+// As `install` does it: nothing is taken out under a holder; what fails is undone, also what somebody before began.
+static void swap(struct hand *h, struct hand_child *c)
+{
+	struct farm_node *n = node_of(h);
+	bool is_bad = aim_is(&h->farm->bad) && aim_eq(&c->aim, &h->farm->bad) && !h->farm->is_sick;
+	switch (c->steps) {
+	case 1:
+		if (aim_eq(&n->loaded, &c->aim))
+			over(c, FAILING_NONE, "");
+		else if (users(h, NULL))
+			over(c, FAILING_BUSY, "E_IN_USE");
+		else
+			n->loaded = AIM_NONE;
+		break;
+	case 2:
+		n->loaded = is_bad ? h->farm->old : c->aim;
+		break;
+	default:
+		over(c, is_bad ? FAILING_PERMANENT : FAILING_NONE, is_bad ? "E_LOAD" : "");
+	}
+}
+
+static void work(struct hand *h, struct hand_child *c)
+{
+	struct farm_node *n = node_of(h);
+	bool is_ill = h->farm->is_sick && aim_eq(&n->loaded, &h->farm->bad);
+	if (!c->is_there || c->is_over || sim_now_ms() < c->begin_ms + (long)(c->steps + 1) * STEP_MS)
+		return;
+	c->steps++;
+	if (c->work == AGENT_WORK_SWAP || c->work == AGENT_WORK_REVIVE)
+		swap(h, c);
+	else if (c->work == AGENT_WORK_PROBE)
+		over(c, is_ill ? FAILING_PERMANENT : FAILING_NONE, is_ill ? "E_NOT_READY" : "");
+	else if (c->steps == STAGE_STEPS) {
+		farm_store(n, &c->aim);
+		over(c, FAILING_NONE, "");
+	}
+	moment(h);
+}
+
+// The agent's life
+
+static void start(struct hand *h)
+{
+	struct err err;
+	strv_add(&h->names, str_fmt("agent-%s.%zu", node_of(h)->name, h->names.count));
+	h->name = h->names.items[h->names.count - 1];
+	h->seen[0] = '\0';
+	h->site = (struct agent_site){
+		.state = &h->state,
+		.boot = h->boot,
+		.node = node_of(h)->name,
+		.kube = sim_client(h->farm->sim, h->name),
+		.machine = { h, policy, look, holders, begin, ended, did, trouble },
+	};
+	if (agent_open(&h->site, &h->a, &err) < 0) {
+		fprintf(stderr, "hand: %s\n", err.text);
+		abort();
+	}
+	h->is_alive = true;
+	h->is_dying = false;
+}
+
+static void bury(struct hand *h)
+{
+	agent_done(&h->a);
+	kube_free(h->site.kube);
+	h->is_alive = h->is_dying = false;
+	h->due_ms = sim_now_ms() + AGAIN_MS;
+}
+
+static void tick(void *ctx)
+{
+	struct hand *h = ctx;
+	if (h->farm->is_over)
+		return;
+	work(h, &h->orphan);
+	if (h->orphan.is_over)
+		h->orphan = (struct hand_child){ 0 };
+	if (h->orphan.is_there) // the lock of the node is its
+		h->child.begin_ms = sim_now_ms();
+	work(h, &h->child);
+	if (!h->is_alive && sim_now_ms() >= h->due_ms)
+		start(h);
+	if (h->is_alive && !h->is_dying)
+		agent_turn(&h->a, 0);
+	if (h->is_dying)
+		bury(h);
+	sim_after(TICK_MS, tick, h);
+}
+
+static void make(const char *path, struct root *ret)
+{
+	struct err err;
+	if (mkdir(path, 0755) < 0 || root_init(ret, path, &err) < 0)
+		abort();
+}
+
+void hands_begin(struct farm *f, struct hand *hands)
+{
+	struct target old = { 0 };
+	farm_old(&old);
+	f->old = old.aim;
+	target_done(&old);
+	for (unsigned i = 0; i < f->count; i++) {
+		struct hand *h = &hands[i];
+		*h = (struct hand){ .farm = f, .at = i, .state = ROOT_NONE, .trash = ROOT_NONE };
+		f->nodes[i].is_silent = true;
+		f->nodes[i].loaded = f->nodes[i].store[0] = f->old;
+		snprintf(h->boot, sizeof(h->boot), "boot-%u-0", i);
+		// Thousands of journals are synced.
+		snprintf(h->dir, sizeof(h->dir), "%s/kmodsmith-sim-XXXXXX",
+			 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+		if (!mkdtemp(h->dir))
+			abort();
+		auto_str char *state = str_fmt("%s/state", h->dir), *trash = str_fmt("%s/trash", h->dir);
+		make(state, &h->state);
+		make(trash, &h->trash);
+		sim_after(i, tick, h);
+	}
+}
+
+static void forget(const struct hand *h)
+{
+	static const char *const names[] = { "state/agent/journal.json", "state/agent", "state",
+					     "trash/agent/journal.json", "trash/agent", "trash" };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		auto_str char *path = str_fmt("%s/%s", h->dir, names[i]);
+		remove(path);
+	}
+	remove(h->dir);
+}
+
+void hands_end(struct hand *hands, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct hand *h = &hands[i];
+		if (h->is_alive)
+			bury(h);
+		root_done(&h->state);
+		root_done(&h->trash);
+		strv_done(&h->names);
+		forget(h);
+	}
+}

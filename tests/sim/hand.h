@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real agent of a node (cluster/agent_turn.c, with its journal in a real file) on a machine that is a script: what
+// is in its kernel and on its disk is in struct farm_node, and children stage, unload, load and measure in their time.
+// The machine outlives the agent, and a child outlives it too unless all of the container is killed or the machine is
+// booted. Whoever died is started again a little later, as a kubelet does.
+#pragma once
+#include "cluster/agent_turn.h"
+#include "tests/sim/farm.h"
+
+enum hand_end {
+	HAND_LIVES,
+	HAND_KILLED,  // the agent alone: its child goes on
+	HAND_STOPPED, // the container: the child dies where it is
+	HAND_BOOTED,  // the machine: the kernel is empty, too
+};
+
+struct hand_child {
+	bool is_there, is_over; // over: it has ended, and was not asked for its end
+	enum agent_work work;
+	struct aim aim;
+	long begin_ms;
+	unsigned steps; // of its work that are done
+	struct agent_end end;
+};
+
+struct hand {
+	struct farm *farm;
+	unsigned at;       // of its node
+	const char *name;  // of this life
+	struct strv names; // of all of them
+	char dir[40], boot[24];
+	struct root state, trash; // trash: where the dead write
+	struct agent_site site;
+	struct agent a;
+	bool is_alive, is_dying;
+	enum hand_end how;
+	long due_ms; // when it is started again
+	unsigned boots;
+	char seen[24];                   // the policy, by its version
+	struct hand_child child, orphan; // orphan: of an agent that is dead, still at work
+	struct agent_holders held;
+	// Where it may be killed besides its calls: each moment at which its child does something.
+	unsigned moments, die_at; // die_at: 1 = the first, 0 = at none
+	enum hand_end die_how;
+};
+// In place of the scripts: all nodes of the farm get agents, whose calls carry the name "agent-n00.0" and so on, the
+// number counting its lives. f->old is a driver with a name from then on.
+void hands_begin(struct farm *f, struct hand *hands);
+void hands_end(struct hand *hands, unsigned count);
+void hand_die(struct hand *h, enum hand_end how); // at once, wherever it is
