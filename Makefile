@@ -99,7 +99,7 @@ demo:
 	@scripts/demo.sh
 demo-registry:
 	@scripts/demo-registry.sh
-bench: $B/kmodsmith
+bench: $B/kmodsmith $B/bench/scale $B/bench/crowd
 	@scripts/bench.sh
 lint:
 	@scripts/lint.sh

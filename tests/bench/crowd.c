@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST = 20000, ACCEPT_MS = 2000, WORK_MS = 3000, PROBE_MS = 300, STEP_MS = 50, BEAT_MS = 300000 };
+enum { MOST = 20000, ACCEPT_MS = 10000, WORK_MS = 3000, PROBE_MS = 300, STEP_MS = 50, BEAT_MS = 300000 };
 
 static const char BOOT[] = "6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f";
 static const struct aim OLD = { 0x1111, 0x1111 };
@@ -182,6 +182,8 @@ static void tell(struct person *p)
 	agent_words(&p->journal, &p->facts, &p->told, BOOT, &words);
 	if (is_young || !*words.value[AGENT_ACK])
 		memcpy(words.value[AGENT_ACK], p->node.value[AGENT_ACK], AGENT_VALUE);
+	if (is_young && !*words.value[AGENT_HOLDERS])
+		memcpy(words.value[AGENT_HOLDERS], p->node.value[AGENT_HOLDERS], AGENT_VALUE);
 	if (agent_node_tell(&p->node, &words, &err) < 0)
 		fprintf(stderr, "crowd: %s: %s\n", p->name, err.text);
 }

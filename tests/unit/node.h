@@ -57,7 +57,7 @@ static inline void node_labels_(json_t *labels, unsigned i)
 	};
 	for (size_t n = 0; n < ARRAY_SIZE(rows); n++)
 		json_object_set_new(labels, rows[n][0], json_string(rows[n][1]));
-	auto_str char *host = str_fmt("gpu%05u", i), *zone = str_fmt("region-1%c", 'a' + (char)(i % 3));
+	auto_str char *host = str_fmt("gpu%05u", i), *zone = str_fmt("region-1%c", 'a' + (char)(i % 5));
 	json_object_set_new(labels, "kubernetes.io/hostname", json_string(host));
 	json_object_set_new(labels, "topology.kubernetes.io/zone", json_string(zone));
 }
