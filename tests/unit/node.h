@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Node of a GPU cluster as it comes from an API server, some 14 KiB: what a kubelet writes (registration, status with
-// images), the labels of node-feature-discovery and of NVIDIA's feature discovery, annotations of a network plugin, and who
-// manages which field. Made-up values, real keys.
+// images), the labels of node-feature-discovery and of NVIDIA's feature discovery, annotations of a network plugin.
+// Made-up values, real keys.
 #pragma once
 #include "base/json.h"
 
@@ -79,7 +79,7 @@ static inline json_t *node_annotations_(const json_t *labels, unsigned i)
 			 "volumes.kubernetes.io/controller-managed-attach-detach", "true");
 }
 
-// The largest 50 images of the node, each under its digest and its tag.
+// The largest images of the node (a kubelet names up to 50), each under its digest and its tag.
 static inline json_t *node_images_(unsigned i)
 {
 	enum { IMAGES = 30 };
