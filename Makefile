@@ -41,7 +41,7 @@ UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all static images images-test unit unit-build install clean deps demo demo-registry check cli cluster services bench lint format man
+.PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check cli cluster services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -97,6 +97,8 @@ check:
 	@scripts/check.sh
 demo:
 	@scripts/demo.sh
+demo-cluster:
+	@scripts/demo-cluster.sh
 demo-registry:
 	@scripts/demo-registry.sh
 bench: $B/kmodsmith $B/bench/scale $B/bench/crowd

@@ -154,6 +154,10 @@ void http_tls_attach(struct trip *t)
 {
 	show_certificate(t);
 	curl.easy_setopt(t->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	if (t->http->tls && t->http->tls->is_only) { // the machine's own are not read, and need not be there
+		curl.easy_setopt(t->easy, CURLOPT_CAINFO, NULL);
+		curl.easy_setopt(t->easy, CURLOPT_CAPATH, NULL);
+	}
 	// What libcurl caches would replace the store that ours were added to.
 	curl.easy_setopt(t->easy, CURLOPT_CA_CACHE_TIMEOUT, t->http->tls ? 0L : 86400L);
 	curl.easy_setopt(t->easy, CURLOPT_SSL_CTX_FUNCTION, on_context);

@@ -38,9 +38,11 @@ static enum reason_code drain_waits(const struct view *v)
 	const struct facts *f = &v->m->facts;
 	if (f->blocked_since)
 		return REASON_PDB_BLOCKED;
-	if (f->pods != 0)
-		return f->pods < 0 ? REASON_PODS_UNKNOWN : REASON_PODS_LEFT;
-	return is_busy(v) ? REASON_HOLDERS : REASON_NO_SLOT;
+	if (f->pods > 0)
+		return REASON_PODS_LEFT;
+	if (is_busy(v))
+		return REASON_HOLDERS;
+	return f->pods < 0 ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
 }
 
 // No rule applies: what the node waits for.
@@ -59,8 +61,11 @@ static void explain(const struct view *v, struct decision *d)
 	case PHASE_QUEUED:
 		wait_for(d, v->refused != REASON_NONE ? v->refused : REASON_NO_SLOT, "");
 		return;
-	case PHASE_EVICTING:
-		wait_for(d, drain_waits(v), v->m->facts.blocker);
+	case PHASE_EVICTING: // whoever does not look at pods has what was noted when a budget began to block
+		if (v->m->facts.pods < 0 && r->reason.code != REASON_NONE)
+			wait_for(d, r->reason.code, r->reason.object);
+		else
+			wait_for(d, drain_waits(v), v->m->facts.blocker);
 		return;
 	case PHASE_UNKNOWN:
 		wait_for(d, REASON_UNKNOWN_STATE, "");

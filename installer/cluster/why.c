@@ -6,8 +6,12 @@
 size_t why_rules(const struct view *v, struct why_row ret[WHY_MOST])
 {
 	size_t count = 0;
-	for (const struct rule *r = NULL; (r = rule_next(r, v->m->record.phase)) && count < WHY_MOST;)
-		ret[count++] = (struct why_row){ rule_text(r), rule_applies(r, v), REASON_NONE };
+	bool is_taken = false;
+	// As transition() does, up to the first that applies: what comes after it may rely on its not applying.
+	for (const struct rule *r = NULL; !is_taken && (r = rule_next(r, v->m->record.phase)) && count < WHY_MOST;) {
+		is_taken = rule_applies(r, v);
+		ret[count++] = (struct why_row){ rule_text(r), is_taken, REASON_NONE };
+	}
 	return count;
 }
 

@@ -9,6 +9,6 @@ struct why_row {
 	bool holds;
 	enum reason_code reason; // of a refusal
 };
-size_t why_rules(const struct view *v, struct why_row ret[WHY_MOST]); // of its state; the first that holds is taken
+size_t why_rules(const struct view *v, struct why_row ret[WHY_MOST]); // of its state, up to the one that is taken
 // What has to hold for a slot; all rows hold and it has none: see its seat.
 size_t why_slot(const struct cluster *c, const struct slots *s, size_t at, struct why_row ret[WHY_MOST]);

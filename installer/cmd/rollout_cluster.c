@@ -14,6 +14,8 @@ static int show(const struct cluster_values *v, const char *node, struct err *er
 		return err_set(err, E_CONFIG,
 			       "the policy or the status of the roll-out means nothing; `kmodsmith "
 			       "rollout check-policy` names the field");
+	if (!c.policy_map)
+		log_warn("there is no ConfigMap " POLICY_NAME " in the namespace %s (--namespace)", kube_namespace(kube));
 	struct cluster cluster = coordinator_cluster(&c);
 	slots_plan(&cluster, &slots);
 	if (node)

@@ -57,7 +57,7 @@ int show_why(const struct cluster *c, const struct slots *s, const char *node, b
 	}
 	printf("%s is %s: %s\n%s; next: %s\n", node, state, *why ? why : "none", reason_info(reason->code)->text,
 	       reason_info(reason->code)->next);
-	printf("rules of this state, of which the first yes is taken:\n");
+	printf("rules of this state, up to the first yes, which is taken:\n");
 	show_rows(rules, rule_count);
 	printf("what a slot asks for (%s):\n", seat);
 	show_rows(slot, slot_count);

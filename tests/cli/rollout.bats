@@ -82,6 +82,9 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_json "$(node n2 .cordon)" off
   assert_json "$(node n2 .reason)" policy-gone
   assert_json "$(node n2 '.writes | has("kmodsmith.io/cordon")')" true
+  plan --node n2 # no rule behind the one that is taken is asked: it would look for the pool
+  assert_status 0
+  assert_output --partial 'n2 is evicting: policy-gone'
 }
 
 @test "why a node is where it is: the rules and what a slot asks for" {

@@ -15,18 +15,25 @@ farm_make() { # COUNT
   echo '{"pools": [{"name": "none", "target": {"driver": "1.0"}}]}' >"$BATS_TEST_TMPDIR/policy.json"
   for ((i = 1; i <= FARM; i++)); do
     mkdir "$BATS_TEST_TMPDIR/n$i"
-    kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$(name_of "$i")\", \"labels\": {\"nvidia.com/gpu.deploy.dcgm\": \"true\"}}}" >/dev/null
-    kube PATCH "/api/v1/nodes/$(name_of "$i")/status" '{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}' \
-      application/merge-patch+json >/dev/null
+    node_make "$i"
     in_node "$i" agent_machine
   done
   kubelet 3>&- 4>&- &
   echo $! >"$BATS_TEST_TMPDIR/kubelet.pid"
 }
-kubelet() { # pods whose end has begun end
+node_make() { # NUMBER
+  kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$(name_of "$1")\", \"labels\": {\"nvidia.com/gpu.deploy.dcgm\": \"true\"}}}" >/dev/null
+  kube PATCH "/api/v1/nodes/$(name_of "$1")/status" '{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}' \
+    application/merge-patch+json >/dev/null
+}
+agent_config() { # NUMBER: with the rights of the agent of that node
+  kube_config_token "$(account kmodsmith-agent "agent-$(name_of "$1")" "$(name_of "$1")")"
+}
+kubelet() { # pods of these nodes whose end has begun end
   local path
   while sleep 0.5; do
-    kube GET /api/v1/namespaces/default/pods | jq -r '.items[] | select(.metadata.deletionTimestamp) | .metadata.name' |
+    kube GET /api/v1/namespaces/default/pods | jq -r --argjson count "$FARM" '.items[] |
+      select(.metadata.deletionTimestamp and (.spec.nodeName | sub(".*-"; "") | tonumber) <= $count) | .metadata.name' |
       while read -r path; do
         kube DELETE "/api/v1/namespaces/default/pods/$path?gracePeriodSeconds=0" >/dev/null
       done
@@ -36,7 +43,7 @@ farm_loads() { local i; for ((i = 1; i <= FARM; i++)); do in_node "$i" loads "$1
 farm_start() { # the agents
   local i
   for ((i = 1; i <= FARM; i++)); do
-    kube_config_token "$(account kmodsmith-agent "agent-$(name_of "$i")" "$(name_of "$i")")" >"$BATS_TEST_TMPDIR/n$i/config"
+    agent_config "$i" >"$BATS_TEST_TMPDIR/n$i/config"
     policy=$BATS_TEST_TMPDIR/policy.json AGENT_CONFIG=$BATS_TEST_TMPDIR/n$i/config in_node "$i" agent_start
   done
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Real servers on loopback for one test file. Call the *_start functions in setup_file and servers_stop in teardown_file:
 #
-#   ca_make                       $CA; certificates `server` (127.0.0.1, localhost) and `wrong` (another name)
+#   ca_make                       $CA; certificates `server` (127.0.0.1, localhost, and 10.0.2.2 as guests see it) and `wrong` (another name)
 #   registry_start KIND           plain, tls, token, basic, tls-basic or readonly: $HUB_PLAIN, ... = 127.0.0.1:PORT
 #   nginx_start KIND DIR          plain, tls or wrong: $NGINX_PLAIN, ... = the URL of a static server
 #   python_start DIR              $PYTHON = the URL of a static server that ignores Range
@@ -10,7 +10,7 @@
 #   proxy_start NAME [USER:PASS]  $PROXY_NAME = URL of a forward proxy
 #
 # log_of SERVER prints what it wrote; servers are named registry-KIND, nginx-KIND, python, evil, proxy-NAME, token.
-# Each has a free port, is waited for, and ends by itself after 15 minutes if nobody ends it.
+# Each has a free port, is waited for, and ends by itself after 15 minutes ($SERVERS_LIVE seconds) if nobody ends it.
 SERVERS=$BATS_FILE_TMPDIR/servers
 CA=$SERVERS/ca.pem
 USERNAME=site PASSWORD=s3cret-of-site # what the servers with authentication accept
@@ -37,7 +37,7 @@ log_of() { cat "$SERVERS/$1.log"; }
 server_run() { # NAME PORT COMMAND...: in the background until servers_stop; returns when it listens
   local name=$1 port=$2 i
   shift 2
-  timeout 900 "$@" >>"$SERVERS/$name.log" 2>&1 </dev/null 3>&- 4>&- &
+  timeout "${SERVERS_LIVE:-900}" "$@" >>"$SERVERS/$name.log" 2>&1 </dev/null 3>&- 4>&- &
   echo $! >"$SERVERS/$name.pid"
   for ((i = 0; i < 100; i++)); do
     kill -0 "$(<"$SERVERS/$name.pid")" 2>/dev/null || break
@@ -73,7 +73,7 @@ ca_make() {
     -addext basicConstraints=CA:FALSE)
   [ ! -e "$CA" ] || return 0
   key_pair ca "Private authority of the tests" -newkey ec -pkeyopt ec_paramgen_curve:P-256 -addext keyUsage=keyCertSign
-  key_pair server localhost "${leaf[@]}" -addext "subjectAltName=IP:127.0.0.1,DNS:localhost"
+  key_pair server localhost "${leaf[@]}" -addext "subjectAltName=IP:127.0.0.1,DNS:localhost,IP:10.0.2.2"
   key_pair wrong elsewhere.test "${leaf[@]}" -addext "subjectAltName=DNS:elsewhere.test"
 }
 

@@ -147,15 +147,17 @@ start_beside() { # SCRIPT KEY DIR
 
 make_initrd() { # SCRIPT KEY DIR [LIBRARY]: of DIR/root, which holds what is there already
   local script=$1 key=$2 dir=$3 root=$3/root kmodsmith=${KMODSMITH:-$top/build/release/kmodsmith}
-  local release image curl
+  local release image name library
   release=$(of "$key")
   image=$(kernel "$key")
   add_base "$root" "$key"
   add_wishes "$root" "$key" "$script"
   if [ -x "$kmodsmith" ]; then add_program "$root" "$kmodsmith" /usr/bin/kmodsmith; fi
-  if [ "$(header "$script" net no)" = yes ]; then # loaded when a remote source is asked
-    curl=$(ldconfig -p | sed -n 's|.*libcurl\.so\.4 .*x86-64.* => ||p')
-    add_program "$root" "$curl" "$curl"
+  if [ "$(header "$script" net no)" = yes ]; then # loaded when a remote source or an API server is asked
+    for name in libcurl.so.4 libyaml-0.so.2; do
+      library=$(ldconfig -p | sed -n "s|.*${name//./\\.} .*x86-64.* => ||p")
+      add_program "$root" "$library" "$library"
+    done
   fi
   cp "$script" "$root/vm/script"
   printf '. %s\n' "${@:4}" /vm/script >"$root/vm/start"

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
+# D1, D2, D5, T08, T36: a node with the real modules in a roll-out: the agent here, coordinator and API server beside, each
+# with the rights of deploy/. A holder is waited for, the driver is replaced when it goes; a bad target is undone from the
+# node's own disk, and the roll-out halts. No authorities of the machine's own are here: the cluster's is enough.
+# kernel: K61
+# gpus: 2
+# stub: yes
+# net: yes
+# beside: rollout
+# packages: open tesla535
+# programs: curl
+# mem: 2G
+# timeout: 600
+node=/api/v1/nodes/gpu-1 map=/api/v1/namespaces/kube-system/configmaps
+if [ -e /beside/skip ]; then
+  skip "a node in a roll-out" "$(cat /beside/skip)"
+  exit 0
+fi
+api() { # METHOD PATH [JSON]: as an administrator
+  curl -sS --cacert /beside/ca.pem --cert /beside/admin.pem --key /beside/admin.key -X "$1" \
+    ${3:+-H "Content-Type: application/$([ "$1" = PATCH ] && echo merge-patch+)json" -d "$3"} "$(cat /beside/url)$2?pretty=true"
+}
+state() { api GET $node | sed -n 's/.*"kmodsmith.io\/state": "\(.*\)".*/\1/p'; }
+becomes() { # STATE SECONDS
+  until [ "$(state)" = "$1" ]; do
+    [ "$2" -gt 0 ] || return 1
+    sleep 1
+    set -- "$1" $(($2 - 1))
+  done
+}
+policy() { # TARGET [METHOD PATH]: into the file of the agent and the ConfigMap of the coordinator
+  printf '{"maxUnavailable": 1, "pools": [{"name": "gpus", "maxUnavailable": 1, "target": %s}]}' "$1" >/tmp/policy.new
+  mv /tmp/policy.new /tmp/policy.json
+  api "${2-PATCH}" "$map${3-/kmodsmith-policy}" "{\"metadata\": {\"name\": \"kmodsmith-policy\"},
+    \"data\": {\"policy.json\": \"$(sed 's/"/\\"/g' /tmp/policy.json)\"}}" >/dev/null
+}
+kernel_has() { sed -n 's/.*Kernel Module\( for x86_64\)\? *\([0-9.]*\) .*/\2/p' /proc/driver/nvidia/version; }
+cordoned() { api GET $node | grep -c '"unschedulable": true'; }
+
+t "535.216.03 is loaded" kmodsmith install --package /packages/tesla535 --flavour proprietary
+loaded=$(cat /sys/module/nvidia/srcversion)
+policy '{"driver": "535.216.03", "flavour": "proprietary"}' POST ""
+kmodsmith agent --node gpu-1 --policy /tmp/policy.json --kubeconfig /beside/config --insecure-skip-verify \
+  --from oci:/packages/open,oci:/packages/tesla535 >/tmp/agent.log 2>&1 &
+t "what is loaded is adopted" becomes "done" 90 || { cat /tmp/agent.log; exit 1; }
+is "  and not touched" "$(cat /sys/module/nvidia/srcversion)" "$loaded"
+
+hold /dev/nvidia0
+begun=$(cut -d. -f1 /proc/uptime)
+policy '{"driver": "535.261.03", "flavour": "open"}'
+t "another target: staged, then cordoned and drained" becomes evicting 240 || cat /tmp/agent.log
+sleep 8
+is "  a process holds the GPU: nothing is touched" "$(kernel_has)" 535.216.03
+t "  and why says so" kmodsmith rollout why gpu-1 --kubeconfig /beside/admin --namespace kube-system
+like "  by name" "$out" 'gpu-1 is evicting: holders'
+is "  the node is cordoned" "$(cordoned)" 1
+release
+t "it goes: replaced, validated, uncordoned" becomes "done" 240 || cat /tmp/agent.log
+echo "# $(($(cut -d. -f1 /proc/uptime) - begun)) s from the new target to done, some of them held, in an emulated machine"
+is "  the new driver runs" "$(kernel_has)" 535.261.03
+is "  the node is in service" "$(cordoned)" 0
+t "  and everything is right" kmodsmith status
+like "  and the agent tells what it is" "$(api GET $node)" '"kmodsmith.io/agent.loaded": "[0-9a-f-]* 535.261.03 '
+
+policy '{"driver": "535.261.03", "flavour": "open", "parameters": {"NVreg_DeviceFileMode": "wrong"}}'
+t "a target that the kernel refuses is undone" becomes rolledback 300 || cat /tmp/agent.log
+is "  the old driver runs" "$(kernel_has)" 535.261.03
+t "  and everything is right" kmodsmith status
+is "  the node is in service" "$(cordoned)" 0
+t "  the roll-out" kmodsmith rollout status --kubeconfig /beside/admin --namespace kube-system
+like "  has halted, and says why" "$out" 'halted: '
+like "the timeline is told as Events" "$(api GET /api/v1/namespaces/default/events)" '"reason": "RolloutRolledback"'
