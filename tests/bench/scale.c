@@ -48,11 +48,10 @@ static int roll(struct farm *f, struct farm_boss *boss, unsigned nodes)
 	printf("    %-40s %8.2f a node\n", "events by the coordinator", (double)events(f) / nodes);
 	printf("    %-40s %8.3f a node\n", "writes of the Lease",
 	       (double)sim_count(f->sim, "boss-lease", "update") / nodes);
-	printf("    %-40s %8.2f a node\n", "lists of pods by the coordinator",
+	printf("    %-40s %8.2f a node\n", "lists by the coordinator",
 	       (double)sim_count(f->sim, "boss", "list") / nodes);
 	printf("    %-40s %8.2f a pod\n", "evictions",
 	       (double)sim_count(f->sim, "boss", "evict") * PODS_ONE_IN / nodes);
-	printf("    %-40s %8.2f a node\n", "writes by the agent", (double)f->said / nodes);
 	return 0;
 }
 

@@ -45,6 +45,7 @@ coordinator() { # NAME
   "$KMODSMITH" coordinator --kubeconfig "$work/coordinator.config" --identity "$1" --metrics "$work/$1.prom" \
     >"$work/$1.log" 2>&1 </dev/null &
   echo $! >"$work/$1.pid"
+  disown $! # that it is killed is no news
 }
 agent() { # of a recorded machine with 8 GPUs
   cp -a "$top/tests/hosts/h100x8" "$work/host"
@@ -124,7 +125,6 @@ for signal in KILL TERM; do
     kill -$signal "$(<"$work/$leader.pid")"
     until_read "$other"
     times+=("$(per $(($(date +%s%N) - began)) 1000000000)")
-    wait "$(<"$work/$leader.pid")" 2>/dev/null || true
     coordinator "$leader"
     sleep 6
     read -r leader other <<<"$other $leader"

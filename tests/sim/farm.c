@@ -101,7 +101,6 @@ static void say(struct farm *f, struct farm_node *n, const char *ack, bool is_il
 		return;
 	free(n->said);
 	n->said = TAKE(now);
-	f->said++;
 	auto_str char *path = api_node(n->name);
 	sim_merge(f->sim, path,
 		  "{'metadata':{'annotations':{'kmodsmith.io/agent.ack':'%s','kmodsmith.io/agent.loaded':'%s',"

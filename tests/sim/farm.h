@@ -27,7 +27,6 @@ struct farm {
 	struct farm_node *nodes;
 	json_t **objects; // of the nodes, as they are now; NULL = absent
 	unsigned count;
-	size_t said;         // writes by agents
 	struct aim old, bad; // loaded at the beginning; cannot be loaded or is not healthy
 	bool is_sick;        // of bad: it loads, and is not healthy
 	struct strv *laws;   // that were broken
