@@ -99,7 +99,7 @@ row "writes of an agent at rest" "$(calls '.objectRef.name == "one" and .verb ==
 row "memory of an agent, VmHWM; of it its own, RssAnon" "$(status_of agent VmHWM); $(status_of agent RssAnon)"
 kill "$(<"$work/agent.pid")"
 row "resync, processor time (rollout status, which reads everything)" \
-  "$( (TIMEFORMAT='%U + %S s' && time "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG" --namespace kube-system >/dev/null) 2>&1)"
+  "$( (TIMEFORMAT='%U + %S s' && time "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG" --namespace kube-system >/dev/null 2>&1) 2>&1)"
 
 count=$((nodes / 5)) began=$SECONDS
 echo "a roll-out of $count of them, 500 at once"
