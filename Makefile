@@ -77,12 +77,12 @@ $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka -larchive $(LIBS)
 
 # The Kubernetes client on a simulated server: what is in tests/sim comes before the library's own of the same names.
-$(filter $B/unit/sim_%,$(UNIT)): $B/unit/%: tests/unit/%.c $(SIM) $(LIB) Makefile
+$(filter $B/unit/sim_%,$(UNIT)) $B/bench/scale: $B/%: tests/%.c $(SIM) $(LIB) Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(SIM) $(LIB) -lcmocka $(LIBS)
 
-$B/cluster/%: tests/cluster/%.c $(LIB) Makefile
+$B/cluster/client $B/cluster/conform $B/bench/crowd: $B/%: tests/%.c $(LIB) Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
@@ -101,7 +101,7 @@ demo-cluster:
 	@scripts/demo-cluster.sh
 demo-registry:
 	@scripts/demo-registry.sh
-bench: $B/kmodsmith
+bench: $B/kmodsmith $B/bench/scale $B/bench/crowd
 	@scripts/bench.sh
 lint:
 	@scripts/lint.sh

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Budgets beside what the plain tool takes for the same job, in turn on the same machine: medians and their ratio.
 # Nothing here fails because it is slow; what the numbers mean is in BENCHMARKS.md.
-#   make bench [P5=1] [PROCESSES=5000]    P5=1 adds two compiles of a driver, a few minutes each
+#   make bench [P5=1] [SCALE=1] [PROCESSES=5000]    P5=1 adds two compiles of a driver, a few minutes each;
+#   SCALE=1 roll-outs of thousands of nodes, about 20 minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kmodsmith=$PWD/build/release/kmodsmith processes=${PROCESSES:-5000}
@@ -29,4 +30,10 @@ if [ -n "${P5:-}" ]; then
   tests/bench/compile.sh "$kmodsmith"
 else
   echo "P5 skipped: two compiles of a driver take minutes; make bench P5=1"
+fi
+if [ -n "${SCALE:-}" ]; then
+  scripts/deps.sh cluster
+  tests/bench/scale.sh "$kmodsmith"
+else
+  echo "P8, P9 skipped: thousands of nodes take 20 minutes; make bench SCALE=1"
 fi

@@ -128,8 +128,9 @@ static void match(struct sift *s)
 	s->rows = 0;
 	s->keys = l->keys + 1;
 	s->is_whole = l->is_whole && s->key_len <= KEY_MAX; // longer ones than Kubernetes knows are passed over
-	for (unsigned i = 0; i < SIFT_PATHS && s->key_len <= KEY_MAX; i++) {
-		if (!(l->rows & 1u << i) || paths[i].count < s->keys || !fits(paths[i].items[s->keys - 1], s->key))
+	for (uint32_t left = s->key_len <= KEY_MAX ? l->rows : 0; left; left &= left - 1) {
+		unsigned i = (unsigned)__builtin_ctz(left);
+		if (paths[i].count < s->keys || !fits(paths[i].items[s->keys - 1], s->key))
 			continue;
 		s->rows |= 1u << i;
 		s->is_whole = s->is_whole || paths[i].count == s->keys;
@@ -331,14 +332,27 @@ static int step(struct sift *s, char c, struct err *err)
 	}
 }
 
+// In a string, or in a key of an object of which nothing is kept: as much as needs no look at each byte.
+static size_t plain(const struct sift *s, const char *p, size_t len)
+{
+	if (s->state != STRING || s->is_escaped)
+		return 0;
+	if (s->is_key && (is_shown(&s->levels[s->depth - 1]) || (s->table.list && s->depth == 1)))
+		return 0;
+	const char *quote = memchr(p, '"', len);
+	size_t most = quote ? (size_t)(quote - p) : len;
+	const char *slash = memchr(p, '\\', most);
+	return slash ? (size_t)(slash - p) : most;
+}
+
 int sift_feed(struct sift *s, const void *data, size_t len, struct err *err)
 {
 	const char *p = data;
 	for (size_t i = 0; i < len; i++) {
-		// Most of a Node is text that nobody wants.
-		while (s->state == STRING && !s->is_key && !s->is_kept && !s->is_escaped && i < len && p[i] != '"' &&
-		       p[i] != '\\')
-			i++;
+		size_t passed = plain(s, p + i, len - i); // most of a Node is text
+		if (passed && !s->is_key && s->is_kept && put(s, p + i, passed, err) < 0)
+			return -1;
+		i += passed;
 		if (i < len && step(s, p[i], err) < 0)
 			return -1;
 	}

@@ -180,6 +180,8 @@ static void tell(struct agent *a)
 	// What is not known, and what nobody asked about, stays as it was said.
 	if (is_young || !*words.value[AGENT_ACK])
 		memcpy(words.value[AGENT_ACK], n->value[AGENT_ACK], AGENT_VALUE);
+	if (is_young && !*words.value[AGENT_HOLDERS]) // that nobody asks any more is told with the end of the child
+		memcpy(words.value[AGENT_HOLDERS], n->value[AGENT_HOLDERS], AGENT_VALUE);
 	for (int i = AGENT_LOADED; !a->facts.is_known && i <= AGENT_STORE; i++)
 		memcpy(words.value[i], n->value[i], AGENT_VALUE);
 	int r = agent_node_tell(&a->node, &words, &why);

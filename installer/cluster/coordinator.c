@@ -34,6 +34,7 @@ void coordinator_done(struct coordinator *c)
 		kube_before(c->o.kube, NULL, NULL);
 	kube_watch_done(&c->nodes);
 	kube_watch_done(&c->maps);
+	strv_done(&c->node_record);
 	leader_done(&c->leader);
 	ledger_done(&c->ledger);
 	fleet_done(&c->fleet);

@@ -51,6 +51,7 @@ struct coordinator {
 	bool has_led, is_loaded, is_dirty;
 	long due_ms, listed_ms, retry_ms;
 	struct kube_watch nodes, maps;
+	struct strv node_record; // of the one of nodes
 	char *maps_path;
 	unsigned long writes, conflicts; // on nodes, since the start
 };

@@ -3,8 +3,6 @@
 #include "cluster/api.h"
 #include "cluster/coordinator_own.h"
 
-static const char *const node_record[] = { FLEET_RECORD(""), NULL };
-static const char *const node_event[] = { KUBE_EVENT, FLEET_RECORD("object "), NULL };
 static const char *const map_event[] = { KUBE_EVENT, NULL };
 
 static const char *datum(const json_t *map, const char *key)
@@ -99,7 +97,11 @@ static int put_node(void *ctx, json_t *node, struct err *err)
 // What labels mean depends on the policy, so that another policy is a reason to read all nodes anew.
 static int know_nodes(struct coordinator *c, struct err *err)
 {
-	struct kube_list list = { .path = "/api/v1/nodes", .record = node_record, .take = put_node, .ctx = c };
+	auto_strv struct strv record = { 0 };
+	fleet_record(&c->policy, false, &record);
+	struct kube_list list = {
+		.path = "/api/v1/nodes", .record = (const char *const *)record.items, .take = put_node, .ctx = c
+	};
 	char *version = NULL;
 	fleet_list_begin(&c->fleet);
 	if (kube_list(c->o.kube, &list, &version, err) < 0)
@@ -118,8 +120,8 @@ static int on_node(void *ctx, const char *type, json_t *object, struct err *err)
 	(void)err;
 	if (str_eq(type, "DELETED"))
 		fleet_remove(&c->fleet, object);
-	else
-		fleet_put(&c->fleet, object, &c->policy);
+	else if (!fleet_put(&c->fleet, object, &c->policy))
+		return 0;
 	c->is_dirty = true;
 	return 0;
 }
@@ -136,7 +138,7 @@ static int on_policy(void *ctx, const char *type, json_t *object, struct err *er
 void know_init(struct coordinator *c)
 {
 	c->maps_path = api_configmap(c->o.namespace, NULL);
-	c->nodes = (struct kube_watch){ .path = "/api/v1/nodes", .record = node_event, .event = on_node, .ctx = c };
+	c->nodes = (struct kube_watch){ .path = "/api/v1/nodes", .event = on_node, .ctx = c };
 	c->maps = (struct kube_watch){ .path = c->maps_path,
 				       .query = "fieldSelector=metadata.name%3D" POLICY_NAME,
 				       .record = map_event,
@@ -146,6 +148,10 @@ void know_init(struct coordinator *c)
 
 static int watch_nodes(struct coordinator *c, struct err *err)
 {
+	kube_watch_end(&c->nodes);
+	strv_done(&c->node_record);
+	fleet_record(&c->policy, true, &c->node_record);
+	c->nodes.record = (const char *const *)c->node_record.items;
 	return kube_watch_begin(c->o.kube, &c->nodes, COORDINATOR_WATCH_S, err);
 }
 

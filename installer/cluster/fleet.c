@@ -3,7 +3,24 @@
 
 #include "base/log.h"
 #include "cluster/keys.h"
+#include "cluster/kube.h"
 #include "cluster/roster.h"
+
+static const char *const rows[] = {
+	"metadata name",
+	"metadata uid",
+	"metadata resourceVersion",
+	"metadata deletionTimestamp",
+	"metadata labels " KEY_PREFIX "*", // of the tables in keys.c and member.c
+	"metadata labels nvidia.com/gpu.deploy.*",
+	"metadata labels nvidia.com/gpu-driver-upgrade*",
+	"metadata annotations " KEY_PREFIX "*",
+	"metadata annotations cluster-autoscaler.kubernetes.io/scale-down-disabled",
+	"metadata annotations karpenter.sh/do-not-disrupt",
+	"spec unschedulable",
+	"status conditions type",
+	"status conditions status",
+};
 
 static void fellow_done(struct fellow *w)
 {
@@ -20,15 +37,58 @@ void fleet_done(struct fleet *f)
 		fellow_done(&f->fellows[i]);
 	free(f->members);
 	free(f->fellows);
+	free(f->index);
 	*f = FLEET_NONE;
+}
+
+void fleet_record(const struct policy *policy, bool is_event, struct strv *ret)
+{
+	static const char *const event[] = { KUBE_EVENT };
+	struct strv asked = { 0 };
+	const char *of = is_event ? "object " : "";
+	for (size_t i = 0; is_event && i < ARRAY_SIZE(event); i++)
+		strv_add(ret, str_dup(event[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		strv_add(ret, str_fmt("%s%s", of, rows[i]));
+	policy_keys(policy, &asked);
+	bool is_room = ret->count + asked.count <= SIFT_PATHS;
+	for (size_t i = 0; is_room && i < asked.count; i++)
+		strv_add(ret, str_fmt("%smetadata labels %s", of, asked.items[i]));
+	if (!is_room)
+		strv_add(ret, str_fmt("%smetadata labels", of));
+	strv_done(&asked);
+}
+
+// FNV-1a
+static size_t slot_of(const struct fleet *f, const char *name)
+{
+	uint32_t hash = 0x811c9dc5;
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) * 0x01000193;
+	return hash & (f->slots - 1);
 }
 
 static size_t find(const struct fleet *f, const char *name)
 {
-	size_t at = 0;
-	while (at < f->count && !str_eq(f->fellows[at].name, name))
-		at++;
-	return at;
+	for (size_t slot = f->slots ? slot_of(f, name) : 0; f->slots && f->index[slot]; slot = (slot + 1) % f->slots)
+		if (str_eq(f->fellows[f->index[slot] - 1].name, name))
+			return f->index[slot] - 1;
+	return f->count;
+}
+
+static void enter(struct fleet *f, size_t at)
+{
+	size_t slot = slot_of(f, f->fellows[at].name);
+	while (f->index[slot])
+		slot = (slot + 1) % f->slots;
+	f->index[slot] = (uint32_t)at + 1;
+}
+
+static void index_all(struct fleet *f)
+{
+	memset(f->index, 0, f->slots * sizeof(*f->index));
+	for (size_t i = 0; i < f->count; i++)
+		enter(f, i);
 }
 
 void fleet_forget(struct fleet *f, size_t at)
@@ -37,6 +97,7 @@ void fleet_forget(struct fleet *f, size_t at)
 	f->count--;
 	f->fellows[at] = f->fellows[f->count]; // the order says nothing
 	f->members[at] = f->members[f->count];
+	index_all(f);
 }
 
 static size_t add(struct fleet *f, const char *name)
@@ -45,9 +106,13 @@ static size_t add(struct fleet *f, const char *name)
 		f->room = f->room ? f->room * 2 : 64;
 		f->members = mem_grow(f->members, f->room, sizeof(*f->members));
 		f->fellows = mem_grow(f->fellows, f->room, sizeof(*f->fellows));
+		f->slots = f->room * 2;
+		f->index = mem_grow(f->index, f->slots, sizeof(*f->index));
+		index_all(f);
 	}
 	f->fellows[f->count] = (struct fellow){ .name = str_dup(name) };
 	f->members[f->count] = (struct member){ 0 };
+	enter(f, f->count);
 	return f->count++;
 }
 
@@ -65,14 +130,16 @@ static char *text_of(const json_t *object, const char *key)
 	return str_dup(json_string_value(json_object_get(object, key)));
 }
 
-static void renew(struct fellow *w, const json_t *metadata)
+// 1 = other holders.
+static int renew(struct fellow *w, const json_t *metadata)
 {
+	auto_str char *before = TAKE(w->holders);
 	free(w->version);
-	free(w->holders);
 	free(w->loaded);
 	w->version = text_of(metadata, "resourceVersion");
 	w->holders = text_of(json_object_get(metadata, "annotations"), KEY_PREFIX "agent.holders");
 	w->loaded = text_of(json_object_get(metadata, "annotations"), KEY_PREFIX "agent.loaded");
+	return before != w->holders && !str_eq(before, w->holders);
 }
 
 // Of what was read before what is known, by the numbers that versions are (KEP-5504).
@@ -83,7 +150,7 @@ static bool is_stale(const struct fellow *w, const json_t *metadata)
 	return w->version && text && str_u64(w->version, 10, &known) && str_u64(text, 10, &version) && version < known;
 }
 
-void fleet_put(struct fleet *f, const json_t *node, const struct policy *policy)
+bool fleet_put(struct fleet *f, const json_t *node, const struct policy *policy)
 {
 	const json_t *metadata = json_object_get(node, "metadata");
 	const char *name = json_string_value(json_object_get(metadata, "name"));
@@ -96,18 +163,20 @@ void fleet_put(struct fleet *f, const json_t *node, const struct policy *policy)
 		log_debug("a Node that is none is left out: %s", name ? why.text : "it has no name");
 		if (name)
 			fleet_forget(f, at);
-		return;
+		return true;
 	}
 	bool is_same = str_eq(f->members[at].uid, now.uid);
 	f->fellows[at].is_listed = true;
 	if (is_same && is_stale(&f->fellows[at], metadata))
-		return;
+		return false;
 	if (is_same)
 		keep_pods(&f->members[at].facts, &now.facts);
 	else
 		f->fellows[at].retry_ms = f->fellows[at].look_ms = f->fellows[at].failures = 0;
+	// Bytes between the fields that differ make it another one too often, which costs a look.
+	bool is_other = memcmp(&f->members[at], &now, sizeof(now)) != 0;
 	f->members[at] = now;
-	renew(&f->fellows[at], metadata);
+	return renew(&f->fellows[at], metadata) || is_other;
 }
 
 void fleet_remove(struct fleet *f, const json_t *node)

@@ -18,20 +18,19 @@ struct fleet {
 	struct member *members;
 	struct fellow *fellows; // of the same index
 	size_t count, room;
+	uint32_t *index; // by name; 0 = free, else a member's number + 1
+	size_t slots;    // of the index, a power of two
 };
 #define FLEET_NONE ((struct fleet){ 0 })
 void fleet_done(struct fleet *f);
 
-// Rows of kube_list.record; the same with "object " before them are those of kube_watch.record.
-#define FLEET_RECORD(o)                                                                                    \
-	o "metadata name", o "metadata uid", o "metadata resourceVersion", o "metadata deletionTimestamp", \
-		o "metadata labels", o "metadata annotations kmodsmith.io/*",                              \
-		o "metadata annotations cluster-autoscaler.kubernetes.io/scale-down-disabled",             \
-		o "metadata annotations karpenter.sh/do-not-disrupt", o "spec unschedulable",              \
-		o "status conditions type", o "status conditions status"
+// Rows of kube_list.record, or of kube_watch.record, for this policy: of the labels only those that anybody asks for,
+// as far as there is room for rows (a Node of a GPU has fifty). Added to ret.
+void fleet_record(const struct policy *policy, bool is_event, struct strv *ret);
 
-// The node as it is now, whatever it was; an object that means nothing is left out and said (T73).
-void fleet_put(struct fleet *f, const json_t *node, const struct policy *policy);
+// The node as it is now, whatever it was; an object that means nothing is left out and said (T73). True where something
+// that is kept changed: of what kubelets tell every few minutes nothing is (S6).
+bool fleet_put(struct fleet *f, const json_t *node, const struct policy *policy);
 void fleet_remove(struct fleet *f, const json_t *node); // this very object, not a later one of its name
 void fleet_forget(struct fleet *f, size_t at);          // the last one takes its place
 // Round a LIST: whoever was not put in between is gone.

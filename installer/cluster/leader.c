@@ -54,9 +54,16 @@ static bool is_due(const struct leader *l)
 	return !l->asked_ms || kube_now_ms() - l->asked_ms >= LEADER_RETRY_MS;
 }
 
+// A Lease that has just run out is not waited for any longer (S9), and not asked for without end either.
+static bool has_run_out(const struct leader *l)
+{
+	enum { PAUSE_MS = 1000 };
+	return l->lease.other && lease_is_free(&l->lease) && kube_now_ms() - l->asked_ms >= PAUSE_MS;
+}
+
 int leader_try(struct leader *l, struct ledger *ret, struct err *err)
 {
-	if (!is_due(l))
+	if (!is_due(l) && !has_run_out(l))
 		return 0;
 	l->asked_ms = kube_now_ms();
 	if (lease_read(&l->lease, err) < 0)

@@ -15,6 +15,23 @@ void policy_label(const struct policy *p, const char *key, const char *value, st
 		facts->zone = aim_hash(value);
 }
 
+static void add_key(struct strv *keys, const char *key, size_t len)
+{
+	auto_str char *copy = str_ndup(key, len);
+	if (!strv_has(keys, copy))
+		strv_add(keys, TAKE(copy));
+}
+
+void policy_keys(const struct policy *p, struct strv *ret)
+{
+	for (size_t i = 0; i < p->terms.count; i++)
+		add_key(ret, p->terms.items[i], strcspn(p->terms.items[i], "="));
+	if (p->group_by)
+		add_key(ret, p->group_by, strlen(p->group_by));
+	if (p->zone)
+		add_key(ret, p->zone, strlen(p->zone));
+}
+
 static const struct pool *named(const struct policy *p, const char *name)
 {
 	for (size_t i = 0; i < p->pool_count; i++)

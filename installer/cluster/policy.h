@@ -86,6 +86,7 @@ unsigned span_of(const struct pool *pool, enum span span); // pool NULL: the def
 
 // A label of a node, in terms of the policy: what selectors it meets, its group, its zone.
 void policy_label(const struct policy *p, const char *key, const char *value, struct facts *facts);
+void policy_keys(const struct policy *p, struct strv *ret); // of the labels that have one; each once
 // The pool that has the node: that of its unfinished plan, else that of its label, else the first whose selector it
 // meets. NULL = none has it.
 const struct pool *policy_pool(const struct policy *p, const struct member *m);

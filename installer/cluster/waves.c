@@ -50,30 +50,35 @@ static unsigned settled_wave(const struct round *r, size_t at)
 	return OPEN;
 }
 
+struct lot {
+	uint64_t hash;
+	size_t at;
+};
+static int by_hash(const void *a, const void *b)
+{
+	const struct lot *x = a, *y = b;
+	return x->hash != y->hash ? (x->hash > y->hash ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
+}
+
 // The nodes with the greatest hashes, as many as the wave still has room for.
 static void take_count(const struct round *r, int pool_at, unsigned wave)
 {
 	const struct pool *pool = &r->c->policy->pools[pool_at];
 	unsigned left = pool->waves[wave].count;
+	size_t count = 0;
 	for (size_t i = 0; i < r->c->count; i++)
 		left -= r->s->seats[i].pool == pool_at && r->s->seats[i].wave == wave && left > 0;
-	for (; left; left--) {
-		size_t best = r->c->count;
-		uint64_t most = 0;
-		for (size_t i = 0; i < r->c->count; i++) {
-			if (r->s->seats[i].pool != pool_at || r->s->seats[i].wave != (unsigned)OPEN ||
-			    r->c->members[i].facts.is_skipped)
-				continue;
-			uint64_t hash = weight(r->c->members[i].uid, pool->waves[wave].name);
-			if (best == r->c->count || hash > most) {
-				best = i;
-				most = hash;
-			}
-		}
-		if (best == r->c->count)
-			return;
-		r->s->seats[best].wave = wave;
-	}
+	if (!left)
+		return;
+	struct lot *lots = mem_grow(NULL, r->c->count + 1, sizeof(*lots));
+	for (size_t i = 0; i < r->c->count; i++)
+		if (r->s->seats[i].pool == pool_at && r->s->seats[i].wave == (unsigned)OPEN &&
+		    !r->c->members[i].facts.is_skipped)
+			lots[count++] = (struct lot){ weight(r->c->members[i].uid, pool->waves[wave].name), i };
+	qsort(lots, count, sizeof(*lots), by_hash);
+	for (size_t i = 0; i < count && i < left; i++)
+		r->s->seats[lots[i].at].wave = wave;
+	free(lots);
 }
 
 static unsigned by_percent(const struct pool *pool, const char *uid)

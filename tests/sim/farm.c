@@ -9,8 +9,23 @@ enum { TICK_MS = 1000, WORK_MS = 15000, STEP_MS = 500 };
 
 static const json_t *node_of(const struct farm *f, unsigned i)
 {
-	auto_str char *path = api_node(f->nodes[i].name);
-	return sim_get(f->sim, path);
+	return f->objects[i];
+}
+
+// Of thousands of nodes those are looked at that changed.
+static void seen(void *ctx, const struct sim_request *r)
+{
+	struct farm *f = ctx;
+	laws_look(f, r);
+	const char *name = sim_text(r->after ? r->after : r->before, "metadata name");
+	if (!str_eq(r->resource, "nodes") || !name || *name != 'n')
+		return;
+	unsigned i = (unsigned)atoi(name + 1);
+	if (i >= f->count || !str_eq(f->nodes[i].name, name) || r->after == f->objects[i])
+		return;
+	json_decref(f->objects[i]);
+	f->objects[i] = json_incref((json_t *)(uintptr_t)r->after);
+	f->nodes[i].is_told = false;
 }
 
 const char *farm_note(const struct farm *f, unsigned i, const char *key)
@@ -123,13 +138,26 @@ static void obey(struct farm *f, unsigned i)
 	say(f, n, ack, is_ill);
 }
 
+// Is there something to do, or to say?
+static bool is_due(struct farm_node *n)
+{
+	bool is_same = aim_eq(&n->loaded, &n->then.loaded) && aim_eq(&n->store[0], &n->then.store[0]) &&
+		       aim_eq(&n->store[1], &n->then.store[1]) && n->holders == n->then.holders;
+	bool was_told = n->is_told;
+	n->is_told = true;
+	n->then.loaded = n->loaded;
+	memcpy(n->then.store, n->store, sizeof(n->store));
+	n->then.holders = n->holders;
+	return !is_same || !was_told || n->busy_until_ms;
+}
+
 static void tick(void *ctx)
 {
 	struct farm *f = ctx;
 	if (f->is_over)
 		return;
 	for (unsigned i = 0; i < f->count; i++)
-		if (!f->nodes[i].is_silent && node_of(f, i))
+		if (!f->nodes[i].is_silent && node_of(f, i) && is_due(&f->nodes[i]))
 			obey(f, i);
 	sim_after(TICK_MS, tick, f);
 }
@@ -180,8 +208,12 @@ void farm_begin(struct farm *f, unsigned nodes, const char *policy)
 
 void farm_begin_by(struct farm *f, unsigned nodes, const char *policy, unsigned seed)
 {
-	const struct sim_options o = { .seen = laws_look, .ctx = f, .seed = seed };
-	*f = (struct farm){ .count = nodes, .old = { 1, 1 }, .laws = mem_alloc(sizeof(*f->laws)) };
+	const struct sim_options o = { .seen = seen, .ctx = f, .seed = seed };
+	*f = (struct farm){ .nodes = mem_alloc(nodes * sizeof(*f->nodes)),
+			    .objects = mem_alloc(nodes * sizeof(json_t *)),
+			    .count = nodes,
+			    .old = { 1, 1 },
+			    .laws = mem_alloc(sizeof(*f->laws)) };
 	f->sim = sim_new(&o);
 	farm_policy(f, policy);
 	for (unsigned i = 0; i < nodes; i++) {
@@ -200,8 +232,12 @@ void farm_end(struct farm *f)
 {
 	f->is_over = true;
 	sim_free(f->sim);
-	for (unsigned i = 0; i < f->count; i++)
+	for (unsigned i = 0; i < f->count; i++) {
 		free(f->nodes[i].said);
+		json_decref(f->objects[i]);
+	}
+	free(f->nodes);
+	free(f->objects);
 	strv_done(f->laws);
 	free(f->laws);
 }

@@ -6,7 +6,7 @@
 #include "cluster/coordinator.h"
 #include "tests/sim/sim.h"
 
-enum { FARM_NODES = 12, FARM_TEXT = 256 };
+enum { FARM_TEXT = 256 };
 
 struct farm_node {
 	char name[16];
@@ -15,11 +15,17 @@ struct farm_node {
 	long busy_until_ms; // what it was told takes until then
 	char go[FARM_TEXT]; // that it works on or did
 	bool is_silent;     // says nothing
+	bool is_told;       // its Node is as it was when it looked at it last
+	struct {
+		struct aim loaded, store[2];
+		int holders;
+	} then; // when it looked last
 	char *said;
 };
 struct farm {
 	struct sim *sim;
-	struct farm_node nodes[FARM_NODES];
+	struct farm_node *nodes;
+	json_t **objects; // of the nodes, as they are now; NULL = absent
 	unsigned count;
 	struct aim old, bad; // loaded at the beginning; cannot be loaded or is not healthy
 	bool is_sick;        // of bad: it loads, and is not healthy
