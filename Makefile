@@ -41,7 +41,7 @@ UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check cli cluster services bench lint format man
+.PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check cli cluster cluster-oldest services bench lint format man
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -115,8 +115,8 @@ images-test: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images-test.sh $<
 services: $B/kmodsmith
 	$(Q)scripts/services.sh $<
-cluster: $B/kmodsmith $B/cluster/client $B/cluster/conform
-	$(Q)scripts/cluster.sh $<
+cluster cluster-oldest: $B/kmodsmith $B/cluster/client $B/cluster/conform
+	$(Q)$(if $(filter %-oldest,$@),KUBERNETES=1.30) scripts/cluster.sh $<
 
 # Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd
 $B/mkman: $B/installer/mkman.o $(LIB)

@@ -191,8 +191,10 @@ static bool is_to_revive(const struct agent_view *v)
 {
 	const struct agent_journal *j = v->journal;
 	bool is_planned = phase_info(v->phase)->is_disruptive || v->phase == PHASE_LOADING;
+	bool is_cut_off = j->revivals && j->revivals < TRIES_MOST;
 	return v->facts->is_empty && aim_is(&j->current) && agent_known(j, &j->current) &&
-	       !str_eq(j->revived, v->boot) && (v->is_read ? !is_planned : v->waited_s >= COORDINATOR_S);
+	       (!str_eq(j->revived, v->boot) || is_cut_off) &&
+	       (v->is_read ? !is_planned : v->waited_s >= COORDINATOR_S);
 }
 
 // The first row that applies is what happens.

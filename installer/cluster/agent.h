@@ -30,6 +30,7 @@ struct agent_journal {       // see agent_journal.h for the file
 	struct aim previous;    // in the kernel when it was begun
 	struct aim current;     // what works here: put in by an order, or found
 	char revived[UID_TEXT]; // the boot in which that was loaded again, or was tried to be
+	unsigned revivals;      // begun in it one after the other, without an end that was seen; 0 = it ended
 	struct aim probed;      // by the last validation, with its result and its code
 	enum result probe;
 	char probe_code[WORD_TEXT];
@@ -87,6 +88,7 @@ bool agent_move(struct agent_journal *j, const char *uid);
 void agent_take(struct agent_journal *j, const struct order *go);
 void agent_begin(struct agent_journal *j, enum agent_act act, const char *boot, const struct aim *loaded);
 void agent_finish(struct agent_journal *j, const struct agent_choice *c);
+void agent_revived(struct agent_journal *j); // well or not: not once more in this boot
 
 // The class of an error: busy where a holder is the reason, and nothing was touched for it.
 enum failing agent_failing(const struct err_info *info);

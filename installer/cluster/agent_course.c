@@ -29,6 +29,7 @@ void agent_begin(struct agent_journal *j, enum agent_act act, const char *boot, 
 {
 	bool is_same = str_eq(j->boot, boot);
 	if (act == AGENT_REVIVE) {
+		j->revivals = str_eq(j->revived, boot) ? j->revivals + 1 : 1;
 		snprintf(j->revived, sizeof(j->revived), "%s", boot);
 		return;
 	}
@@ -39,6 +40,11 @@ void agent_begin(struct agent_journal *j, enum agent_act act, const char *boot, 
 	j->tries = is_same && !is_turn ? j->tries + 1 : 1;
 	j->step = act == AGENT_REVERT ? AGENT_BACK : AGENT_BEGUN;
 	snprintf(j->boot, sizeof(j->boot), "%s", boot);
+}
+
+void agent_revived(struct agent_journal *j)
+{
+	j->revivals = 0;
 }
 
 void agent_finish(struct agent_journal *j, const struct agent_choice *c)

@@ -43,13 +43,13 @@ int agent_journal_write(const struct root *state, const struct agent_journal *j,
 	char order[KEY_TEXT] = "";
 	const struct record record = { .go = j->order };
 	go_key()->text(&record, order, sizeof(order));
-	auto_json json_t *json =
-		json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:o, s:s, s:s, s:o}", "schema",
-			  SCHEMA, "order", order, "node", j->node, "step", agent_step_names[j->step], "failing",
-			  failing_names[j->failing], "code", j->code, "boot", j->boot, "boots", (int)j->boots, "tries",
-			  (int)j->tries, "previous", aim_json(&j->previous), "current", aim_json(&j->current),
-			  "revived", j->revived, "probed", aim_json(&j->probed), "probe", result_names[j->probe],
-			  "probe-code", j->probe_code, "known", known_json(j));
+	auto_json json_t *json = json_pack(
+		"{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:i, s:o, s:s, s:s, s:o}", "schema",
+		SCHEMA, "order", order, "node", j->node, "step", agent_step_names[j->step], "failing",
+		failing_names[j->failing], "code", j->code, "boot", j->boot, "boots", (int)j->boots, "tries",
+		(int)j->tries, "previous", aim_json(&j->previous), "current", aim_json(&j->current), "revived",
+		j->revived, "revivals", (int)j->revivals, "probed", aim_json(&j->probed), "probe",
+		result_names[j->probe], "probe-code", j->probe_code, "known", known_json(j));
 	if (!json)
 		return err_set(err, E_SYSTEM, "the agent's journal cannot be written as JSON");
 	return root_mkdirs(state, DIR_NAME, 0755, err) < 0 ? -1 : json_write(state, FILE_NAME, json, err);
@@ -89,6 +89,13 @@ static int read_count(const json_t *json, const char *name, unsigned *ret, struc
 		return bad(name, err);
 	*ret = (unsigned)json_integer_value(value);
 	return 0;
+}
+
+// What an older agent did not write.
+static int read_later_count(const json_t *json, const char *name, unsigned *ret, struct err *err)
+{
+	*ret = 0;
+	return json_object_get(json, name) ? read_count(json, name, ret, err) : 0;
 }
 
 static int read_order(const json_t *json, struct order *ret, struct err *err)
@@ -153,6 +160,7 @@ static int parse(const json_t *json, struct agent_journal *j, struct err *err)
 	    read_text(json, "revived", j->revived, sizeof(j->revived), err) < 0 ||
 	    read_text(json, "probe-code", j->probe_code, sizeof(j->probe_code), err) < 0 ||
 	    read_count(json, "boots", &j->boots, err) < 0 || read_count(json, "tries", &j->tries, err) < 0 ||
+	    read_later_count(json, "revivals", &j->revivals, err) < 0 ||
 	    read_aim(json, "previous", &j->previous, err) < 0 || read_aim(json, "current", &j->current, err) < 0 ||
 	    read_aim(json, "probed", &j->probed, err) < 0)
 		return -1;

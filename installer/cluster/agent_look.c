@@ -3,8 +3,7 @@
 
 #include "node/daemon_stop.h"
 #include "node/facts.h"
-#include "node/journal.h"
-#include "node/params.h"
+#include "node/given.h"
 #include "precompiled/store.h"
 
 #include <stdio.h>
@@ -16,35 +15,41 @@ struct look {
 	struct facts facts;
 	struct store store;
 	bool has_store;
-	struct journal node; // what the node remembers of its changes
+	struct journal node;         // what the node remembers of its changes
+	const struct driver *record; // and of the load of what is in the kernel; NULL = nothing
+	struct params usual;         // of every load on this node
+	struct strv given;           // of what is loaded, what is not usual: a policy said it, or somebody by hand
 };
 
 static void look_done(struct look *l)
 {
+	strv_done(&l->given);
+	params_done(&l->usual);
 	journal_done(&l->node);
 	store_done(&l->store);
 	facts_done(&l->facts);
 }
 #define auto_look __attribute__((cleanup(look_done)))
 
-static bool has_params(const struct target *t, const struct loaded *loaded)
+// All that the target names, as it names it; and nothing that nobody names any more. The kernel does not tell which of
+// its values are defaults: what was given tells that.
+static bool has_params(const struct look *l, const struct target *t)
 {
 	auto_params struct params params = { 0 };
-	auto_strv struct strv words = { 0 }, differ = { 0 };
+	auto_strv struct strv words = { 0 }, differ = { 0 }, given = { 0 };
+	const struct loaded *loaded = &l->facts.loaded;
 	struct err ignored;
 	target_params(t, &words);
 	for (size_t i = 0; i < words.count; i++)
 		if (params_add_option(&params, words.items[i], &ignored) < 0)
 			return false;
-	return params_differ(&params, loaded, &differ) == 0;
-}
-
-// The package of what is loaded, as far as the node's own journal tells.
-static const char *digest_of(const struct look *l)
-{
-	bool is_it = str_eq(l->node.last_good.version, l->facts.loaded.version) &&
-		     str_eq(l->node.last_good_boot, l->facts.host.boot_id);
-	return is_it ? l->node.last_good.digest : NULL;
+	if (l->record)
+		given_options(l->record, &params, &given);
+	auto_str char *lacks = l->record ? given_lacks(l->record, loaded, &params) : NULL;
+	for (size_t i = 0; i < l->given.count; i++)
+		if (strv_has(&given, l->given.items[i]))
+			return false;
+	return !lacks && params_differ(&params, loaded, &differ) == 0;
 }
 
 static bool is_any_flavour(const char *flavour)
@@ -55,9 +60,10 @@ static bool is_any_flavour(const char *flavour)
 static bool is_loaded(const struct look *l, const struct target *t)
 {
 	const struct loaded *loaded = &l->facts.loaded;
+	const struct driver *record = l->record;
 	return str_eq(t->driver, loaded->version) &&
 	       (is_any_flavour(t->flavour) || str_eq(t->flavour, flavour_name(loaded->flavour))) &&
-	       (!t->package || str_eq(t->package + strlen("sha256:"), digest_of(l))) && has_params(t, loaded);
+	       (!t->package || (record && str_eq(t->package + strlen("sha256:"), record->digest))) && has_params(l, t);
 }
 
 // Versions are words; what is none is not worth a name.
@@ -82,9 +88,10 @@ static const struct target *name_loaded(const struct look *l)
 }
 
 // As a policy that wants this would name it.
-static void make_name(const struct loaded *loaded, struct target *ret)
+static void make_name(const struct look *l, struct target *ret)
 {
-	*ret = (struct target){ .parameters = str_dup("") };
+	const struct loaded *loaded = &l->facts.loaded;
+	*ret = (struct target){ .parameters = strv_join(&l->given, "\n") };
 	take_word(ret->driver, sizeof(ret->driver), loaded->version);
 	if (loaded->flavour != FLAVOUR_AUTO)
 		take_word(ret->flavour, sizeof(ret->flavour), flavour_name(loaded->flavour));
@@ -106,7 +113,7 @@ static void look_at_kernel(const struct look *l, struct agent_facts *f, struct t
 		return;
 	const struct target *t = name_loaded(l);
 	if (!t)
-		make_name(&x->loaded, ret_new);
+		make_name(l, ret_new);
 	f->loaded = t ? t->aim : ret_new->aim;
 }
 
@@ -141,17 +148,19 @@ static void look_at_store(const struct look *l, struct agent_facts *f)
 static int open_all(struct look *l, struct err *err)
 {
 	const struct agent_place *at = l->at;
-	auto_params struct params params = { 0 };
-	static const struct strv none;
 	if (facts_read(at->host, at->kern, &l->facts, err) < 0 ||
-	    params_read(at->host, at->kern, at->kern, &none, &params, err) < 0 ||
+	    params_read(at->host, at->kern, at->kern, at->params, &l->usual, err) < 0 ||
 	    journal_read(at->state, &l->node, err) < 0)
 		return -1;
+	params_add_defaults(&l->usual, &l->facts.gpus);
+	l->record = given_record(&l->node, l->facts.host.boot_id, l->facts.loaded.version, NULL);
+	if (l->record)
+		given_options(l->record, &l->usual, &l->given);
 	l->has_store = root_exists(at->state, "store/index.json");
 	if (l->has_store && store_open(at->state, 0, &l->store, err) < 0)
 		return -1;
 	return resident_read(at->host, &l->facts.host, &l->facts.loaded, l->has_store ? &l->store : NULL,
-			     &params.blacklist, &l->facts.resident, err);
+			     &l->usual.blacklist, &l->facts.resident, err);
 }
 
 int agent_look(const struct agent_place *at, const struct target *const *names, size_t count, struct agent_facts *ret,

@@ -26,6 +26,7 @@ struct agent_holders {
 
 struct agent_place {
 	const struct root *host, *kern, *state; // borrowed
+	const struct strv *params; // that every load here gets, whatever a policy says; as --param has them
 };
 
 // names: what the node may have, first what was ordered last or worked before. What is loaded and has none of these

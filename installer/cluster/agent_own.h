@@ -10,4 +10,7 @@ void agent_read_policy(struct agent *a);                                        
 void agent_see(struct agent *a);                                                  // what is loaded and stored
 void agent_see_holders(struct agent *a);                                          // on demand (5.2)
 const struct target *agent_meaning(const struct agent *a, const struct aim *aim); // NULL = nobody said
-bool agent_write(struct agent *a); // the journal; false: nothing is to be done now
+const struct record *agent_orders(const struct agent *a); // what a coordinator says, or it itself; NULL = not known
+bool agent_is_self(const struct agent *a);                // it gives orders to itself
+void agent_command(struct agent *a);                      // of mode self: all orders that are due now
+bool agent_write(struct agent *a);                        // the journal; false: nothing is to be done now

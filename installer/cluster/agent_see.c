@@ -120,7 +120,8 @@ void agent_see(struct agent *a)
 enum asked { ASKED_NOT, ASKED_COARSE, ASKED_EXACT };
 static enum asked asked(const struct agent *a)
 {
-	switch (a->node.is_read ? a->node.m.record.phase : PHASE_IDLE) {
+	const struct record *orders = agent_orders(a);
+	switch (orders ? orders->phase : PHASE_IDLE) {
 	case PHASE_CORDONED:
 	case PHASE_EVICTING:
 	case PHASE_REPLACING:

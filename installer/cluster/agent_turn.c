@@ -39,7 +39,7 @@ static bool commit(struct agent *a, const struct agent_journal *before)
 
 static bool take(struct agent *a)
 {
-	const struct order *go = &a->node.m.record.go;
+	const struct order *go = &agent_orders(a)->go;
 	const struct target *t = agent_meaning(a, &go->aim);
 	if (t && aim_is(&go->aim))
 		agent_learn(&a->journal, t);
@@ -113,23 +113,23 @@ static bool run(struct agent *a, const struct agent_choice *c)
 static void describe(const struct agent *a, struct agent_view *v)
 {
 	const struct agent_journal *j = &a->journal;
-	const struct member *m = &a->node.m;
+	const struct record *orders = agent_orders(a);
 	int64_t since = j->step == AGENT_ACCEPTED ? a->taken_ms : a->start_ms;
 	*v = (struct agent_view){ .journal = j,
 				  .facts = &a->facts,
 				  .end = a->has_end ? &a->end : NULL,
 				  .boot = a->site->boot,
-				  .is_read = a->node.is_read,
+				  .is_read = orders != NULL,
 				  .is_running = a->running != AGENT_WAIT,
 				  .is_meant = agent_meaning(a, &j->order.aim) != NULL,
 				  .is_back_meant = agent_meaning(a, &j->previous) != NULL,
 				  .waited_s = (unsigned)((a->now_ms - since) / 1000) };
-	if (!a->node.is_read)
+	if (!orders)
 		return;
-	if (!key_is_bad(&m->record, KEY_PREFIX "go")) // what means nothing orders nothing
-		v->go = m->record.go;
-	v->phase = m->record.phase;
-	v->is_paused = m->facts.is_paused;
+	if (!key_is_bad(orders, KEY_PREFIX "go")) // what means nothing orders nothing
+		v->go = orders->go;
+	v->phase = orders->phase;
+	v->is_paused = a->node.is_read && a->node.m.facts.is_paused;
 }
 
 // True: something was done, and there may be more to do.
@@ -162,6 +162,10 @@ static void reap(struct agent *a)
 		return;
 	a->end = end;
 	a->has_end = a->running != AGENT_REVIVE;
+	if (a->running == AGENT_REVIVE && !end.is_crash) {
+		agent_revived(&a->journal);
+		agent_write(a);
+	}
 	a->running = AGENT_WAIT;
 	a->look_ms = 0;
 }
@@ -190,7 +194,7 @@ static void tell(struct agent *a)
 static void recognise(struct agent *a)
 {
 	struct agent_journal before = a->journal;
-	if (!a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
+	if (agent_is_self(a) || !a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
 		return;
 	if (*before.node)
 		say(a, "the Node %s is another one now: orders begin anew", a->site->node);
@@ -207,6 +211,7 @@ static void do_what_is_due(struct agent *a)
 		if (a->now_ms >= a->look_ms)
 			agent_see(a);
 		recognise(a);
+		agent_command(a);
 		if (!act(a))
 			break;
 	}
@@ -225,7 +230,7 @@ void agent_turn(struct agent *a, int wait_ms)
 
 int agent_open(const struct agent_site *site, struct agent *ret, struct err *err)
 {
-	auto_str char *why = NULL;
+	auto_str char *why = NULL, *lost = NULL;
 	struct err damage;
 	*ret = (struct agent){ .site = site, .policy = POLICY_NONE };
 	if (agent_journal_read(site->state, &ret->journal, &why, err) < 0)
@@ -234,6 +239,15 @@ int agent_open(const struct agent_site *site, struct agent *ret, struct err *err
 		err_set(&damage, E_CONFIG, "%s", why);
 		site->machine.trouble(site->machine.ctx,
 				      "the agent's journal is damaged, and nothing in it is believed", &damage);
+	}
+	if (self_read(site->state, &ret->self, &lost, err) < 0) {
+		agent_journal_done(&ret->journal);
+		return -1;
+	}
+	if (lost) {
+		err_set(&damage, E_CONFIG, "%s", lost);
+		site->machine.trouble(site->machine.ctx, "what the agent ordered itself is not known any more",
+				      &damage);
 	}
 	agent_node_init(site->kube, site->node, &ret->node);
 	ret->start_ms = ret->taken_ms = kube_now_ms();
@@ -246,5 +260,6 @@ void agent_done(struct agent *a)
 	agent_holders_done(&a->seen);
 	agent_holders_done(&a->told);
 	agent_journal_done(&a->journal);
+	self_done(&a->self);
 	policy_done(&a->policy);
 }

@@ -5,6 +5,7 @@
 #include "cluster/agent.h"
 #include "cluster/agent_node.h"
 #include "cluster/agent_work.h"
+#include "cluster/self.h"
 
 struct agent_machine { // each function with ctx first
 	void *ctx;
@@ -34,6 +35,7 @@ struct agent {
 	struct agent_journal journal;
 	struct agent_facts facts;
 	struct agent_node node;
+	struct self self;       // of mode self
 	enum agent_act running; // what the child does; AGENT_WAIT = there is none
 	struct agent_end end;
 	bool has_end;

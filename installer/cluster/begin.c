@@ -45,6 +45,20 @@ static void allow_one(const struct view *v, struct decision *d)
 	enter(v, d, v->m->record.receipt.is_there ? PHASE_FAILED : PHASE_IDLE, REASON_NONE, "");
 }
 
+// Idle would say that nothing is amiss, and its wave would wait for it without a word (T03, I12).
+static bool is_given_up(const struct view *v)
+{
+	enum reason_code why = transition_rests(v);
+	return why == REASON_ATTEMPTS_SPENT || why == REASON_FAILED_TARGET;
+}
+static void hold_given_up(const struct view *v, struct decision *d)
+{
+	enum reason_code why = transition_rests(v);
+	set_target(v, d, transition_goal(v));
+	enter(v, d, PHASE_HELD, why, "");
+	take_back_order(v, d);
+}
+
 static bool may_begin(const struct view *v)
 {
 	return transition_rests(v) == REASON_NONE;
@@ -243,6 +257,7 @@ const struct rule begin_rules[] = {
 	{ RESTING | IN(HELD), "somebody asks for a retry: one more attempt", is_retry_wanted, allow_one },
 	{ RESTING, "NVIDIA's controller owns the node: held", is_foreign, hold_foreign },
 	{ RESTING, "the target is in the kernel: adopted, nothing is done", is_new_arrival, adopt },
+	{ IN(IDLE), "the target was tried as often as allowed: held", is_given_up, hold_given_up },
 	{ RESTING, "the target is on the disk: queued", may_queue, queue_goal },
 	{ RESTING, "the target is not on the disk: staged first, with nobody disturbed", may_stage, stage },
 	{ IN(STAGING) | IN(QUEUED), "the plan changed: judged anew", is_off, step_back },

@@ -1,16 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/coordinator_own.h"
 
+static int lost(struct err *err)
+{
+	return err_set(err, E_CONFLICT, "another coordinator leads now, or this one could not renew its Lease in time");
+}
+
+// Each call may take long, so the Lease is renewed between any two of them (T56), and whoever may have been deposed
+// meanwhile asks for nothing more (T51).
+static int keep_lead(void *ctx, struct err *err)
+{
+	struct coordinator *c = ctx;
+	struct err why;
+	if (!c->has_led)
+		return 0;
+	if (leader_keep(&c->leader, &why) < 0)
+		coordinator_say(c, "renewing the Lease", &why);
+	return leader_is_sure(&c->leader) ? 0 : lost(err);
+}
+
 void coordinator_init(const struct coordinator_options *o, struct coordinator *ret)
 {
 	*ret = (struct coordinator){ .o = *o, .policy = POLICY_NONE, .fleet = FLEET_NONE };
-	ret->drain = (struct drain){ .kube = o->kube, .own_uid = o->own_uid, .leader = &ret->leader };
+	ret->drain = (struct drain){ .kube = o->kube, .own_uid = o->own_uid };
 	leader_init(o->lease_kube, o->namespace, o->holder, &ret->leader);
+	kube_before(o->kube, keep_lead, ret);
 	know_init(ret);
 }
 
 void coordinator_done(struct coordinator *c)
 {
+	if (c->o.kube)
+		kube_before(c->o.kube, NULL, NULL);
 	kube_watch_done(&c->nodes);
 	kube_watch_done(&c->maps);
 	strv_done(&c->node_record);
@@ -42,11 +63,6 @@ struct cluster coordinator_cluster(const struct coordinator *c)
 		.epoch = leader_epoch(&c->leader),
 		.now = kube_time(c->o.kube),
 	};
-}
-
-static int lost(struct err *err)
-{
-	return err_set(err, E_CONFLICT, "another coordinator leads now, or this one could not renew its Lease in time");
 }
 
 // 1 = we lead, 0 = another one does, or nobody can tell.

@@ -15,6 +15,8 @@ struct transited { // a state that was left for another one
 	enum phase from, to;
 	struct seq seq;
 	const struct reason *reason;
+	int64_t seconds;      // that it lasted; -1 = nobody knows
+	enum failing failing; // how the agent's last order had failed; FAILING_NONE = it had not
 };
 struct coordinator_ears { // for whoever logs and counts; each may be NULL
 	void (*moved)(void *ctx, const struct transited *t);

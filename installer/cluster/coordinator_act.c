@@ -104,6 +104,17 @@ static int look_again(struct coordinator *c, size_t at, struct err *err)
 	return r < 0 ? -1 : 0;
 }
 
+static int64_t lasted(const struct record *before, const struct record *now)
+{
+	return before->since && before->has_phase && now->since >= before->since ? now->since - before->since : -1;
+}
+
+static enum failing failing_of(const struct member *m)
+{
+	bool is_answer = m->report.ack.result == RESULT_FAILED && seq_cmp(m->report.ack.seq, m->record.go.seq) == 0;
+	return is_answer ? m->report.ack.failing : FAILING_NONE;
+}
+
 static int write_node(struct coordinator *c, size_t at, const struct decision *d, struct err *err)
 {
 	auto_json json_t *now = NULL;
@@ -112,7 +123,9 @@ static int write_node(struct coordinator *c, size_t at, const struct decision *d
 	auto_str char *name = str_dup(before.name);
 	patch_make(&before, d, c->policy.has_mirror, &patch);
 	c->writes++;
-	int r = nodepatch_write(c->o.kube, &before, c->fleet.fellows[at].version, &patch, &now, err);
+	const struct fellow *w = &c->fleet.fellows[at];
+	const struct nodepatch_seen seen = { w->version, w->loaded, w->holders };
+	int r = nodepatch_write(c->o.kube, &before, &seen, &patch, &now, err);
 	if (r < 0)
 		return -1;
 	if (r == 0)
@@ -123,7 +136,7 @@ static int write_node(struct coordinator *c, size_t at, const struct decision *d
 	if (before.record.phase != d->next.phase || !before.record.has_phase)
 		tell(c,
 		     &(struct transited){ name, rule_text(d->rule), before.record.phase, d->next.phase, d->next.seq,
-					  &d->next.reason },
+					  &d->next.reason, lasted(&before.record, &d->next), failing_of(&before) },
 		     before.uid);
 	return 0;
 }
@@ -196,8 +209,6 @@ int act(struct coordinator *c, struct err *err)
 	enum { ROUNDS_MOST = 32 };
 	for (int round = 0; round < ROUNDS_MOST; round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
-		if (!leader_is_sure(&c->leader)) // each round asks, and may sleep in the middle of it
-			return err_set(err, E_CONFLICT, "another coordinator may lead by now");
 		apply_gates(c);
 		struct cluster cl = coordinator_cluster(c);
 		slots_plan(&cl, &slots);

@@ -43,7 +43,11 @@ static int know_policy(struct coordinator *c, struct err *err)
 		c->is_blind = c->is_blind || !c->is_loaded;
 		return 0;
 	}
-	now.is_paused = now.is_paused || is_noted_true(c->policy_map, gate_keys[GATE_PAUSE]);
+	if (now.mode == MODE_SELF) {
+		err_set(&why, E_CONFIG, "its mode is self: nodes ask no coordinator, and nothing is begun");
+		coordinator_say(c, "the policy", &why);
+	}
+	now.is_paused = now.is_paused || now.mode == MODE_SELF || is_noted_true(c->policy_map, gate_keys[GATE_PAUSE]);
 	policy_done(&c->policy);
 	c->policy = now;
 	return 0;

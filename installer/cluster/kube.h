@@ -21,7 +21,18 @@ static inline void kube_freep(struct kube **k)
 	kube_free(*k);
 }
 #define auto_kube __attribute__((cleanup(kube_freep)))
+// Before each call, and each repetition of one. Negative: it is not sent, with that error. run must not ask this
+// client.
+void kube_before(struct kube *k, int (*run)(void *ctx, struct err *err), void *ctx);
 const char *kube_namespace(const struct kube *k);
+// What was asked since it was opened. Watches count when they begin, with status 0.
+enum { KUBE_COUNTS = 48 };
+struct kube_count {
+	char verb[8]; // GET, POST, PUT, PATCH, WATCH
+	long status;  // of the answer; 0 = none came
+	unsigned long count;
+};
+const struct kube_count *kube_counts(const struct kube *k, size_t *ret_count);
 long kube_now_ms(void); // for durations; does not jump
 // The API server's clock, seconds since 1970: ours, corrected by the Date headers of its answers to calls and lists.
 int64_t kube_time(const struct kube *k);

@@ -117,6 +117,7 @@ int kube_watch_begin(struct kube *k, struct kube_watch *w, unsigned seconds, str
 				      .total_ms = whole_ms,
 				      .sink = on_data,
 				      .ctx = s };
+	kube_count(k, "WATCH", 0);
 	return http_begin(k->http, &s->http, err);
 }
 

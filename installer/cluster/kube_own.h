@@ -8,8 +8,14 @@ struct kube {
 	struct http *http;
 	char *token; // NULL = none
 	long token_ms;
+	int (*before)(void *ctx, struct err *err); // NULL = nothing
+	void *before_ctx;
 	int64_t ahead_s; // the API server's clock is so much ahead of ours
+	struct kube_count counts[KUBE_COUNTS];
+	size_t count_used;
 };
+
+void kube_count(struct kube *k, const char *verb, long status); // a request that has an answer, or got none: 0
 
 int kube_token(struct kube *k, bool is_refused, struct err *err); // k->token as it is now. 1 = another than before
 int kube_judge(const struct http_call *http, struct kube_call *call, struct err *err); // the answer: 0, or why not

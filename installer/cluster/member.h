@@ -121,5 +121,6 @@ static inline bool member_empty(const struct member *m) // no driver is loaded
 // Labels and annotations of others that we set while we work on a node.
 struct borrowed {
 	const char *key, *ours, *theirs; // value while we work, and before and after; NULL = absent
+	bool is_last;                    // pods that use it cannot end without it: paused when they have gone
 };
 extern const struct borrowed operands[], hints[]; // .key NULL ends them; at most 16 and 8

@@ -26,13 +26,22 @@ static void change_key(json_t *list, const struct change *c)
 	operation(list, c->value ? "add" : "remove", path, c->value ? json_string(c->value) : NULL);
 }
 
-static json_t *json_patch(const struct member *m, const struct patch *p)
+static void test_note(json_t *list, const char *key, const char *value) // NULL = it is absent
+{
+	auto_str char *path = pointer("/metadata/annotations", key);
+	operation(list, "test", path, value ? json_text(value) : json_null());
+}
+
+static json_t *json_patch(const struct member *m, const struct nodepatch_seen *seen, const struct patch *p)
 {
 	json_t *list = json_array();
 	auto_str char *seq = str_fmt("%" PRIu32 ".%" PRIu32, p->seq.epoch, p->seq.n);
-	auto_str char *path = pointer("/metadata/annotations", KEY_PREFIX "seq");
 	operation(list, "test", "/metadata/uid", json_string(m->uid));
-	operation(list, "test", path, json_string(seq));
+	test_note(list, KEY_PREFIX "seq", seq);
+	if (p->tests_loaded)
+		test_note(list, KEY_PREFIX "agent.loaded", seen->loaded);
+	if (p->tests_holders)
+		test_note(list, KEY_PREFIX "agent.holders", seen->holders);
 	if (p->tests_cordon) // absent where it is false
 		operation(list, "test", "/spec/unschedulable", p->was_cordoned ? json_true() : json_null());
 	if (p->cordon != CORDON_KEEP)
@@ -55,11 +64,11 @@ static json_t *merge_patch(const struct member *m, const char *version, const st
 	return patch;
 }
 
-int nodepatch_write(struct kube *k, const struct member *m, const char *version, const struct patch *p, json_t **ret,
-		    struct err *err)
+int nodepatch_write(struct kube *k, const struct member *m, const struct nodepatch_seen *seen, const struct patch *p,
+		    json_t **ret, struct err *err)
 {
 	auto_str char *path = api_node(m->name);
 	bool is_first = !p->seq.epoch && !p->seq.n;
-	auto_json json_t *body = is_first ? merge_patch(m, version, p) : json_patch(m, p);
+	auto_json json_t *body = is_first ? merge_patch(m, seen->version, p) : json_patch(m, seen, p);
 	return is_first ? api_merge(k, path, body, ret, err) : api_patch(k, path, body, ret, err);
 }

@@ -48,11 +48,14 @@ static void add_mirror(struct patch *p, const struct record *from, const struct 
 
 void patch_make(const struct member *m, const struct decision *d, bool has_mirror, struct patch *ret)
 {
+	bool is_order = seq_cmp(d->next.go.seq, m->record.go.seq) != 0;
 	*ret = (struct patch){ .seq = m->record.seq,
 			       .cordon = d->cordon,
 			       .tests_cordon = d->next.receipt.is_there != m->record.receipt.is_there ||
 					       d->cordon != CORDON_KEEP,
-			       .was_cordoned = m->facts.is_unschedulable };
+			       .was_cordoned = m->facts.is_unschedulable,
+			       .tests_holders = is_order && d->next.go.verb == VERB_REPLACE,
+			       .tests_loaded = d->cordon == CORDON_OFF && m->record.receipt.touched };
 	if (!d->rule)
 		return;
 	add_keys(ret, &m->record, &d->next);

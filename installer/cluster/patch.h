@@ -14,6 +14,9 @@ struct patch {
 	// the cordon where it is changed.
 	struct seq seq;
 	bool tests_cordon, was_cordoned;
+	// What the agent said, where it is the reason of something that cannot be taken back: a driver is taken out
+	// because nobody holds it, a node goes back to service because of what is loaded (I3, I4).
+	bool tests_holders, tests_loaded;
 	enum cordon cordon;
 	struct change *changes;
 	size_t count;

@@ -165,7 +165,9 @@ static const struct pool pool_defaults = {
 	.breaker_row = 3,
 };
 
+static const char *const modes[] = { "coordinator", "self", NULL };
 static const struct field policy_fields[] = {
+	{ "mode", FIELD_CHOICE, offsetof(struct policy, mode), 0, 0, modes },
 	{ "schema", FIELD_UINT, offsetof(struct policy, schema), 1, UINT16_MAX, NULL },
 	{ "paused", FIELD_BOOL, offsetof(struct policy, is_paused), 0, 0, NULL },
 	{ "mirror", FIELD_BOOL, offsetof(struct policy, has_mirror), 0, 0, NULL },
@@ -207,6 +209,31 @@ static int read_pools(const json_t *object, struct policy *p, struct err *err)
 	return 0;
 }
 
+// One node that asks nobody: whatever names several, or needs the rights of a coordinator, is a mistake.
+static int read_self(const json_t *object, struct policy *p, struct err *err)
+{
+	struct pool *pool = p->pools;
+	const json_t *its = json_array_get(json_object_get(object, "pools"), 0);
+	const json_t *drain = json_object_get(its, "drain");
+	static const struct {
+		const char *field, *why;
+	} refused[] = { { "selector", "the one node is in it" },
+			{ "waves", "there is one node" },
+			{ "zoneByZone", "there is one node" } };
+	if (p->pool_count != 1)
+		return err_set(err, E_CONFIG, "pools: mode self has one pool, of one node");
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
+		if (json_object_get(its, refused[i].field))
+			return err_set(err, E_CONFIG, "pools[0].%s: mode self has none, since %s", refused[i].field,
+				       refused[i].why);
+	if (pool->wait_for)
+		return err_set(err, E_CONFIG, "pools[0].drain.waitFor: mode self sees no pods");
+	if (json_object_get(drain, "evict") && pool->evict != EVICT_NOTHING)
+		return err_set(err, E_CONFIG, "pools[0].drain.evict: must be none, since mode self evicts nothing");
+	pool->evict = EVICT_NOTHING;
+	return 0;
+}
+
 static int read_policy(const json_t *object, struct policy *p, struct err *err)
 {
 	// The schema first: a newer one may have fields that this program cannot know.
@@ -214,7 +241,9 @@ static int read_policy(const json_t *object, struct policy *p, struct err *err)
 	if (json_is_integer(schema) && json_integer_value(schema) > POLICY_SCHEMA)
 		return err_set(err, E_CONFIG, "schema: %lld is newer than %d, which this program knows",
 			       (long long)json_integer_value(schema), POLICY_SCHEMA);
-	return fields_read(object, policy_fields, "", p, err) < 0 ? -1 : read_pools(object, p, err);
+	if (fields_read(object, policy_fields, "", p, err) < 0 || read_pools(object, p, err) < 0)
+		return -1;
+	return p->mode == MODE_SELF ? read_self(object, p, err) : 0;
 }
 
 int policy_parse(const char *text, size_t len, struct policy *ret, struct err *err)

@@ -19,6 +19,7 @@ unsigned limit_of(const struct limit *limit, unsigned total);
 enum evict { EVICT_GPU, EVICT_HOLDERS, EVICT_ALL, EVICT_NOTHING };
 enum on_timeout { TIMEOUT_RELEASE, TIMEOUT_HOLD };
 enum on_wait_timeout { WAIT_EVICT, WAIT_RELEASE };
+enum mode { MODE_COORDINATOR, MODE_SELF /* one node, which has no coordinator: see self.h */ };
 enum on_halt { HALT_FINISH, HALT_ROLLBACK, HALT_ROLLBACK_ALL };
 enum foreign_cordon { CORDON_IGNORE, CORDON_USE_FIRST };
 enum overflow { OVERFLOW_ALONE, OVERFLOW_HOLD };
@@ -64,6 +65,7 @@ struct pool {
 struct policy {
 	unsigned schema;
 	bool is_paused, has_mirror;
+	enum mode mode;
 	struct limit parallel, unavailable; // of the whole cluster
 	unsigned staging;
 	char *group_by, *zone; // keys of labels; NULL = none

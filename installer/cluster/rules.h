@@ -39,7 +39,8 @@ void enter(const struct view *v, struct decision *d, enum phase phase, enum reas
 void give_order(const struct view *v, struct decision *d, enum verb verb, struct aim aim);
 void take_back_order(const struct view *v, struct decision *d);
 void pause_operands(const struct view *v, struct decision *d);
-void give_back(struct decision *d); // operands and hints
+uint16_t last_operands(const struct view *v); // that run there, and that pods need for their end
+void give_back(struct decision *d);           // operands and hints
 void release(const struct view *v, struct decision *d, enum phase outcome, enum reason_code why, const char *object);
 void stop_drain(const struct view *v, struct decision *d, enum reason_code why, const char *object);
 void restore(const struct view *v, struct decision *d, enum reason_code why, bool is_blamed);

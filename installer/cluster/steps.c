@@ -55,6 +55,14 @@ void take_back_order(const struct view *v, struct decision *d)
 		d->next.go = (struct order){ next_seq(v), VERB_NONE, AIM_NONE };
 }
 
+uint16_t last_operands(const struct view *v)
+{
+	unsigned bits = 0;
+	for (unsigned i = 0; operands[i].key; i++)
+		bits |= operands[i].is_last ? v->m->facts.operands & 1U << i : 0;
+	return (uint16_t)bits;
+}
+
 void pause_operands(const struct view *v, struct decision *d)
 {
 	d->next.paused |= v->m->facts.operands;

@@ -97,7 +97,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	auto_fd int lock = lock_take_agent(&m->host, err);
 	if (lock < 0 || job_state(&v->job, m, &state, err) < 0)
 		return -1;
-	const struct agent_host host = { .place = { &m->host, &m->kern, &state },
+	const struct agent_host host = { .place = { &m->host, &m->kern, &state, &v->job.params },
 					 .boot = boot,
 					 .node = v->node,
 					 .policy = v->policy,
@@ -146,6 +146,8 @@ const struct cmd cmd_agent = {
 		 "disk, nor while somebody uses the driver. What was begun is ended or undone, whoever died meanwhile "
 		 "and\n"
 		 "whether or not the API can be reached; after a boot what worked last is loaded again.\n"
+		 "With `mode: self` in the policy the agent of a single node gives itself these orders, and needs no "
+		 "coordinator.\n"
 		 "The policy is the document of `kmodsmith rollout check-policy`; options say where drivers come "
 		 "from.\n\n"
 		 "  kmodsmith agent --policy /policy/policy.json --from docker://registry.example/drivers\n",

@@ -19,7 +19,7 @@ static const struct opt opts[] = {
 	{ "identity", 0, "TEXT", "POD_NAME", OPT_STR, offsetof(struct values, identity),
 	  "who holds the Lease, for people; default: the node, or \"coordinator\"" },
 	{ "metrics", 0, "FILE", "KMODSMITH_METRICS", OPT_STR, offsetof(struct values, metrics),
-	  "keep what Prometheus reads in this file; default none" },
+	  "keep what Prometheus reads in this file, for a collector of text files (NAME.prom); default none" },
 	{ 0 },
 };
 
@@ -27,6 +27,7 @@ struct desk { // what the ears write on
 	struct coordinator c;
 	const char *metrics;
 	char *written;
+	struct tally tally;
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -37,7 +38,8 @@ static void on_signal(int signal)
 
 static void log_moved(void *ctx, const struct transited *t)
 {
-	(void)ctx;
+	struct desk *d = ctx;
+	tally_moved(&d->tally, t);
 	log_info("node %s: %s -> %s (%u.%u): %s%s%s%s%s", t->node, phase_info(t->from)->name, phase_info(t->to)->name,
 		 t->seq.epoch, t->seq.n, t->rule, t->reason->code == REASON_NONE ? "" : "; ",
 		 t->reason->code == REASON_NONE ? "" : reason_info(t->reason->code)->code,
@@ -56,12 +58,14 @@ static void log_lead(void *ctx)
 	log_info("leading");
 }
 
-// A file that cannot be written is no reason to stop.
+// A file that cannot be written is no reason to stop. s NULL: another one leads.
 static void write_metrics(void *ctx, const struct slots *s)
 {
 	struct desk *d = ctx;
 	struct err why;
-	auto_str char *text = d->metrics ? metrics_text(&d->c, s) : NULL;
+	if (s)
+		tally_pools(&d->tally, &d->c.policy, s->sums, kube_now_ms());
+	auto_str char *text = d->metrics ? metrics_text(&d->c, s, &d->tally) : NULL;
 	if (!text || str_eq(text, d->written))
 		return;
 	free(d->written);
@@ -80,14 +84,17 @@ static void write_metrics(void *ctx, const struct slots *s)
 		log_warn("the metrics: %s", why.text);
 }
 
-static int coordinate(struct coordinator *c, struct err *err)
+static int coordinate(struct desk *d, struct err *err)
 {
 	enum { STEP_MS = 1000 };
+	struct coordinator *c = &d->c;
 	int was = 0, r = 0;
 	while (!stop_signal && (r = coordinator_turn(c, STEP_MS, err)) >= 0) {
 		if (r == 0 && !was)
 			log_info("waiting for the Lease %s in namespace %s", c->leader.lease.name, c->o.namespace);
 		was = 1;
+		if (r == 0)
+			write_metrics(d, NULL);
 	}
 	if (r < 0)
 		return -1;
@@ -124,7 +131,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 			  .ctx = &desk },
 	};
 	coordinator_init(&o, &desk.c);
-	int r = coordinate(&desk.c, err);
+	int r = coordinate(&desk, err);
 	coordinator_done(&desk.c);
 	free(desk.written);
 	return r;

@@ -11,6 +11,7 @@ void driver_done(struct driver *d)
 	free(d->kernel);
 	strv_done(&d->modules);
 	strv_done(&d->params);
+	strv_done(&d->options);
 	*d = (struct driver){ 0 };
 }
 
@@ -28,6 +29,7 @@ void driver_copy(const struct driver *from, struct driver *to)
 			    .kernel = str_dup(from->kernel) };
 	copy_list(&from->modules, &d.modules);
 	copy_list(&from->params, &d.params);
+	copy_list(&from->options, &d.options);
 	driver_done(to);
 	*to = d;
 }
@@ -67,7 +69,7 @@ static void drop(struct strv *list, const char *canonical)
 {
 	struct strv kept = { 0 };
 	for (size_t i = 0; i < list->count; i++) {
-		auto_str char *word = str_ndup(list->items[i], strcspn(list->items[i], " "));
+		auto_str char *word = str_ndup(list->items[i], strcspn(list->items[i], " :"));
 		auto_str char *name = module_canonical(word);
 		if (!str_eq(name, canonical))
 			strv_add(&kept, str_dup(list->items[i]));
@@ -81,6 +83,7 @@ void driver_drop(struct driver *d, const char *module)
 	auto_str char *name = module_canonical(module);
 	drop(&d->modules, name);
 	drop(&d->params, name);
+	drop(&d->options, name);
 }
 
 void driver_set_params(struct driver *d, const char *module, const char *text)
@@ -94,9 +97,10 @@ json_t *driver_json(const struct driver *d)
 {
 	if (!d->version)
 		return json_null();
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "version", json_text(d->version), "flavour",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", json_text(d->version), "flavour",
 			 json_text(d->flavour), "package", json_text(d->digest), "kernel", json_text(d->kernel),
-			 "modules", json_strv(&d->modules), "params", json_strv(&d->params));
+			 "modules", json_strv(&d->modules), "params", json_strv(&d->params), "options",
+			 json_strv(&d->options));
 }
 
 static void parse_list(const json_t *json, struct strv *ret)
@@ -119,6 +123,7 @@ bool driver_parse(const json_t *json, struct driver *ret)
 			    .kernel = text_of(json, "kernel") };
 	parse_list(json_object_get(json, "modules"), &d.modules);
 	parse_list(json_object_get(json, "params"), &d.params);
+	parse_list(json_object_get(json, "options"), &d.options);
 	driver_done(ret);
 	*ret = d;
 	return d.version;

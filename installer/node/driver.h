@@ -11,6 +11,8 @@ struct driver {
 	char *kernel;        // kernel build id
 	struct strv modules; // full names
 	struct strv params;  // "MODULE TEXT", the argument of its load, for modules that got one; sorted
+	struct strv
+		options; // those of it that came by --param, as "MODULE:NAME=VALUE"; says nothing more of what it is
 };
 void driver_done(struct driver *d);
 #define auto_driver __attribute__((cleanup(driver_done)))

@@ -221,6 +221,12 @@ int params_read(const struct root *host, const struct root *kern, const struct r
 	return 0;
 }
 
+char *param_text(const struct param *p)
+{
+	const char *quote = p->value && strpbrk(p->value, " \t") ? "\"" : "";
+	return p->value ? str_fmt("%s=%s%s%s", p->name, quote, p->value, quote) : str_dup(p->name);
+}
+
 char *params_text(const struct params *p, const char *module)
 {
 	auto_str char *name = module_canonical(module);
@@ -229,11 +235,19 @@ char *params_text(const struct params *p, const char *module)
 		const struct param *param = &p->items[i];
 		if (!str_eq(param->module, name))
 			continue;
-		str_add(&text, "%s%s", *text ? " " : "", param->name);
-		if (param->value)
-			str_add(&text, strpbrk(param->value, " \t") ? "=\"%s\"" : "=%s", param->value);
+		auto_str char *word = param_text(param);
+		str_add(&text, "%s%s", *text ? " " : "", word);
 	}
 	return text;
+}
+
+void params_options(const struct params *p, const char *module, struct strv *ret)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		const struct param *param = &p->items[i];
+		if (param->source == PARAM_OPTION && str_eq(param->module, module))
+			strv_add(ret, str_fmt("%s:%s=%s", module, param->name, param->value));
+	}
 }
 
 static const struct {
@@ -274,24 +288,30 @@ static bool is_unknown_default(const struct module *m, const char *word)
 char *params_known(const struct module *m, const char *text)
 {
 	char *known = str_dup("");
+	auto_strv struct strv words = { 0 };
+	params_words(text, &words);
+	for (size_t i = 0; i < words.count; i++)
+		if (!is_unknown_default(m, words.items[i]))
+			str_add(&known, "%s%s", *known ? " " : "", words.items[i]);
+	return known;
+}
+
+void params_words(const char *text, struct strv *ret)
+{
 	for (const char *p = text + strspn(text, " "), *end; *p; p = end + strspn(end, " ")) {
 		bool is_quoted = false;
 		for (end = p; *end && (is_quoted || *end != ' '); end++)
 			is_quoted ^= *end == '"';
-		auto_str char *word = str_ndup(p, (size_t)(end - p));
-		if (!is_unknown_default(m, word))
-			str_add(&known, "%s%s", *known ? " " : "", word);
+		strv_add(ret, str_ndup(p, (size_t)(end - p)));
 	}
-	return known;
 }
 
 void params_names(const char *text, struct strv *ret)
 {
-	for (const char *p = text + strspn(text, " "); *p; p += strspn(p, " ")) {
-		strv_add(ret, str_ndup(p, strcspn(p, "= ")));
-		for (bool is_quoted = false; *p && (is_quoted || *p != ' '); p++)
-			is_quoted ^= *p == '"';
-	}
+	auto_strv struct strv words = { 0 };
+	params_words(text, &words);
+	for (size_t i = 0; i < words.count; i++)
+		strv_add(ret, str_ndup(words.items[i], strcspn(words.items[i], "=")));
 }
 
 bool params_has(const struct params *p, const char *module, const char *name)
@@ -328,16 +348,21 @@ static const char *find(const struct strv *params, const char *name)
 	return NULL;
 }
 
+const char *param_shown(const struct param *p, const struct loaded *loaded)
+{
+	const struct loaded_module *m = loaded_find(loaded, p->module);
+	const char *has = m ? find(&m->params, p->name) : NULL;
+	if (m && !has && str_eq(m->name, "nvidia") && str_starts(p->name, "NVreg_"))
+		has = find(&loaded->params, p->name + strlen("NVreg_"));
+	return has;
+}
+
 int params_differ(const struct params *p, const struct loaded *loaded, struct strv *ret)
 {
 	struct strv differ = { 0 };
 	for (size_t i = 0; i < p->count; i++) {
 		const struct param *wish = &p->items[i];
-		bool is_default = wish->source == PARAM_DEFAULT;
-		const struct loaded_module *m = is_default ? NULL : loaded_find(loaded, wish->module);
-		const char *has = m ? find(&m->params, wish->name) : NULL;
-		if (m && !has && str_eq(m->name, "nvidia") && str_starts(wish->name, "NVreg_"))
-			has = find(&loaded->params, wish->name + strlen("NVreg_"));
+		const char *has = wish->source == PARAM_DEFAULT ? NULL : param_shown(wish, loaded);
 		if (has && !is_same(has, wish->value))
 			strv_add(&differ, str_fmt("%s %s: %s, wished %s", wish->module, wish->name, has,
 						  wish->value ? wish->value : "(set)"));

@@ -44,13 +44,20 @@ void params_add_defaults(struct params *p, const struct gpus *gpus);
 // The argument of a load without the defaults that the module does not know (its parmtype in .modinfo). Caller frees.
 char *params_known(const struct module *m, const char *text);
 
-void params_names(const char *text, struct strv *ret); // of an argument as params_text() makes it
+// Of an argument as params_text() makes it: its words, and their names alone.
+void params_words(const char *text, struct strv *ret);
+void params_names(const char *text, struct strv *ret);
 bool params_has(const struct params *p, const char *module, const char *name);
+// Those that --param gave a module (canonical name), as it is written there, at the end of ret.
+void params_options(const struct params *p, const char *module, struct strv *ret);
+char *param_text(const struct param *p); // as a word of the argument of a load. Caller frees.
+// What the running driver shows of it; NULL = it does not.
+const char *param_shown(const struct param *p, const struct loaded *loaded);
 // Argument of the module load: "NVreg_A=1 NVreg_B=\"a b\""; "" = none. Module under any of its names. Caller frees.
 char *params_text(const struct params *p, const char *module);
 
 // Wished parameters that the loaded modules run without: "nvidia NVreg_DeviceFileMode: 438, wished 0660" (R-D1).
 // Numbers compare as numbers and Y/N as 1/0. Of modules that are not loaded, and of parameters that the running driver
-// does not show (a misspelt name is accepted by the kernel and never shown), nothing is said. 1 = some differ, 0 =
-// none.
+// does not show (a misspelt name is accepted by the kernel and never shown), nothing is said: see given.h. 1 = some
+// differ, 0 = none.
 int params_differ(const struct params *p, const struct loaded *loaded, struct strv *ret);

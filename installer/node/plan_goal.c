@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernel is to have in the end, and whether it has that already.
+#include "node/given.h"
 #include "node/plan_own.h"
 
 void goal_modules(const struct making *m)
@@ -81,24 +82,17 @@ static const char *srcversion_in(const struct package *p, const char *module)
 	return NULL;
 }
 
-// A parameter that the loaded modules got from here, and that nobody wishes any more. The kernel does not tell which
-// values are defaults; the journal of this boot tells what was given.
-static char *lost_parameter(const struct making *m)
+// What the kernel does not tell of parameters, by the record of the load.
+static char *parameter_differs(const struct making *m)
 {
 	const struct journal *j = m->at_hand->journal;
-	const struct driver *had = j ? &j->last_good : NULL;
-	if (!j || !str_eq(j->last_good_boot, m->facts->host.boot_id) || !str_eq(had->version, m->plan->driver) ||
-	    !str_eq(had->flavour, flavour_name(m->plan->flavour)))
-		return NULL;
-	for (size_t i = 0; i < m->plan->modules.count; i++) {
-		auto_str char *module = module_canonical(m->plan->modules.items[i]);
-		auto_strv struct strv names = { 0 };
-		params_names(driver_params(had, module), &names);
-		for (size_t n = 0; n < names.count; n++)
-			if (!m->wish->params || !params_has(m->wish->params, module, names.items[n]))
-				return str_fmt("%s %s", module, names.items[n]);
-	}
-	return NULL;
+	const struct driver *had =
+		!j ? NULL : given_record(j, m->facts->host.boot_id, m->plan->driver, flavour_name(m->plan->flavour));
+	auto_str char *lost = had ? given_lost(had, &m->plan->modules, m->wish->params) : NULL;
+	auto_str char *lacks = had && m->wish->params ? given_lacks(had, &m->facts->loaded, m->wish->params) : NULL;
+	return lost  ? str_fmt("only parameters differ: %s is no longer wished", lost) :
+	       lacks ? str_fmt("only parameters differ: %s was not given", lacks) :
+		       NULL;
 }
 
 // An optional module that failed in this boot, and of which nothing has changed: the core is not disturbed for it.
@@ -134,8 +128,7 @@ char *goal_differs(const struct making *m, struct strv *ret_missing)
 	}
 	if (m->wish->params && params_differ(m->wish->params, l, &params) > 0)
 		return str_fmt("only parameters differ: %s", params.items[0]);
-	auto_str char *lost = lost_parameter(m);
-	return lost ? str_fmt("only parameters differ: %s is no longer wished", lost) : NULL;
+	return parameter_differs(m);
 }
 
 void plan_target(const struct plan *p, const struct wish *wish, const char *digest, const char *build_id,
@@ -150,6 +143,8 @@ void plan_target(const struct plan *p, const struct wish *wish, const char *dige
 		auto_str char *text = wish->params ? params_text(wish->params, name) : str_dup("");
 		strv_add(&d.modules, str_dup(p->modules.items[i]));
 		driver_set_params(&d, name, text);
+		if (wish->params)
+			params_options(wish->params, name, &d.options);
 	}
 	driver_done(ret);
 	*ret = d;

@@ -44,8 +44,10 @@ agent_policy() {
     {name: "old", target: {driver: $old, flavour: "open"}}]}' >"$policy"
   old_aim=$(aim "$old") new_aim=$(aim "$new")
 }
-aim() { # VERSION: as aim.h makes it, of driver, flavour and no package, without parameters
-  printf '%s-0000000000000000' "$(printf '%s\nopen\n' "$1" | sha256sum | cut -c1-16)"
+aim() { # VERSION [PARAMETER]: as aim.h makes it, of driver, flavour and no package
+  local options=0000000000000000
+  [ -z "${2-}" ] || options=$(printf %s "$2" | sha256sum | cut -c1-16)
+  printf '%s-%s' "$(printf '%s\nopen\n' "$1" | sha256sum | cut -c1-16)" "$options"
 }
 agent_start() { # [OPTION...]
   "$KMODSMITH" agent --root "$ROOT" --policy "$policy" --node "$node" ${AGENT_CONFIG:+--kubeconfig "$AGENT_CONFIG"} \

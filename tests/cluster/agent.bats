@@ -128,6 +128,35 @@ teardown() { agent_kill; }
   assert_equal "$(calls_of 'unload')" 0
 }
 
+@test "a parameter that nobody names any more is a change, also where nobody knows who named it; a node's own are not" {
+  local with
+  mkdir -p "$ROOT/etc/modprobe.d"
+  echo 'options nvidia_uvm uvm_disable_hmm=1' >"$ROOT/etc/modprobe.d/site.conf"
+  with=$(aim "$old" nvidia-uvm:uvm_peer_copy=phys)
+  cp "$policy" "$policy.without"
+  jq '.pools[1].target.parameters = {"nvidia-uvm:uvm_peer_copy": "phys"}' "$policy.without" >"$policy"
+  agent_start --param nvidia-modeset:config_file=x
+  await agent.loaded "$old_aim *"
+  loads "$old"
+  order 1.1 replace "$with"
+  await agent.ack 1.1:replace:done
+  assert_equal "$(note agent.loaded)" "$with $old - $kernel"
+  assert_equal "$(grep -c '^load nvidia_uvm uvm_disable_hmm=1 uvm_peer_copy=phys$' "$ROOT/.sys-calls")" 1
+  # The policy forgets it, and so does the agent.
+  agent_kill
+  mv "$policy.without" "$policy"
+  rm -r "$ROOT/var/lib/kmodsmith/agent"
+  agent_start --param nvidia-modeset:config_file=x
+  await agent.loaded "$(aim "$old" nvidia_uvm:uvm_peer_copy=phys) $old - $kernel"
+  loads "$old"
+  order 1.2 replace "$old_aim"
+  await agent.ack 1.2:replace:done
+  assert_equal "$(note agent.loaded)" "$old_aim $old - $kernel"
+  assert_equal "$(grep '^load nvidia_' "$ROOT/.sys-calls" | tail -2 | sort)" "load nvidia_modeset config_file=x
+load nvidia_uvm uvm_disable_hmm=1"
+  assert_equal "$(calls_of 'unload nvidia')" 2
+}
+
 @test "T41: an order for what the policy does not say waits for the policy" {
   cp "$policy" "$policy.whole"
   jq '.pools |= map(select(.name == "old"))' "$policy.whole" >"$policy"

@@ -88,6 +88,9 @@ versions() { # of what is loaded, node after node
   local i
   for ((i = 1; i <= FARM; i++)); do sed -nE 's/^NVRM.*  (535[.0-9]*)  .*/\1/p' "$BATS_TEST_TMPDIR/n$i/host/proc/driver/nvidia/version"; done | paste -sd' '
 }
+metric() { # COORDINATOR PATTERN: a line of its metrics begins so
+  grep -q "^$2" "$BATS_TEST_TMPDIR/$1.prom" || { cat "$BATS_TEST_TMPDIR/$1.prom" >&2; fail "no metric $2"; }
+}
 unloads() { in_node "$1" calls_of 'unload nvidia'; } # NODE
 show_logs() { tail -n 15 "$BATS_TEST_TMPDIR"/coordinator-*.log "$BATS_TEST_TMPDIR"/n*/agent.log >&2; }
 all_at_least() { # STATE COUNT SECONDS

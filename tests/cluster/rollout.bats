@@ -32,6 +32,19 @@ teardown() { farm_clean; }
   assert_line --regexp "^pool gpus: driver $new, .* 3 nodes, 3 done, 0 failed"
   run jq -r '.items[] | select(.involvedObject.name == "'"$(name_of 2)"'") | .reason' < <(kube GET /api/v1/namespaces/default/events)
   for reason in RolloutCordoned RolloutEvicting RolloutReplacing RolloutValidating RolloutReleasing RolloutDone; do assert_line $reason; done
+  metric a 'kmodsmith_nodes{pool="gpus",state="done"} 3'
+  metric a 'kmodsmith_slots{pool="gpus",kind="free"} 1'
+  metric a 'kmodsmith_phase_seconds_count{phase="validating"} 3'
+  metric a 'kmodsmith_phase_seconds_bucket{phase="validating",le="+Inf"} 3'
+  metric a 'kmodsmith_evictions_total{result="evicted"} 1'
+  metric a 'kmodsmith_rollbacks_total{class="permanent"} 0'
+  metric a 'kmodsmith_node_unavailable_seconds_total{pool="gpus"} [1-9]'
+  metric a 'kmodsmith_api_requests_total{connection="cluster",verb="PATCH",code="200"} [1-9]'
+  metric a 'kmodsmith_api_requests_total{connection="lease",verb="PUT",code="200"} [1-9]'
+  metric a 'kmodsmith_resident_memory_max_bytes [1-9]'
+  metric a 'kmodsmith_leader 1'
+  run grep -vE '^(# (HELP|TYPE) kmodsmith_[a-z_]+ .+|kmodsmith_[a-z_]+(\{([a-zA-Z]+="[^"]*",?)+\})? -?[0-9]+)$' "$BATS_TEST_TMPDIR/a.prom"
+  assert_output ""
   # And again: nothing is to be done, so nothing is written.
   local before
   before=$(node_versions)
@@ -53,6 +66,8 @@ teardown() { farm_clean; }
   assert_equal "$(cordoned)" ""
   kubectl_kmodsmith status
   assert_line --partial "halted: "
+  metric a 'kmodsmith_rollbacks_total{class="[a-z]*"} 1'
+  metric a 'kmodsmith_rollout_halted{pool="gpus",reason="[a-z-]*"} 1'
   kubectl_kmodsmith why "$(name_of 1)"
   assert_success
   kubectl_kmodsmith undo gpus

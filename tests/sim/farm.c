@@ -203,7 +203,12 @@ void farm_policy(struct farm *f, const char *policy)
 
 void farm_begin(struct farm *f, unsigned nodes, const char *policy)
 {
-	const struct sim_options o = { .seen = seen, .ctx = f };
+	farm_begin_by(f, nodes, policy, 0);
+}
+
+void farm_begin_by(struct farm *f, unsigned nodes, const char *policy, unsigned seed)
+{
+	const struct sim_options o = { .seen = seen, .ctx = f, .seed = seed };
 	*f = (struct farm){ .nodes = mem_alloc(nodes * sizeof(*f->nodes)),
 			    .objects = mem_alloc(nodes * sizeof(json_t *)),
 			    .count = nodes,
@@ -252,7 +257,9 @@ void farm_pod(struct farm *f, unsigned node, const char *name)
 void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name)
 {
 	auto_str char *lease = str_fmt("%s-lease", name);
-	*b = (struct farm_boss){ .farm = f, .kube = sim_client(f->sim, name), .lease_kube = sim_client(f->sim, lease) };
+	*b = (struct farm_boss){ .farm = f,
+				 .kube = sim_client_within(f->sim, name, COORDINATOR_CALL_MS),
+				 .lease_kube = sim_client_within(f->sim, lease, COORDINATOR_CALL_MS) };
 	const struct coordinator_options o = {
 		.kube = b->kube, .lease_kube = b->lease_kube, .namespace = "kmodsmith", .holder = name
 	};

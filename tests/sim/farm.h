@@ -34,6 +34,7 @@ struct farm {
 };
 // policy: of sim.h, ' for "; its first pool's target is the one that nodes go to. Nodes n00, n01, ... with old loaded.
 void farm_begin(struct farm *f, unsigned nodes, const char *policy);
+void farm_begin_by(struct farm *f, unsigned nodes, const char *policy, unsigned seed); // of the dice
 void farm_end(struct farm *f);
 struct aim farm_target(const char *policy);                     // of its first pool; ends the program where it is none
 void farm_old(struct target *ret);                              // what hands find in the kernel; caller releases it

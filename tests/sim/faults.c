@@ -20,6 +20,7 @@ const struct sim_fault *sim_fault(struct sim *s, const struct sim_fault *fault)
 	while (*at)
 		at = &(*at)->next;
 	row->fault = *fault;
+	row->fault.client = row->client = str_dup(fault->client);
 	*at = row;
 	return &row->fault;
 }
@@ -29,6 +30,7 @@ void sim_heal(struct sim *s)
 	while (s->faults) {
 		struct sim_fault_row *row = s->faults;
 		s->faults = row->next;
+		free(row->client);
 		free(row);
 	}
 }

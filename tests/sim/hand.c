@@ -206,8 +206,7 @@ static void work(struct hand *h, struct hand_child *c)
 static void start(struct hand *h)
 {
 	struct err err;
-	strv_add(&h->names, str_fmt("agent-%s.%zu", node_of(h)->name, h->names.count));
-	h->name = h->names.items[h->names.count - 1];
+	snprintf(h->name, sizeof(h->name), "agent-%s.%u", node_of(h)->name, h->lives++);
 	h->seen[0] = '\0';
 	h->site = (struct agent_site){
 		.state = &h->state,
@@ -302,7 +301,6 @@ void hands_end(struct hand *hands, unsigned count)
 			bury(h);
 		root_done(&h->state);
 		root_done(&h->trash);
-		strv_done(&h->names);
 		forget(h);
 	}
 }

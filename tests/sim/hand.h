@@ -25,17 +25,15 @@ struct hand_child {
 
 struct hand {
 	struct farm *farm;
-	unsigned at;       // of its node
-	const char *name;  // of this life
-	struct strv names; // of all of them
-	char dir[40], boot[24];
+	unsigned at; // of its node
+	char name[24], dir[40], boot[24];
 	struct root state, trash; // trash: where the dead write
 	struct agent_site site;
 	struct agent a;
 	bool is_alive, is_dying;
 	enum hand_end how;
 	long due_ms; // when it is started again
-	unsigned boots;
+	unsigned lives, boots;
 	char seen[24];                   // the policy, by its version
 	struct hand_child child, orphan; // orphan: of an agent that is dead, still at work
 	struct agent_holders held;

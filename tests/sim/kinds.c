@@ -17,6 +17,8 @@ const struct sim_kind sim_kinds[SIM_KINDS] = {
 	  .is_made_by_put = true, .needs_version = true },
 	{ .resource = "poddisruptionbudgets", .kind = "PodDisruptionBudget", .group = "policy", .is_namespaced = true,
 	  .needs_version = true, .has_status = true, .is_versioned = true },
+	{ .resource = "resourceclaims", .kind = "ResourceClaim", .group = "resource.k8s.io", .is_namespaced = true,
+	  .has_status = true },
 };
 // clang-format on
 

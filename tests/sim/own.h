@@ -14,7 +14,7 @@ struct sim_kind {
 	bool is_versioned;      // metadata.generation counts the changes of spec
 	const char *selectable; // fields, besides those of metadata
 };
-enum { SIM_KINDS = 6 };
+enum { SIM_KINDS = 7 };
 extern const struct sim_kind sim_kinds[SIM_KINDS];
 #define SIM_NODES (&sim_kinds[0])
 #define SIM_PODS (&sim_kinds[1])
@@ -146,6 +146,7 @@ long sim_watch_due(const struct sim_watch *w); // when something comes that no c
 // faults.c
 struct sim_fault_row {
 	struct sim_fault fault;
+	char *client;
 	struct sim_fault_row *next;
 };
 bool sim_parted(const struct sim *s, const char *client, long *ret_until);
@@ -180,7 +181,6 @@ int sim_feed(struct http_call *call, const char *text, size_t len);
 
 // clock.c
 void sim_clock_start(unsigned seed);
-uint32_t sim_dice(void);
 bool sim_clock_step(long until_ms); // to the next thing that is due, which runs; false = until_ms was reached
 
 struct sim {

@@ -72,11 +72,34 @@ void sim_endings_free(struct sim_ending *e)
 	}
 }
 
+// A pod with claims ends when the plugin of its node has taken them back (pkg/kubelet/cm/dra, UnprepareResources).
+static bool is_claim_stuck(const struct sim *s, const json_t *pod)
+{
+	const char *name = sim_text(pod, "spec nodeName");
+	const json_t *node = name ? sim_store_get(&s->store, SIM_NODES, name) : NULL;
+	const char *plugin = json_string_value(
+		json_object_get(sim_at(node, "metadata labels"), "nvidia.com/gpu.deploy.kubelet-plugin"));
+	return sim_at(pod, "spec resourceClaims") && plugin && !str_eq(plugin, "true");
+}
+
+static void end_pods(void *ctx);
+
 static void end_pod(struct sim *s, const struct sim_ending *e)
 {
+	enum { AGAIN_MS = 5000 };
 	const json_t *pod = sim_store_get(&s->store, SIM_PODS, e->key);
 	if (!pod || !str_eq(sim_text(pod, "metadata uid"), e->uid))
 		return;
+	if (is_claim_stuck(s, pod)) {
+		struct sim_ending *again = mem_alloc(sizeof(*again));
+		*again = (struct sim_ending){ .ms = sim_now_ms() + AGAIN_MS,
+					      .key = str_dup(e->key),
+					      .uid = str_dup(e->uid),
+					      .next = s->endings };
+		s->endings = again;
+		sim_after(AGAIN_MS, end_pods, s);
+		return;
+	}
 	json_t *next = NULL;
 	if (sim_at(pod, "metadata finalizers")) { // its containers have ended, and it stays until somebody lets it go
 		next = json_deep_copy(pod);

@@ -50,12 +50,18 @@ int64_t sim_time(const struct sim *s)
 
 struct kube *sim_client(struct sim *s, const char *name)
 {
+	return sim_client_within(s, name, 0);
+}
+
+struct kube *sim_client_within(struct sim *s, const char *name, unsigned deadline_ms)
+{
 	struct err err = { 0 };
 	struct kube *kube = NULL;
 	struct kube_config c = KUBE_CONFIG_NONE;
 	c.server = str_dup("http://sim");
 	c.token = str_dup(name);
 	c.namespace = str_dup("kmodsmith");
+	c.deadline_ms = deadline_ms;
 	current = s;
 	if (kube_open(&c, &kube, &err) < 0)
 		kube_config_done(&c);

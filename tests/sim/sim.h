@@ -51,6 +51,7 @@ static inline void sim_freep(struct sim **s)
 }
 #define auto_sim __attribute__((cleanup(sim_freep)))
 struct kube *sim_client(struct sim *s, const char *name); // kube_free() it; namespace "kmodsmith"
+struct kube *sim_client_within(struct sim *s, const char *name, unsigned deadline_ms); // most for each of its calls
 
 // The clock. What is due runs whenever somebody waits, also while another one's call is under way.
 long sim_now_ms(void);
@@ -65,6 +66,7 @@ void sim_delete(struct sim *s, const char *path);
 const json_t *sim_get(struct sim *s, const char *path);       // NULL = absent; borrowed until it is changed
 const char *sim_text(const json_t *object, const char *keys); // "metadata name"; NULL = absent, or no string
 json_t *sim_at(const json_t *object, const char *keys);
+uint32_t sim_dice(void);
 void sim_compact(struct sim *s); // all changes until now are forgotten: what was read is too old
 
 // What is broken on purpose. The row is copied; what is returned counts its hits until sim_heal().

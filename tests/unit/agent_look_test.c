@@ -3,6 +3,7 @@
 // names for the same and for others. T36, T39.
 #include "base/copy.h"
 #include "cluster/agent_look.h"
+#include "node/journal.h"
 #include "tests/unit/test.h"
 
 enum { MOST = 4 };
@@ -53,7 +54,8 @@ static void check(const struct row *w, const struct root *machine, const struct 
 		target_name(t);
 		names[count] = t;
 	}
-	const struct agent_place at = { machine, machine, state };
+	const struct strv none = { 0 };
+	const struct agent_place at = { machine, machine, state, &none };
 	expect(agent_look(&at, names, count, &f, &found, &err) == 0, w->text);
 	expect(f.is_known && !f.is_empty, w->text);
 	expect(str_eq(f.version, "535.261.03") && str_eq(f.srcversion, "B5C8059AF6B6CFDF45E832F"), w->text);
@@ -69,26 +71,103 @@ static void check(const struct row *w, const struct root *machine, const struct 
 		target_done(&targets[i]);
 }
 
+static void make_machine(struct folder *folder, struct root *machine, struct root *kept)
+{
+	auto_root struct root hosts = ROOT_NONE;
+	struct err err;
+	folder_make(folder);
+	assert_int_equal(root_init(&hosts, "tests/hosts", &err), 0);
+	assert_int_equal(copy_tree(&hosts, "h100x8", &folder->root, "m", &err), 0);
+	// whose driver it is: a run of this boot has noted it
+	folder_dir(folder, "m/run/kmodsmith");
+	folder_file(folder, "m/run/kmodsmith/loaded.json",
+		    "{\"boot_id\": \"BOOT\", \"modules\": {\"nvidia\": \"B5C8059AF6B6CFDF45E832F\"}}");
+	folder_dir(folder, "m/proc/sys/kernel/random");
+	folder_file(folder, "m/proc/sys/kernel/random/boot_id", "BOOT\n");
+	folder_dir(folder, "m/var/lib/kmodsmith");
+	folder_dir(folder, "m/etc/modprobe.d");
+	assert_int_equal(root_sub(&folder->root, "m", machine, &err), 0);
+	assert_int_equal(root_sub(machine, "var/lib/kmodsmith", kept, &err), 0);
+}
+
 static void t36_t39_names(void **state)
 {
 	(void)state;
 	auto_folder struct folder folder;
-	folder_make(&folder);
-	auto_root struct root hosts = ROOT_NONE, machine = ROOT_NONE, kept = ROOT_NONE;
-	struct err err;
-	assert_int_equal(root_init(&hosts, "tests/hosts", &err), 0);
-	assert_int_equal(copy_tree(&hosts, "h100x8", &folder.root, "m", &err), 0);
-	// whose driver it is: a run of this boot has noted it
-	folder_dir(&folder, "m/run/kmodsmith");
-	folder_file(&folder, "m/run/kmodsmith/loaded.json",
-		    "{\"boot_id\": \"BOOT\", \"modules\": {\"nvidia\": \"B5C8059AF6B6CFDF45E832F\"}}");
-	folder_dir(&folder, "m/proc/sys/kernel/random");
-	folder_file(&folder, "m/proc/sys/kernel/random/boot_id", "BOOT\n");
-	folder_dir(&folder, "m/var/lib/kmodsmith");
-	assert_int_equal(root_sub(&folder.root, "m", &machine, &err), 0);
-	assert_int_equal(root_sub(&machine, "var/lib/kmodsmith", &kept, &err), 0);
+	auto_root struct root machine = ROOT_NONE, kept = ROOT_NONE;
+	make_machine(&folder, &machine, &kept);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		check(&rows[i], &machine, &kept);
+}
+
+// What was given is told by the record of the load alone: MSI is on by itself, and the kernel shows 1 either way.
+static const struct given_row {
+	const char *text;
+	const char *options, *boot; // of the record; of nvidia_uvm it is also in the argument
+	const char *target;         // parameters
+	const char *modprobe, *own; // what every load on this node gets
+	const char *loaded;         // parameters of the name that it has; NULL = the target's
+} given_rows[] = {
+	{ "nothing was given", NULL, "BOOT", "", NULL, NULL, NULL },
+	{ "what is named is given", "nvidia:NVreg_EnableMSI=1", "BOOT", "NVreg_EnableMSI=1", NULL, NULL, NULL },
+	{ "what is not named any more is a change", "nvidia:NVreg_EnableMSI=1", "BOOT", "", NULL, NULL,
+	  "nvidia:NVreg_EnableMSI=1" },
+	{ "of a module", "nvidia_uvm:uvm_x=1", "BOOT", "", NULL, NULL, "nvidia_uvm:uvm_x=1" },
+	{ "of a module, as people write it", "nvidia_uvm:uvm_x=1", "BOOT", "nvidia-uvm:uvm_x=1", NULL, NULL, NULL },
+	{ "one of two", "nvidia:NVreg_B=2\nnvidia:NVreg_EnableMSI=1", "BOOT", "NVreg_EnableMSI=1", NULL, NULL,
+	  "nvidia:NVreg_B=2\nnvidia:NVreg_EnableMSI=1" },
+	{ "modprobe.d gives it now", "nvidia:NVreg_EnableMSI=1", "BOOT", "", "options nvidia NVreg_EnableMSI=1\n", NULL,
+	  NULL },
+	{ "the agent gives it to every load", "nvidia:NVreg_EnableMSI=1", "BOOT", "", NULL, "nvidia:NVreg_EnableMSI=1",
+	  NULL },
+	{ "the record is of another boot", "nvidia:NVreg_EnableMSI=1", "BEFORE", "", NULL, NULL, NULL },
+	{ "another value of what the kernel does not show", "nvidia_uvm:uvm_x=1", "BOOT", "nvidia-uvm:uvm_x=2", NULL,
+	  NULL, "nvidia_uvm:uvm_x=1" },
+	{ "what was never given, and the kernel does not show", NULL, "BOOT", "nvidia-uvm:uvm_x=1", NULL, NULL, "" },
+	{ "the same, of a module that is not ours to load", NULL, "BOOT", "other:x=1", NULL, NULL, NULL },
+	{ "a record that says nothing", "nonsense", "BOOT", "", NULL, NULL, NULL },
+};
+
+static void check_given(const struct given_row *w)
+{
+	auto_folder struct folder folder;
+	auto_root struct root machine = ROOT_NONE, kept = ROOT_NONE;
+	auto_journal struct journal journal = { .last_good_boot = str_dup(w->boot) };
+	auto_strv struct strv own = { 0 };
+	struct agent_facts f = { 0 };
+	struct err err;
+	make_machine(&folder, &machine, &kept);
+	if (w->modprobe)
+		folder_file(&folder, "m/etc/modprobe.d/x.conf", w->modprobe);
+	if (w->own)
+		strv_add(&own, str_dup(w->own));
+	journal.last_good = (struct driver){ .version = str_dup("535.261.03"), .flavour = str_dup("open") };
+	strv_add(&journal.last_good.modules, str_dup("nvidia-uvm"));
+	if (w->options)
+		strv_split(&journal.last_good.options, w->options, "\n");
+	if (w->options && str_starts(w->options, "nvidia_uvm:"))
+		driver_set_params(&journal.last_good, "nvidia_uvm", strchr(w->options, ':') + 1);
+	assert_int_equal(journal_write(&kept, &journal, &err), 0);
+	struct target t = { .driver = "535.261.03", .flavour = "open", .parameters = str_dup(w->target) }, found;
+	target_name(&t);
+	const struct target *const names[] = { &t };
+	const struct agent_place at = { &machine, &machine, &kept, &own };
+	expect(agent_look(&at, names, 1, &f, &found, &err) == 0, w->text);
+	struct target wanted = { .driver = "535.261.03", .flavour = "open" };
+	wanted.parameters = str_dup(w->loaded ? w->loaded : w->target);
+	target_name(&wanted);
+	expect(aim_eq(&f.loaded, &wanted.aim), w->text);
+	expect(!w->loaded || str_eq(found.parameters, w->loaded), w->text);
+	target_done(&found);
+	target_done(&wanted);
+	target_done(&t);
+}
+
+static void given(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(given_rows); i++)
+		check_given(&given_rows[i]);
 }
 
 static void parameters(void **state)
@@ -106,6 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t36_t39_names),
+		cmocka_unit_test(given),
 		cmocka_unit_test(parameters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@ struct row {
 	unsigned boots, tries;
 	int previous, current;
 	const char *revived;
+	unsigned revivals;
 	// what stands on the Node: 0 = the same order
 	unsigned n; // 1.n
 	enum verb ordered;
@@ -51,6 +52,7 @@ static void check(const struct row *w)
 	j.known = known;
 	j.known_count = ARRAY_SIZE(known);
 	snprintf(j.boot, sizeof(j.boot), "%s", w->boot ? w->boot : w->boots ? "b3" : "");
+	j.revivals = w->revivals;
 	snprintf(j.revived, sizeof(j.revived), "%s", w->revived ? w->revived : "");
 	struct agent_facts f = { .is_known = !w->blind,
 				 .is_foreign = w->foreign,
@@ -195,6 +197,10 @@ static const struct row rows[] = {
 	  .act = AGENT_REVIVE },
 	{ "T76 booted, and the API may answer yet", .current = OLD, .unread = true, .waited = 29, .act = AGENT_WAIT },
 	{ "T76 booted, and it was tried in this boot", .current = OLD, .revived = "b3", .act = AGENT_WAIT },
+	{ "T57 T76 booted, and whoever loaded it was killed", .current = OLD, .revived = "b3", .revivals = 1,
+	  .act = AGENT_REVIVE },
+	{ "T57 T76 booted, and whoever loads it is killed again and again", .current = OLD, .revived = "b3",
+	  .revivals = 3, .act = AGENT_WAIT },
 	{ "T76 booted, and it was tried in another boot", .current = OLD, .revived = "b2", .act = AGENT_REVIVE },
 	{ "T76 booted while it was drained: the coordinator loads", .current = OLD, .phase = PHASE_EVICTING,
 	  .act = AGENT_WAIT },

@@ -19,6 +19,7 @@ static struct agent_journal full(void)
 				   .tries = 3,
 				   .previous = { 3, UINT64_MAX },
 				   .current = { 4, 5 },
+				   .revivals = 2,
 				   .revived = "7e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f",
 				   .probed = { 6, 7 },
 				   .probe = RESULT_FAILED,
@@ -172,6 +173,7 @@ static void assert_same(const struct agent_journal *a, const struct agent_journa
 	assert_true(aim_eq(&a->probed, &b->probed) && a->probe == b->probe);
 	assert_string_equal(a->probe_code, b->probe_code);
 	assert_string_equal(a->revived, b->revived);
+	assert_int_equal(a->revivals, b->revivals);
 	assert_int_equal(a->known_count, b->known_count);
 	for (size_t i = 0; a->known && b->known && i < a->known_count; i++) {
 		assert_true(aim_eq(&a->known[i].aim, &b->known[i].aim));

@@ -43,6 +43,9 @@ static void everything_is_read_back(void **state)
 	auto_journal struct journal j = { 0 }, back = { 0 };
 	auto_driver struct driver target = make("560.2", "NVreg_X=\"a b\""), previous = make("535.1", "");
 	struct err err;
+	strv_add(&target.options, str_dup("nvidia:NVreg_X=a b"));
+	strv_add(&target.options, str_dup("nvidia_uvm:x=a b"));
+	driver_drop(&target, "nvidia-uvm");
 	assert_int_equal(journal_read(&folder.root, &back, &err), 0);
 	journal_begin(&j, "boot-1", &target, &previous);
 	journal_step(&j, "load");
@@ -54,7 +57,10 @@ static void everything_is_read_back(void **state)
 	assert_string_equal(back.step, "load");
 	assert_string_equal(back.boot, "boot-1");
 	assert_true(driver_same(&back.target, &target));
+	assert_int_equal(back.target.options.count, 1);
+	assert_string_equal(back.target.options.items[0], "nvidia:NVreg_X=a b");
 	assert_true(driver_same(&back.previous, &previous));
+	assert_int_equal(back.previous.options.count, 0);
 	assert_null(back.last_good.version);
 	assert_int_equal(back.boots.count, 1);
 	assert_int_equal(back.failure_count, 1);

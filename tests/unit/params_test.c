@@ -62,6 +62,11 @@ static void stronger_sources_win(void **state)
 	assert_string_equal(uvm, "uvm_debug_prints=1");
 	assert_string_equal(drm, "");
 	assert_int_equal(p.items[2].source, PARAM_OPTION);
+	auto_strv struct strv given = { 0 };
+	params_options(&p, "nvidia", &given);
+	params_options(&p, "nvidia_uvm", &given);
+	assert_int_equal(given.count, 1);
+	assert_string_equal(given.items[0], "nvidia:NVreg_C=3");
 	assert_string_equal(p.items[1].where, "drivers/nvidia.conf");
 }
 

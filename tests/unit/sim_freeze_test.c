@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two leaders, one of which stops in the middle of each of its calls for longer than its Lease lasts: before the request
-// is sent, before the answer is read, or it gives up (and goes on, or is killed) while the request is still under way
-// and comes to the server when another one leads. The laws hold at every request, and the end is the same
+// Two leaders, one of which stops in the middle of each of its calls for longer than its Lease lasts: before the
+// request is sent, before the answer is read, or it gives up (and goes on, or is killed) while the request is still
+// under way and comes to the server when another one leads. The laws hold at every request, and the end is the same
 // (upgrade-design 4.4.5, 5.6; T51, T52, T58).
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"

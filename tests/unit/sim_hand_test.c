@@ -106,7 +106,7 @@ static void at_call(enum aiming target, unsigned node, size_t call, enum sim_bre
 	sim_fault(s.f.sim, &(struct sim_fault){
 				   .what = kind, .client = name, .nth = (unsigned)call, .hit = strike, .ctx = &blow });
 	play(&s);
-	expect(s.hands[node].names.count == 2, row);
+	expect(s.hands[node].lives == 2, row);
 	expect_end(&s, row);
 	scene_end(&s);
 }
@@ -119,7 +119,7 @@ static void at_moment(enum aiming target, unsigned node, unsigned moment, enum h
 	s.hands[node].die_at = moment;
 	s.hands[node].die_how = how;
 	play(&s);
-	expect(s.hands[node].names.count == 2, row);
+	expect(s.hands[node].lives == 2, row);
 	expect_end(&s, row);
 	scene_end(&s);
 }

@@ -216,7 +216,7 @@ static void a_budget_blocks(void **state)
 	farm_run(&boss, 1, MINUTES(5));
 	assert_true(sim_count(f.sim, "boss", "evict") > before);
 	assert_true(sim_count(f.sim, "boss", "evict") - before <= 60);
-	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "pdb-blocked default/db");
+	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "pdb-blocked default/db, budget all");
 	for (int i = 0; i < 30 && !str_eq(farm_state(&f, 1), "done"); i++)
 		farm_run(&boss, 1, MINUTES(1));
 	assert_string_equal(farm_state(&f, 1), "done"); // the slot came free for the other one

@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Build a program of Kubernetes from the Go modules that go.mod names, once; prints its path. Built programs are kept in
+# Build a program of Kubernetes from the Go modules that a go.mod names, once; prints its path. Built programs are kept in
 # ~/.cache/kmodsmith/cluster. Status 3: the modules or a Go to build them cannot be had; the last line of stderr says why.
 #   tests/cluster/tools/build.sh kube-apiserver
+#   KUBERNETES=1.30 tests/cluster/tools/build.sh kube-apiserver    by the go.mod of that version, here or in a folder here
 set -euo pipefail
 cd "$(dirname "$0")"
+self=$PWD/build.sh
 name=${1:?usage: build.sh PROGRAM}
-version=$(sed -nE 's#^require k8s.io/kubernetes (v.*)#\1#p' go.mod)
+for mod in go.mod */go.mod; do
+  version=$(sed -nE 's#^require k8s.io/kubernetes (v.*)#\1#p' "$mod")
+  [[ $version. != v${KUBERNETES:+$KUBERNETES.}* ]] || break
+  version=
+done
+[ -n "$version" ] || { echo "there is no go.mod for Kubernetes $KUBERNETES" >&2; exit 1; }
+cd "$(dirname "$mod")"
 wanted=$(sed -nE 's/^go //p' go.mod)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kmodsmith/cluster
-out=$cache/$(cat go.mod go.sum build.sh | sha256sum | cut -c1-16)/$name
+out=$cache/$(cat go.mod go.sum "$self" | sha256sum | cut -c1-16)/$name
 unset GOFLAGS GOROOT
 export CGO_ENABLED=0 GOTOOLCHAIN=auto
 
@@ -29,6 +37,7 @@ find_go() {
   echo "$dir/bin/go"
 }
 
+[ ! -x "$out" ] || { echo "$out"; exit; }
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9

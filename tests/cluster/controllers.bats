@@ -1,0 +1,98 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Roll-outs among the real controllers: kube-scheduler places what was evicted, kube-controller-manager makes it anew, keeps
+# disruption budgets and says which nodes are there. The test is kubelet alone. T04, T05, T72.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
+load helper
+load agent
+load rollout
+load controllers
+
+setup_file() {
+  kube_start
+  controllers_start
+  deploy rbac.yaml
+  deploy agent-policy.yaml
+  deploy coordinator.yaml
+}
+teardown_file() {
+  controllers_stop
+  kube_stop
+}
+setup() {
+  farm_make 3
+  farm_loads "$new"
+}
+teardown() {
+  local kind
+  for kind in deployments daemonsets; do kube DELETE "/apis/apps/v1/namespaces/default/$kind" >/dev/null; done
+  kube DELETE /apis/policy/v1/namespaces/default/poddisruptionbudgets >/dev/null
+  kube DELETE /api/v1/namespaces/default/pods?gracePeriodSeconds=0 >/dev/null
+  farm_clean
+}
+
+@test "what is evicted runs elsewhere, one at a time as its budget says; the pods of a DaemonSet stay" {
+  local before daemons uid
+  workload daemonsets exporter
+  workload deployments train 2
+  budget train '"minAvailable": 1'
+  until_so 60 allows train 1
+  until_so 60 has /apis/apps/v1/namespaces/default/daemonsets/exporter '.status.numberReady == 3'
+  before=$(uids train) daemons=$(uids exporter)
+  farm_start
+  coordinator_start a
+  policy "$new"
+  all_are "done" 150
+  assert_equal "$(versions)" "$new $new $new"
+  assert_equal "$(cordoned)" ""
+  assert_equal "$(uids exporter)" "$daemons"
+  until_so 30 allows train 1
+  for uid in $(uids train); do refute [ "${before/$uid/}" != "$before" ]; done
+  # Two were placed, and two more when these were evicted.
+  [ "$(kube GET /api/v1/namespaces/default/events | jq '[.items[] | select(.reason == "Scheduled" and (.involvedObject.name | startswith("train-")))] | length')" -ge 4 ]
+  for i in 1 2 3; do assert_equal "$(unloads $i)" 1; done
+}
+
+@test "T04, T05: budgets that allow nothing block, why names them, and nobody is evicted; when one allows it again it goes on" {
+  local before node path=/apis/policy/v1/namespaces/default/poddisruptionbudgets/serve
+  workload deployments serve 2
+  budget serve '"maxUnavailable": 0'
+  until_so 60 has "$path" '.status.currentHealthy == 2 and .status.observedGeneration == 1'
+  before=$(uids serve)
+  farm_start
+  coordinator_start a
+  policy "$new"
+  blocked() { nodes '.[] | select(.metadata.annotations["kmodsmith.io/reason"] // "" | startswith("pdb-blocked default/serve-")) | .metadata.name'; }
+  is_blocked() { [ -n "$(blocked)" ]; }
+  until_so 90 is_blocked
+  node=$(blocked)
+  kubectl_kmodsmith why "$node"
+  assert_success
+  assert_line --regexp "^$node is evicting: pdb-blocked default/serve-.*, budget serve"
+  merge "$path" '{"spec": {"maxUnavailable": null, "minAvailable": 2}}'
+  until_so 30 allows serve 0
+  sleep 8
+  assert_equal "$(uids serve)" "$before"
+  assert_equal "$(cordoned)" "$node"
+  assert_equal "$(unloads "${node##*-}")" 0
+  merge "$path" '{"spec": {"minAvailable": 1}}'
+  all_are "done" 150
+  assert_equal "$(versions)" "$new $new $new"
+  until_so 30 allows serve 1
+  assert_equal "$(cordoned)" ""
+}
+
+@test "T72: a node whose kubelet is silent is no candidate, and the others go on; when it is back it follows" {
+  touch "$BATS_TEST_TMPDIR/silent-$(name_of 2)"
+  until_so 90 has "/api/v1/nodes/$(name_of 2)" 'any(.spec.taints[]?; .key == "node.kubernetes.io/unreachable")'
+  farm_start
+  coordinator_start a
+  policy "$new" '.maxUnavailable = 2 | .pools[0].maxUnavailable = 2'
+  all_at_least "done" 2 90
+  assert_equal "$(versions)" "$new $old $new"
+  kubectl_kmodsmith why "$(name_of 2)"
+  assert_output --partial "not-ready"
+  rm "$BATS_TEST_TMPDIR/silent-$(name_of 2)"
+  all_are "done" 90
+  assert_equal "$(versions)" "$new $new $new"
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mode self: a node's whole way by its own orders, every step from what is on the disk alone. The test is the agent.
+#include "cluster/keys.h"
+#include "cluster/self.h"
+#include "tests/unit/test.h"
+
+#define POLICY(driver) "{\"mode\": \"self\", \"pools\": [{\"name\": \"n\", \"target\": {\"driver\": \"" driver "\"}}]}"
+
+struct node {
+	struct folder folder;
+	struct self self;
+	struct policy policy;
+	struct facts people;
+	struct agent_words words;
+	int64_t now;
+	unsigned steps;
+	struct aim old, new;
+};
+
+static void say(struct node *n, enum agent_key key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(struct node *n, enum agent_key key, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	vsnprintf(n->words.value[key], AGENT_VALUE, format, args);
+	va_end(args);
+}
+
+static void wish(struct node *n, const char *text)
+{
+	struct err err;
+	policy_done(&n->policy);
+	expect(policy_parse(text, strlen(text), &n->policy, &err) == 0, err.text);
+}
+
+static void say_loaded(struct node *n, const struct aim *aim)
+{
+	char text[AIM_TEXT];
+	aim_text(aim, text);
+	say(n, AGENT_LOADED, "%s 1.0", text);
+}
+
+static void say_stored(struct node *n)
+{
+	char old[AIM_TEXT], new[AIM_TEXT];
+	aim_text(&n->old, old);
+	aim_text(&n->new, new);
+	say(n, AGENT_STORE, "%s,%s", old, new);
+}
+
+static void make(struct node *n)
+{
+	*n = (struct node){ .now = INT64_C(1800000000) };
+	folder_make(&n->folder);
+	wish(n, POLICY("1.0"));
+	n->old = n->policy.pools[0].target.aim;
+	wish(n, POLICY("2.0"));
+	n->new = n->policy.pools[0].target.aim;
+	say_loaded(n, &n->old);
+}
+
+static void done(struct node *n)
+{
+	self_done(&n->self);
+	policy_done(&n->policy);
+	folder_done(&n->folder);
+}
+
+// Each step is one of a new process.
+static enum phase go_on(struct node *n)
+{
+	struct self_step step;
+	struct err err;
+	int r = 1;
+	for (int i = 0; r > 0; i++) {
+		auto_str char *why = NULL;
+		assert_true(i < 32);
+		self_done(&n->self);
+		assert_true(self_read(&n->folder.root, &n->self, &why, &err) >= 0 && !why);
+		r = self_step(&n->self, &n->folder.root, &n->policy, &n->words, &n->people, n->now, &step, &err);
+		expect(r >= 0, err.text);
+		n->steps += r > 0;
+	}
+	return n->self.m.record.phase;
+}
+
+// What the agent does: the order that stands is carried out, or fails.
+static void answer(struct node *n, enum verb verb, const struct aim *aim, const char *result)
+{
+	char text[AIM_TEXT];
+	const struct order *go = &n->self.m.record.go;
+	assert_int_equal(go->verb, verb);
+	assert_true(aim_eq(&go->aim, aim));
+	aim_text(aim, text);
+	say(n, AGENT_ACK, "%u.%u:%s:%s", go->seq.epoch, go->seq.n, verb_names[verb], result);
+	if (!str_eq(result, "done"))
+		return;
+	if (verb == VERB_STAGE)
+		say_stored(n);
+	else if (verb == VERB_VALIDATE)
+		say(n, AGENT_HEALTH, "%s:ok", text);
+	else
+		say_loaded(n, aim);
+}
+
+static void to_the_change(struct node *n)
+{
+	assert_int_equal(go_on(n), PHASE_STAGING);
+	answer(n, VERB_STAGE, &n->new, "done");
+	assert_int_equal(go_on(n), PHASE_EVICTING);
+	say(n, AGENT_HOLDERS, "0 1");
+	assert_int_equal(go_on(n), PHASE_REPLACING);
+}
+
+static void from_one_to_the_next(void **state)
+{
+	(void)state;
+	struct node n;
+	make(&n);
+	to_the_change(&n);
+	answer(&n, VERB_REPLACE, &n.new, "done");
+	assert_int_equal(go_on(&n), PHASE_VALIDATING);
+	answer(&n, VERB_VALIDATE, &n.new, "done");
+	assert_int_equal(go_on(&n), PHASE_DONE);
+	assert_false(n.self.m.facts.is_unschedulable);
+	n.steps = 0; // I11: and then nothing is written
+	n.now += 86400;
+	assert_int_equal(go_on(&n), PHASE_DONE);
+	assert_int_equal(n.steps, 0);
+	// A booted node has it loaded without a drain.
+	say(&n, AGENT_LOADED, "none");
+	assert_int_equal(go_on(&n), PHASE_LOADING);
+	answer(&n, VERB_LOAD, &n.new, "done");
+	assert_int_equal(go_on(&n), PHASE_DONE);
+	done(&n);
+}
+
+static void holders_keep_their_driver(void **state)
+{
+	(void)state;
+	struct node n;
+	make(&n);
+	assert_int_equal(go_on(&n), PHASE_STAGING);
+	answer(&n, VERB_STAGE, &n.new, "done");
+	say(&n, AGENT_HOLDERS, "1 1 pod");
+	assert_int_equal(go_on(&n), PHASE_EVICTING);
+	n.now += 29 * 60;
+	assert_int_equal(go_on(&n), PHASE_EVICTING);
+	n.now += 2 * 60; // the drain is given up, and tried again later
+	enum phase phase = go_on(&n);
+	assert_true(phase == PHASE_IDLE || phase == PHASE_QUEUED);
+	assert_false(n.self.m.record.receipt.is_there);
+	n.now += 3600;
+	assert_int_equal(go_on(&n), PHASE_EVICTING);
+	// T15: busy at the last moment is no failure.
+	say(&n, AGENT_HOLDERS, "0 2");
+	assert_int_equal(go_on(&n), PHASE_REPLACING);
+	say(&n, AGENT_HOLDERS, "1 3 pod");
+	answer(&n, VERB_REPLACE, &n.new, "failed:busy:E_IN_USE");
+	assert_int_equal(go_on(&n), PHASE_EVICTING);
+	assert_int_equal(n.self.m.record.attempts, 0);
+	done(&n);
+}
+
+static void a_bad_target_is_undone_and_not_tried_again(void **state)
+{
+	(void)state;
+	struct node n;
+	make(&n);
+	to_the_change(&n);
+	say(&n, AGENT_LOADED, "none");
+	answer(&n, VERB_REPLACE, &n.new, "failed:permanent:E_LOAD");
+	assert_int_equal(go_on(&n), PHASE_RESTORING);
+	answer(&n, VERB_RESTORE, &n.old, "done");
+	assert_int_equal(go_on(&n), PHASE_RESTORING);
+	answer(&n, VERB_VALIDATE, &n.old, "done");
+	assert_int_equal(go_on(&n), PHASE_ROLLEDBACK);
+	assert_true(aim_eq(&n.self.m.record.failed, &n.new));
+	n.steps = 0;
+	n.now += 7 * 86400;
+	assert_int_equal(go_on(&n), PHASE_ROLLEDBACK);
+	assert_int_equal(n.steps, 0);
+	n.people.retry = 77; // somebody has annotated kmodsmith.io/retry: once more, and the halt is lifted
+	assert_int_equal(go_on(&n), PHASE_REPLACING);
+	answer(&n, VERB_REPLACE, &n.new, "done");
+	done(&n);
+}
+
+static void people_are_heard(void **state)
+{
+	(void)state;
+	struct node n;
+	make(&n);
+	n.people.is_skipped = true;
+	assert_int_equal(go_on(&n), PHASE_IDLE);
+	n.people = (struct facts){ .is_paused = true };
+	assert_int_equal(go_on(&n), PHASE_IDLE);
+	n.people = (struct facts){ .is_pinned = true };
+	assert_int_equal(go_on(&n), PHASE_DONE);
+	n.people = (struct facts){ 0 };
+	assert_int_equal(go_on(&n), PHASE_STAGING);
+	wish(&n, POLICY("1.0")); // and back again before it cost anything
+	assert_int_equal(go_on(&n), PHASE_DONE);
+	done(&n);
+}
+
+static void what_cannot_be_kept_does_not_happen(void **state)
+{
+	(void)state;
+	struct node n;
+	struct self_step step;
+	struct err err;
+	auto_str char *why = NULL;
+	make(&n);
+	folder_file(&n.folder, "agent", "a file where the folder has to be");
+	assert_int_equal(self_read(&n.folder.root, &n.self, &why, &err), 0);
+	assert_true(self_step(&n.self, &n.folder.root, &n.policy, &n.words, &n.people, n.now, &step, &err) < 0);
+	assert_int_equal(n.self.m.record.go.verb, VERB_NONE);
+	assert_null(n.self.doc);
+	done(&n);
+}
+
+static void a_damaged_record_begins_anew(void **state)
+{
+	(void)state;
+	static const char *const texts[] = { "{\"schema\": 1, \"cord", "[]", "{\"schema\": 2}", "" };
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct node n;
+		struct err err;
+		auto_str char *why = NULL;
+		make(&n);
+		folder_dir(&n.folder, "agent");
+		folder_file(&n.folder, "agent/self.json", texts[i]);
+		expect(self_read(&n.folder.root, &n.self, &why, &err) == 0, texts[i]);
+		expect(why != NULL && !n.self.doc, texts[i]);
+		done(&n);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(from_one_to_the_next),
+		cmocka_unit_test(holders_keep_their_driver),
+		cmocka_unit_test(a_bad_target_is_undone_and_not_tried_again),
+		cmocka_unit_test(people_are_heard),
+		cmocka_unit_test(what_cannot_be_kept_does_not_happen),
+		cmocka_unit_test(a_damaged_record_begins_anew),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
