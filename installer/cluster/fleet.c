@@ -130,16 +130,21 @@ static char *text_of(const json_t *object, const char *key)
 	return str_dup(json_string_value(json_object_get(object, key)));
 }
 
-// 1 = other holders.
-static int renew(struct fellow *w, const json_t *metadata)
+static bool is_other_text(const char *a, const char *b)
 {
-	auto_str char *before = TAKE(w->holders);
+	return a != b && !str_eq(a, b);
+}
+
+// True: the agent says something else.
+static bool renew(struct fellow *w, const json_t *metadata)
+{
+	const json_t *notes = json_object_get(metadata, "annotations");
+	auto_str char *holders = TAKE(w->holders), *loaded = TAKE(w->loaded);
 	free(w->version);
-	free(w->loaded);
 	w->version = text_of(metadata, "resourceVersion");
-	w->holders = text_of(json_object_get(metadata, "annotations"), KEY_PREFIX "agent.holders");
-	w->loaded = text_of(json_object_get(metadata, "annotations"), KEY_PREFIX "agent.loaded");
-	return before != w->holders && !str_eq(before, w->holders);
+	w->holders = text_of(notes, KEY_PREFIX "agent.holders");
+	w->loaded = text_of(notes, KEY_PREFIX "agent.loaded");
+	return is_other_text(holders, w->holders) || is_other_text(loaded, w->loaded);
 }
 
 // Of what was read before what is known, by the numbers that versions are (KEP-5504).

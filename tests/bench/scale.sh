@@ -5,21 +5,15 @@
 # calls at rest while kubelets tell their status (counted by the API server's audit log), a roll-out of a fifth of the
 # nodes whose agents are played by one program, and how long it takes until another coordinator leads and has read all.
 #   tests/bench/scale.sh KMODSMITH    with NODES=5000, TAKEOVERS=3 (of each kind)
-# shellcheck disable=SC1010,SC1090,SC2154 # "done" is a state here; the helpers of the tests are loaded by name
+# shellcheck disable=SC1010,SC2154 # "done" is a state here; the helpers of the tests set the rest
 set -euo pipefail
 KMODSMITH=$(realpath "$1") nodes=${NODES:-5000} takeovers=${TAKEOVERS:-3}
 top=$(cd "$(dirname "$0")/../.." && pwd) programs=$(dirname "$KMODSMITH")/bench
 KUBE_APISERVER=$("$top/tests/cluster/tools/build.sh" kube-apiserver) || { echo "P8, P9 skipped: no kube-apiserver"; exit 0; }
 work=$(mktemp -d)
-export KMODSMITH KUBE_APISERVER BATS_FILE_TMPDIR=$work BATS_TEST_DIRNAME=$top/tests/cluster
-bats_require_minimum_version() { :; } # the helpers are those of the tests
-bats_load_library() { :; }
-load() { . "$BATS_TEST_DIRNAME/$1.bash"; }
-timeout() { # servers live for 900 s in a test, and longer here
-  [ "$1" != 900 ] || exec env timeout 3600 "${@:2}"
-  command timeout "$@"
-}
-load helper
+export KMODSMITH KUBE_APISERVER SERVERS_LIVE=3600
+# shellcheck source=tests/cluster/outside.bash
+. "$top/tests/cluster/outside.bash" "$work" helper
 end() { for pid in "$work"/*.pid; do kill "$(<"$pid")" 2>/dev/null || true; done; kube_stop; rm -rf "$work"; }
 trap end EXIT
 
