@@ -13,8 +13,9 @@ scripts/deps.sh build vm cluster
 make -s -j"$(nproc)"
 echo "== 2. kube-apiserver from the Go modules of Kubernetes (minutes, the first time)"
 KUBE_APISERVER=$(tests/cluster/tools/build.sh kube-apiserver)
-export KUBE_APISERVER SERVERS_LIVE=3600
-work=$PWD/build/demo-cluster home=$HOME
+export KUBE_APISERVER SERVERS_LIVE=3600 work=$PWD/build/demo-cluster home=$HOME
+mkdir -p build && exec 8>build/demo-cluster.lock
+flock -n 8 || { echo "another make demo-cluster runs here" >&2 && exit 1; }
 rm -rf "$work" && mkdir -p "$work"
 # shellcheck source=tests/cluster/outside.bash
 . tests/cluster/outside.bash "$work" helper agent rollout demo
@@ -23,7 +24,6 @@ say "3. API server, rights, and twelve nodes with $old; gpu-11 and gpu-12 are vi
 kube_start
 trap demo_end EXIT
 for file in rbac.yaml agent-policy.yaml coordinator.yaml; do deploy "$file"; done
-ln -s "$KMODSMITH" "$work/kubectl-kmodsmith"
 farm_make 10 2>"$work/farm.log"
 waves='.pools[0] += {maxParallel: 4, waves: [{name: "canary", selector: {canary: "true"}, soak: "10s"},
   {name: "main", percent: 100}]} | del(.pools[].target.flavour)'

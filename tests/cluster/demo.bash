@@ -27,6 +27,7 @@ vms_end() { # their Nodes go, and they say what they have
 }
 say() { printf '\n== %s\n' "$*"; }
 demo_begin() {
+  ln -s "$KMODSMITH" "$BATS_TEST_TMPDIR/kubectl-kmodsmith"
   coordinator_start a
   coordinator_start b
   tell &
