@@ -94,10 +94,10 @@ static int put_off(struct coordinator *c, const char *what, const struct err *wh
 	return 1;
 }
 
-static int pause_for(struct coordinator *c, int wait_ms)
+static int pause_for(struct kube *kube, int wait_ms)
 {
 	struct err ignored;
-	kube_step(c->o.kube, wait_ms, &ignored);
+	kube_step(kube, wait_ms, &ignored);
 	return 1;
 }
 
@@ -107,11 +107,11 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 	int r = lead(c, err);
 	if (r <= 0) {
 		if (r == 0)
-			pause_for(c, wait_ms);
+			pause_for(c->o.lease_kube, wait_ms); // where the Lease is watched
 		return r;
 	}
 	if (c->retry_ms > kube_now_ms())
-		return pause_for(c, wait_ms);
+		return pause_for(c->o.kube, wait_ms);
 	bool is_old = kube_now_ms() - c->listed_ms >= COORDINATOR_RESYNC_MS;
 	if (!c->is_loaded || is_old) {
 		if (know_all(c, &why) < 0)

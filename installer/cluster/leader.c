@@ -1,19 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/leader.h"
 
+#include "cluster/api.h"
 #include "cluster/ledger.h"
 
+#define LEASE_NAME "kmodsmith-coordinator"
 static const char SLOTS_NOTE[] = "kmodsmith.io/slots";
+static const char *const lease_event[] = { KUBE_EVENT, "object metadata annotations", "object spec", NULL };
+
+static int on_lease(void *ctx, const char *type, json_t *object, struct err *err)
+{
+	struct leader *l = ctx;
+	(void)err;
+	lease_saw(&l->lease, str_eq(type, "DELETED") ? NULL : object);
+	return 0;
+}
 
 void leader_init(struct kube *kube, const char *namespace, const char *holder, struct leader *ret)
 {
-	*ret = (struct leader){ 0 };
-	lease_init(kube, namespace, "kmodsmith-coordinator", holder, LEADER_LEASE_S, &ret->lease);
+	*ret = (struct leader){ .path = api_lease(namespace, NULL) };
+	ret->watch = (struct kube_watch){ .path = ret->path,
+					  .query = "fieldSelector=metadata.name%3D" LEASE_NAME,
+					  .record = lease_event,
+					  .event = on_lease,
+					  .ctx = ret };
+	lease_init(kube, namespace, LEASE_NAME, holder, LEADER_LEASE_S, &ret->lease);
 }
 
 void leader_done(struct leader *l)
 {
+	kube_watch_done(&l->watch);
 	lease_done(&l->lease);
+	free(l->path);
 	*l = (struct leader){ 0 };
 }
 
@@ -54,25 +72,56 @@ static bool is_due(const struct leader *l)
 	return !l->asked_ms || kube_now_ms() - l->asked_ms >= LEADER_RETRY_MS;
 }
 
-// A Lease that has just run out is not waited for any longer (S9), and not asked for without end either.
-static bool has_run_out(const struct leader *l)
+// A Lease that has just run out, or was given back, is not waited for any longer (S9), and not asked for without end
+// either.
+static bool is_to_be_had(const struct leader *l)
 {
 	enum { PAUSE_MS = 1000 };
-	return l->lease.other && lease_is_free(&l->lease) && kube_now_ms() - l->asked_ms >= PAUSE_MS;
+	return l->lease.seen && lease_is_free(&l->lease) && kube_now_ms() - l->asked_ms >= PAUSE_MS;
+}
+
+enum { WATCH_S = 300, DEAF_MS = WATCH_S * 1000 };
+
+// Whoever may not watch asks as often as a leader renews.
+static void listen(struct leader *l)
+{
+	struct err ignored;
+	free(TAKE(l->watch.version));
+	l->watch.version = str_dup(lease_version(&l->lease));
+	if (kube_now_ms() >= l->deaf_ms && kube_watch_begin(l->lease.kube, &l->watch, WATCH_S, &ignored) < 0)
+		l->deaf_ms = kube_now_ms() + DEAF_MS;
+}
+
+// True: what is known of the Lease is what is so.
+static bool hears(struct leader *l)
+{
+	struct err ignored;
+	int r = l->watch.own ? kube_watch_look(&l->watch, &ignored) : 0;
+	if (r < 0)
+		l->deaf_ms = kube_now_ms() + DEAF_MS;
+	if (r <= 0)
+		kube_watch_end(&l->watch);
+	return r > 0;
 }
 
 int leader_try(struct leader *l, struct ledger *ret, struct err *err)
 {
-	if (!is_due(l) && !has_run_out(l))
+	bool has_ears = hears(l);
+	if ((has_ears || !is_due(l)) && !is_to_be_had(l))
 		return 0;
 	l->asked_ms = kube_now_ms();
 	if (lease_read(&l->lease, err) < 0)
 		return -1;
-	if (!lease_is_free(&l->lease))
+	if (!lease_is_free(&l->lease)) {
+		if (!has_ears)
+			listen(l);
 		return 0;
+	}
 	int r = write_notes(l, LEASE_TAKE, same_notes(l), err);
-	if (r > 0)
+	if (r > 0) {
 		leader_ledger(l, ret);
+		kube_watch_end(&l->watch);
+	}
 	return r;
 }
 

@@ -14,13 +14,17 @@ enum { LEADER_LEASE_S = 30, LEADER_RENEW_DEADLINE_MS = 20000, LEADER_RETRY_MS = 
 struct leader {
 	struct lease lease;
 	bool is_leading;
+	struct kube_watch watch; // of the Lease, as long as another one holds it
+	char *path;
+	long deaf_ms;  // it cannot be watched until then
 	long sure_ms;  // when the last write that went through was asked for
 	long asked_ms; // when the Lease was looked at or written last; 0 = never
 };
-void leader_init(struct kube *kube, const char *namespace, const char *holder, struct leader *ret); // asks nobody yet
+// Asks nobody yet; stays where it is.
+void leader_init(struct kube *kube, const char *namespace, const char *holder, struct leader *ret);
 void leader_done(struct leader *l);
 
-// When it is due. 1 = leading from now on, with the ledger that the Lease has (caller frees); 0 = not, or not due.
+// When it is due: the Lease is watched meanwhile, with kube_step(). 1 = leading from now on, with the ledger that the Lease has (caller frees); 0 = not, or not due.
 int leader_try(struct leader *l, struct ledger *ret, struct err *err);
 // When it is due. 1 = still leading, 0 = lost, for good. An error is none as long as leader_is_sure().
 int leader_keep(struct leader *l, struct err *err);

@@ -84,6 +84,11 @@ int lease_read(struct lease *l, struct err *err)
 	return r;
 }
 
+void lease_saw(struct lease *l, json_t *lease)
+{
+	look(l, lease ? json_incref(lease) : NULL);
+}
+
 bool lease_is_free(const struct lease *l)
 {
 	json_int_t s = json_integer_value(spec(l, "leaseDurationSeconds"));

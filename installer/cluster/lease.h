@@ -20,6 +20,8 @@ void lease_init(struct kube *kube, const char *namespace, const char *name, cons
 void lease_done(struct lease *l);
 
 int lease_read(struct lease *l, struct err *err); // 1 = it is there, 0 = there is none
+// As somebody else heard of it; NULL = it is gone. Borrowed.
+void lease_saw(struct lease *l, json_t *lease);
 bool lease_is_free(const struct lease *l);
 enum lease_hold { LEASE_TAKE, LEASE_KEEP, LEASE_LEAVE };
 // notes: annotations as they are to be, taken; those that are not named are gone. 1 = written, 0 = somebody was faster.

@@ -87,11 +87,11 @@ teardown() { farm_clean; }
   coordinator_kill KILL b # whoever led
   coordinator_start c
   local begun=$SECONDS
-  until grep -q leading "$BATS_TEST_TMPDIR/coordinator-c.log"; do sleep 0.5; ((SECONDS - begun < 45)) || fail "no leader after a crash"; done
+  until grep -q leading "$BATS_TEST_TMPDIR/coordinator-c.log"; do sleep 0.5; ((SECONDS - begun < 40)) || fail "no leader after a crash"; done
   coordinator_start d
   coordinator_kill TERM c
   begun=$SECONDS
-  until grep -q leading "$BATS_TEST_TMPDIR/coordinator-d.log"; do sleep 0.2; ((SECONDS - begun < 12)) || fail "no leader after a clean end"; done
+  until grep -q leading "$BATS_TEST_TMPDIR/coordinator-d.log"; do sleep 0.2; ((SECONDS - begun < 6)) || fail "no leader after a clean end"; done
   all_are "done" 120
   assert_equal "$(versions)" "$new $new $new"
   assert_equal "$(cordoned)" ""
