@@ -89,6 +89,8 @@ teardown() { farm_clean; }
   local begun=$SECONDS
   until grep -q leading "$BATS_TEST_TMPDIR/coordinator-c.log"; do sleep 0.5; ((SECONDS - begun < 40)) || fail "no leader after a crash"; done
   coordinator_start d
+  sleep 8 # it watches the Lease, and does not ask every 5 s
+  assert_equal "$(sed -n 's/^kmodsmith_api_requests_total{connection="lease",verb="GET",code="200"} //p' "$BATS_TEST_TMPDIR/d.prom")" 1
   coordinator_kill TERM c
   begun=$SECONDS
   until grep -q leading "$BATS_TEST_TMPDIR/coordinator-d.log"; do sleep 0.2; ((SECONDS - begun < 6)) || fail "no leader after a clean end"; done
