@@ -11,10 +11,10 @@ static const char *const rows[] = {
 	"metadata uid",
 	"metadata resourceVersion",
 	"metadata deletionTimestamp",
-	"metadata labels " KEY_PREFIX "*", // of the tables in keys.c and member.c
+	"metadata labels kmodsmith.io/*", // of the tables in keys.c and member.c
 	"metadata labels nvidia.com/gpu.deploy.*",
 	"metadata labels nvidia.com/gpu-driver-upgrade*",
-	"metadata annotations " KEY_PREFIX "*",
+	"metadata annotations kmodsmith.io/*",
 	"metadata annotations cluster-autoscaler.kubernetes.io/scale-down-disabled",
 	"metadata annotations karpenter.sh/do-not-disrupt",
 	"spec unschedulable",
@@ -147,6 +147,12 @@ static bool renew(struct fellow *w, const json_t *metadata)
 	return is_other_text(holders, w->holders) || is_other_text(loaded, w->loaded);
 }
 
+// Bytes between the fields that differ make it another one too often, which costs a look.
+static bool is_same_bytes(const void *a, const void *b, size_t len)
+{
+	return memcmp(a, b, len) == 0;
+}
+
 // Of what was read before what is known, by the numbers that versions are (KEP-5504).
 static bool is_stale(const struct fellow *w, const json_t *metadata)
 {
@@ -178,8 +184,7 @@ bool fleet_put(struct fleet *f, const json_t *node, const struct policy *policy)
 		keep_pods(&f->members[at].facts, &now.facts);
 	else
 		f->fellows[at].retry_ms = f->fellows[at].look_ms = f->fellows[at].failures = 0;
-	// Bytes between the fields that differ make it another one too often, which costs a look.
-	bool is_other = memcmp(&f->members[at], &now, sizeof(now)) != 0;
+	bool is_other = !is_same_bytes(&f->members[at], &now, sizeof(now));
 	f->members[at] = now;
 	return renew(&f->fellows[at], metadata) || is_other;
 }
