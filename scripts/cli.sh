@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run the command line tests (bats) on a built binary, a few files side by side; show what failed, end with one line of
 # counts: "cli: P passed, F failed, S skipped".
-#   scripts/cli.sh BINARY [FILE.bats...]    with TIER=NAME the files of tests/NAME; LIMIT=SECONDS for each of them, default 300
+#   scripts/cli.sh BINARY [FILE.bats...]    with TIER=NAME the files of tests/NAME; LIMIT=SECONDS for each of them, default
+#   300; JOBS=N, files side by side, default as many as processors
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 tier=${TIER:-cli}
@@ -18,7 +19,7 @@ one() { # the status goes behind the output: a file that bats cannot load has no
 }
 export out
 export -f one
-printf '%s\0' "$@" | xargs -0 -I{} -P"$(nproc)" bash -c 'one "$@"' one {}
+printf '%s\0' "$@" | xargs -0 -I{} -P"${JOBS:-$(nproc)}" bash -c 'one "$@"' one {}
 passed=0 failed=0 skipped=0
 for file in "$out"/*; do
   p=$(grep -cE '^ok ' "$file") f=$(grep -cE '^not ok ' "$file")

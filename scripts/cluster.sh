@@ -35,7 +35,8 @@ for file in "$@"; do # bats 1.8 cannot skip a file in setup_file: another one st
   [ -z "$why" ] || { why=$why perl -ne 'print "$1 { skip \047$ENV{why}\047; }\n" if /^(\@test .*) \{/' "$file" >"$mark/${file##*/}" && file=$mark/${file##*/}; }
   files+=("$file")
 done
-TMPDIR=$mark TIER=cluster LIMIT=${LIMIT:-600} scripts/cli.sh "$binary" "${files[@]}"
+# Most of their time they wait for a state, so that more files than processors run side by side.
+TMPDIR=$mark TIER=cluster LIMIT=${LIMIT:-600} JOBS=${JOBS:-$((2 * $(nproc)))} scripts/cli.sh "$binary" "${files[@]}"
 status=$?
 left=$(pgrep -af "$mark/bats-run") && { echo "cluster: still running: $left"; exit 1; }
 exit "$status"
