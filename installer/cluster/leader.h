@@ -24,7 +24,8 @@ struct leader {
 void leader_init(struct kube *kube, const char *namespace, const char *holder, struct leader *ret);
 void leader_done(struct leader *l);
 
-// When it is due: the Lease is watched meanwhile, with kube_step(). 1 = leading from now on, with the ledger that the Lease has (caller frees); 0 = not, or not due.
+// When it is due: the Lease is watched meanwhile, with kube_step(). 1 = leading from now on, with the ledger that the
+// Lease has (caller frees); 0 = not, or not due.
 int leader_try(struct leader *l, struct ledger *ret, struct err *err);
 // When it is due. 1 = still leading, 0 = lost, for good. An error is none as long as leader_is_sure().
 int leader_keep(struct leader *l, struct err *err);
