@@ -130,7 +130,7 @@ static void set_path(struct trip *t)
 	curl.easy_setopt(t->easy, CURLOPT_URL, t->url);
 	curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl.easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)t->http->connect_ms);
-	// A peer that is gone without a word ends what waits for it, a watch above all, within a minute.
+	// A peer that is gone without a word ends what waits for it, a watch above all, within two minutes.
 	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, 30L);
 	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPINTVL, 10L);

@@ -72,12 +72,12 @@ static bool is_due(const struct leader *l)
 	return !l->asked_ms || kube_now_ms() - l->asked_ms >= LEADER_RETRY_MS;
 }
 
-// A Lease that has just run out, or was given back, is not waited for any longer (S9), and not asked for without end
-// either.
+// A Lease that has just run out, was given back or was heard to be deleted is not waited for any longer (S9), and not
+// asked for without end either.
 static bool is_to_be_had(const struct leader *l)
 {
 	enum { PAUSE_MS = 1000 };
-	return l->lease.seen && lease_is_free(&l->lease) && kube_now_ms() - l->asked_ms >= PAUSE_MS;
+	return (l->lease.seen || l->watch.own) && lease_is_free(&l->lease) && kube_now_ms() - l->asked_ms >= PAUSE_MS;
 }
 
 enum { WATCH_S = 300, DEAF_MS = WATCH_S * 1000 };

@@ -266,8 +266,8 @@ static long until_it_leads(struct farm_boss *bosses, size_t at)
 	return sim_now_ms() - begin;
 }
 
-// T78, S9: who waits hears of the Lease: it leads as soon as it was given back, or has run out, and asks for next to
-// nothing meanwhile.
+// T78, S9: who waits hears of the Lease: it leads as soon as it was given back, has run out or was deleted, and asks for
+// next to nothing meanwhile.
 static void who_waits_hears(void **state)
 {
 	struct err err;
@@ -289,6 +289,11 @@ static void who_waits_hears(void **state)
 	farm_run(bosses, 2, MINUTES(1));
 	farm_boss_end(&bosses[1]);
 	long run_out = until_it_leads(bosses, 0);
+	farm_boss_begin(&f, &bosses[1], "d");
+	farm_run(bosses, 2, MINUTES(1));
+	farm_boss_end(&bosses[0]);
+	sim_delete(f.sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator");
+	assert_true(until_it_leads(bosses, 1) <= 1500);
 	print_message("another one leads %ld ms after the Lease was given back, %ld ms after a crash; %zu calls in 20 "
 		      "minutes\n",
 		      given, run_out, calls);
@@ -296,7 +301,7 @@ static void who_waits_hears(void **state)
 	assert_true(given <= 1500);
 	assert_true(run_out <= LEADER_LEASE_S * 1000 + 1500);
 	lawful(&f);
-	farm_boss_end(&bosses[0]);
+	farm_boss_end(&bosses[1]);
 	farm_end(&f);
 }
 
