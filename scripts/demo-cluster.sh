@@ -21,9 +21,7 @@ rm -rf "$work" && mkdir -p "$work"
 . tests/cluster/outside.bash "$work" helper agent rollout demo
 
 say "3. API server, rights, and twelve nodes with $old; gpu-11 and gpu-12 are virtual machines with the real modules"
-kube_start
-trap demo_end EXIT
-for file in rbac.yaml agent-policy.yaml coordinator.yaml; do deploy "$file"; done
+demo_server
 farm_make 10 2>"$work/farm.log"
 waves='.pools[0] += {maxParallel: 4, waves: [{name: "canary", selector: {canary: "true"}, soak: "10s"},
   {name: "main", percent: 100}]} | del(.pools[].target.flavour)'

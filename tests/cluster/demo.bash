@@ -26,6 +26,13 @@ vms_end() { # their Nodes go, and they say what they have
   for i in $vms; do sed -n "/^# $(name_of "$i"): kmodsmith status/,\$p" "$BATS_TEST_TMPDIR/$(name_of "$i").log"; done
 }
 say() { printf '\n== %s\n' "$*"; }
+demo_server() { # it ends with the script, however that ends
+  local file
+  trap kube_stop EXIT
+  kube_start
+  trap demo_end EXIT
+  for file in rbac.yaml agent-policy.yaml coordinator.yaml; do deploy "$file"; done
+}
 demo_begin() {
   ln -s "$KMODSMITH" "$BATS_TEST_TMPDIR/kubectl-kmodsmith"
   coordinator_start a

@@ -266,8 +266,8 @@ static long until_it_leads(struct farm_boss *bosses, size_t at)
 	return sim_now_ms() - begin;
 }
 
-// T78, S9: who waits hears of the Lease: it leads as soon as it was given back, has run out or was deleted, and asks for
-// next to nothing meanwhile.
+// T78, S9: who waits hears of the Lease: it leads as soon as it was given back, has run out or was deleted, and asks
+// for next to nothing meanwhile.
 static void who_waits_hears(void **state)
 {
 	struct err err;
