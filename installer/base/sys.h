@@ -4,6 +4,12 @@
 // sys_real does them. sys_recorder (for --root: a recorded machine is a folder) does none of them: it appends one line
 // per call to DIR/.sys-calls and leaves the file that the real call would leave, so that what follows sees a consistent
 // machine. A device node becomes a text file "c MAJOR:MINOR MODE UID:GID"; a process that gets a signal ends.
+//
+// What a recorded machine refuses stands in its DIR/.sys-refused, a line for each call that fails, which then goes:
+//     EINVAL load nvidia NVreg_EnableMSI=often: nvidia: `often' invalid for parameter `NVreg_EnableMSI'
+// is an errno, the beginning of the call's line in .sys-calls (whole words), and what the kernel adds to dev/kmsg (if
+// the machine has one).
+//
 // All return 0 (process_open: a descriptor, process_start: a number), or -1 with errno set: callers know what an errno
 // means for them.
 #pragma once

@@ -126,6 +126,31 @@ static void test_an_unwritable_record_is_an_error(void **state)
 	assert_int_equal(errno, EROFS);
 }
 
+// Each line of .sys-refused is for one call: the first that it begins, word for word.
+static void test_what_a_recorded_machine_refuses(void **state)
+{
+	(void)state;
+	folder_file(&folder, ".sys-refused",
+		    "EINVAL load nvidia NVreg_A=1: nvidia: `1' invalid for parameter `NVreg_A'\n"
+		    "ENODEV load nvidia_uvm\n"
+		    "EBUSY unload ext4\n"
+		    "EROFS mknod nvidia0\n");
+	folder_file(&folder, "dev/kmsg", "4,1,1,-;before\n");
+	assert_int_equal(sys.module_load_file(&sys, -1, "nvidia", "NVreg_A=10"), 0);
+	assert_int_equal(sys.module_unload(&sys, "nvidia"), 0);
+	assert_int_equal(sys.module_load_file(&sys, -1, "nvidia", "NVreg_A=1 NVreg_B=2"), -1);
+	assert_int_equal(errno, EINVAL);
+	assert_false(root_exists(&folder.root, "sys/module/nvidia"));
+	folder_expect(&folder, "dev/kmsg", "4,1,1,-;before\n4,1,1,-;nvidia: `1' invalid for parameter `NVreg_A'\n");
+	assert_int_equal(sys.module_load_file(&sys, -1, "nvidia", "NVreg_A=1"), 0);
+	assert_int_equal(sys.module_unload(&sys, "ext4"), -1);
+	assert_int_equal(errno, EBUSY);
+	assert_true(root_exists(&folder.root, "sys/module/ext4"));
+	assert_int_equal(sys.node_make(&sys, dev, "nvidia0", 0666, makedev(195, 0)), -1);
+	assert_int_equal(errno, EROFS);
+	folder_expect(&folder, ".sys-refused", "ENODEV load nvidia_uvm\n");
+}
+
 static void test_a_signal_ends_a_recorded_process(void **state)
 {
 	(void)state;
@@ -183,6 +208,7 @@ int main(void)
 		TEST(test_what_is_no_node_stays_what_it_is),
 		TEST(test_an_unwritable_record_is_an_error),
 		TEST(test_attributes),
+		TEST(test_what_a_recorded_machine_refuses),
 		TEST(test_a_signal_ends_a_recorded_process),
 		TEST(test_a_signal_reaches_a_real_process),
 		TEST(test_the_real_one_refuses_nonsense),

@@ -1,0 +1,158 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A change of the driver that fails at each of its steps on a recorded machine: the old driver is loaded again with its
+# parameters, and node, record and exit status tell of it (R-E1, R-K1). What the machine refuses: base/sys.h. The same
+# with a real kernel: tests/vm/16-replace.sh.
+# shellcheck disable=SC2154 # bats and helper.bash set status, output, stderr and ROOT
+load helper
+load package
+
+setup() { package=$BATS_TEST_TMPDIR/package; }
+loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
+refuse() { printf '%s\n' "$@" >"$ROOT/.sys-refused"; } # CALL...: as base/sys.h has them
+journal() { jq -r "$1" "$ROOT/var/lib/kmodsmith/journal"; }
+machine() { # with a kernel log
+  loadable
+  mkdir -p "$ROOT/dev"
+  touch "$ROOT/dev/kmsg"
+}
+with_old_driver() { # our own, with a parameter
+  machine
+  kmodsmith install --package "$package" --modules nvidia,nvidia-uvm --param nvidia:NVreg_DeviceFileMode=432
+  assert_status 0
+  rm "$ROOT/.sys-calls"
+}
+change() { kmodsmith install --package "$package" --modules nvidia,nvidia-uvm --param nvidia:NVreg_EnableMSI=0 "$@"; }
+assert_old_driver() { # CODE: of the run that failed
+  assert_equal "$(cat "$ROOT/.sys-refused")" "" # each refusal was met
+  assert_equal "$(journal '[.state, .step, .target, .previous, (."last-good".params | join(","))] | map(tostring) | join(" ")')" \
+    "idle null null null nvidia NVreg_DeviceFileMode=432"
+  assert_equal "$(jq -r '[.last_run.outcome, .last_run.error.code, .driver.version] | join(" ")' "$ROOT/run/kmodsmith/status.json")" \
+    "change $1 535.261.03"
+  kmodsmith nodes --dry-run
+  assert_status 0
+  kmodsmith status
+  assert_status 0
+  assert_line ready
+  assert_line --regexp "^last run: change failed at .*: $1 "
+}
+
+@test "a change that fails at any step: the old driver is loaded again, with its parameters and its nodes" {
+  local out="unload nvidia_uvm;unload nvidia" new="load nvidia NVreg_EnableMSI=0" uvm="load nvidia_uvm"
+  local old="load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm" refused code blamed text expected
+  while IFS='|' read -r refused code blamed text expected; do
+    with_old_driver
+    rm "$ROOT/dev/nvidia1"
+    refuse "$refused"
+    change
+    assert_status 1
+    assert_error "$code" "$text"
+    assert_equal "$(loads)" "$expected"
+    assert_equal "$(journal '[.failures[].code] | join(" ")')" "$blamed"
+    [[ $expected == "unload nvidia_uvm;load "* ]] || [[ $stderr == *"back "*"driver 535.261.03 open is loaded again"* ]]
+    assert_old_driver "$code"
+  done <<EOF
+EBUSY unload nvidia_uvm|E_IN_USE||unload: unload 'nvidia_uvm': it is in use|unload nvidia_uvm;$old
+EBUSY unload nvidia|E_IN_USE||after nvidia_uvm went: unload 'nvidia': it is in use|$out;$old
+EINVAL load nvidia: nvidia: \`often' invalid for parameter \`NVreg_EnableMSI'|E_PARAM|E_PARAM|invalid for parameter|$out;$new;$old
+ENODEV load nvidia: NVRM: GPU 0000:40:00.0 is already bound to vfio-pci|E_BOUND||another driver owns the GPU|$out;$new;$old
+ENOMEM load nvidia|E_SYSTEM||load: load 'nvidia'|$out;$new;$old
+ENOENT load nvidia_uvm: nvidia_uvm: Unknown symbol nv_x (err -2)|E_SYMBOL|E_SYMBOL|Unknown symbol nv_x|$out;$new;$uvm;unload nvidia;$old
+EROFS mknod nvidia1|E_NODES|E_NODES|nodes: make|$out;$new;$uvm;$out;$old
+EOF
+}
+
+@test "what failed of itself is told by status, and is not tried again until somebody insists" {
+  with_old_driver
+  refuse "EINVAL load nvidia: nvidia: \`0' invalid for parameter \`NVreg_EnableMSI'"
+  change
+  assert_error E_PARAM
+  kmodsmith status
+  assert_line --regexp "^bad target: 535.261.03 open failed at .* E_PARAM: .*invalid for parameter"
+  rm "$ROOT/.sys-calls"
+  change
+  assert_error E_TARGET_FAILED "with E_PARAM: "
+  assert_equal "$(calls)" ""
+  change --retry
+  assert_status 0
+  assert_equal "$(journal '."last-good".params | join(",")')" "nvidia NVreg_EnableMSI=0"
+}
+
+@test "the host's own driver comes back from the host's tree, with the parameters that the kernel showed of it" {
+  machine
+  local kernel=6.1.0-56-cloud-amd64 module dir
+  mkdir -p "$ROOT/lib/modules/$kernel/updates" "$ROOT/sys/module/nvidia/holders" "$ROOT/sys/module/nvidia_uvm/parameters"
+  ln -s ../../nvidia_uvm "$ROOT/sys/module/nvidia/holders/nvidia_uvm"
+  for module in nvidia nvidia-uvm; do
+    dir=$ROOT/sys/module/${module/-/_}
+    tiny_module "$ROOT/lib/modules/$kernel/updates/$module.ko" "$kernel" "" ""
+    echo "updates/$module.ko:" >>"$ROOT/lib/modules/$kernel/modules.dep"
+    echo live >"$dir/initstate"
+    echo ABCDEF0123456789ABCDEF0 >"$dir/srcversion"
+  done
+  echo Y >"$ROOT/sys/module/nvidia_uvm/parameters/uvm_disable_hmm"
+  echo '(null)' >"$ROOT/sys/module/nvidia_uvm/parameters/uvm_unset"
+  printf 'ResmanDebugLevel: 4294967295\nDeviceFileMode: 438\nEnableMSI: 1\nRegistryDwords: "a=1 b=2"\nRmMsg: ""\n' >"$ROOT/proc/driver/nvidia/params"
+  refuse "EINVAL load nvidia NVreg_EnableMSI=0"
+  change --host-driver replace
+  assert_error E_LOAD
+  assert_equal "$(loads)" "unload nvidia_uvm;unload nvidia;load nvidia NVreg_EnableMSI=0;$(
+    )load nvidia NVreg_DeviceFileMode=438 NVreg_EnableMSI=1 NVreg_RegistryDwords=\"a=1 b=2\";load nvidia_uvm uvm_disable_hmm=Y"
+  assert_equal "$(journal '[.state, ."last-good", (.failures[0].code)] | map(tostring) | join(" ")')" "idle null E_LOAD"
+  kmodsmith status
+  assert_status 0
+  assert_line ready
+}
+
+@test "nouveau gets the GPU back when the driver that was to have it cannot be loaded" {
+  machine
+  local device=$ROOT/sys/bus/pci/devices/0000:40:00.0
+  echo kernel/nouveau.ko: >"$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"
+  mkdir -p "$ROOT/sys/bus/pci/drivers/nouveau" "$ROOT/sys/module/nouveau"
+  ln -s ../../../module/nouveau "$ROOT/sys/bus/pci/drivers/nouveau/module"
+  ln -s ../../../bus/pci/drivers/nouveau "$device/driver"
+  refuse "EBUSY unload nouveau" "ENODEV load nvidia_uvm"
+  change
+  assert_status 1
+  assert_equal "$(cat "$ROOT/.sys-refused")" ""
+  assert_equal "$(loads)" "unload nouveau;load nvidia NVreg_EnableMSI=0;load nvidia_uvm;unload nvidia"
+  assert_equal "$(readlink "$device/driver")" ../../../bus/pci/drivers/nouveau
+  assert_equal "$(cat "$device/driver_override")" ""
+  assert_equal "$(journal '[.state, ."last-good"] | map(tostring) | join(" ")')" "idle null"
+}
+
+@test "the old driver is refused, too: it is tried once more, and what came of it is said" {
+  with_old_driver
+  refuse "ENOMEM load nvidia NVreg_EnableMSI=0" "EINVAL load nvidia NVreg_DeviceFileMode=432: nvidia: not now"
+  change
+  assert_error E_SYSTEM "could not be undone, load 'nvidia': the kernel refused it: kernel: nvidia: not now (EINVAL); cause: load: load 'nvidia'"
+  [[ $stderr == *"the last good driver serves, not the one that was wished"* ]]
+  kmodsmith status
+  assert_status 0
+  assert_equal "$(journal '[.state, (."last-good".params | join(","))] | join(" ")')" "idle nvidia NVreg_DeviceFileMode=432"
+  refuse "ENOMEM load nvidia NVreg_EnableMSI=0" "EINVAL load nvidia" "EINVAL load nvidia NVreg_DeviceFileMode=432: nvidia: never"
+  change
+  assert_error E_SYSTEM "and the last good driver could not be brought back (load 'nvidia': $(
+    )the kernel refused it: kernel: nvidia: never (EINVAL)): could not be undone, load 'nvidia'"
+  assert_equal "$(jq -r '.last_run.outcome' "$ROOT/run/kmodsmith/status.json")" back
+  kmodsmith status
+  assert_status 1
+  assert_line "NOT READY"
+  kmodsmith install --driver 550.1 # the next start brings it, whatever it was to do
+  assert_error E_NO_PACKAGE
+  [[ $stderr == *"the last good driver serves, not the one that was wished"* ]]
+  kmodsmith status
+  assert_status 0
+}
+
+@test "a driver that cannot be had: what worked last comes back, and its user space is missed in a line" {
+  with_old_driver
+  kmodsmith unload
+  kmodsmith install --driver 550.1 --export /run/nvidia/driver
+  assert_error E_NO_PACKAGE
+  [[ $stderr == *"no user space of driver 535.261.03 is exported: the store: it has no payload-535.261.03-x86_64"* ]]
+  [[ $stderr == *"back "*"driver 535.261.03 open is loaded again"*"what worked last, every post-condition holds"* ]]
+  assert_equal "$(loads)" "unload nvidia_uvm;unload nvidia;load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm"
+  kmodsmith status
+  assert_status 0
+}
