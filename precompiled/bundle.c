@@ -73,6 +73,16 @@ static int write_tar(const struct layout *l, int fd, const char *name, struct er
 	return fsync(fd) < 0 ? file_fail("write", name, err) : 0;
 }
 
+static int give_name(const struct root *dir, const char *temporary, const char *name, struct err *err)
+{
+	if (root_rename(dir, temporary, name, err) < 0)
+		return -1;
+	auto_fd int fd = root_open(dir, ".", O_RDONLY | O_DIRECTORY, err);
+	if (fd < 0)
+		return -1;
+	return fsync(fd) < 0 ? file_fail("write", dir->name, err) : 0;
+}
+
 int bundle_write(const struct layout *l, const char *file, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
@@ -85,7 +95,7 @@ int bundle_write(const struct layout *l, const char *file, struct err *err)
 		return -1;
 	int r = write_tar(l, fd, file, err);
 	if (r == 0)
-		r = root_rename(&dir, temporary, name, err);
+		r = give_name(&dir, temporary, name, err);
 	struct err ignored;
 	if (r < 0)
 		root_unlink(&dir, temporary, &ignored);

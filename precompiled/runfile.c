@@ -115,8 +115,9 @@ static char *inherited(const char *file, const char *word, const char *type)
 		return NULL;
 	for (uint64_t i = 0; !str_eq(type, "KERNEL_MODULE_SRC") && !str_eq(type, "DKMS_CONF") && i < depth; i++) {
 		from = strchr(from, '/');
-		if (!from++)
+		if (!from)
 			return NULL;
+		from++;
 	}
 	return !slash ? str_dup("") : from > slash ? str_dup("") : str_ndup(from, (size_t)(slash - from));
 }

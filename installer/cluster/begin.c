@@ -43,6 +43,7 @@ static void allow_one(const struct view *v, struct decision *d)
 	d->next.attempts = (uint16_t)(d->next.attempts < most ? d->next.attempts : most - 1);
 	d->next.failed = AIM_NONE;
 	enter(v, d, v->m->record.receipt.is_there ? PHASE_FAILED : PHASE_IDLE, REASON_NONE, "");
+	take_back_order(v, d); // of an agent that did not answer: it is given anew if it is still to be done
 }
 
 // Idle would say that nothing is amiss, and its wave would wait for it without a word (T03, I12).

@@ -72,8 +72,8 @@ static int watch_it(struct buildlease *b, unsigned ms, struct err *err)
 	long end = kube_now_ms() + ms;
 	if (kube_watch_begin(b->lease.kube, &w, ms / 1000 + 1, err) < 0)
 		return -1;
-	for (int r = 1; r > 0 && !is_changed && kube_now_ms() < end;) {
-		if (kube_step(b->lease.kube, (int)(end - kube_now_ms()), err) < 0)
+	for (long left, r = 1; r > 0 && !is_changed && (left = end - kube_now_ms()) > 0;) {
+		if (kube_step(b->lease.kube, (int)left, err) < 0)
 			return -1;
 		r = kube_watch_look(&w, err);
 		if (r < 0)

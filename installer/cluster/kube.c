@@ -7,7 +7,8 @@
 
 enum {
 	DEADLINE_MS = 30000,
-	TRY_MS = 10000, // an answer takes milliseconds; a try that hangs must leave time for the next
+	TRY_MS = 10000,      // an answer takes milliseconds; a try that hangs must leave time for the next
+	TRY_LEAST_MS = 1000, // a repetition that cannot wait even so long for its answer is not made
 	REPLY_MAX = 1 << 20,
 	TOKEN_MS =
 		60000, // bound tokens are renewed by the kubelet at 80 % of an hour; client-go reads at this pace, too
@@ -255,11 +256,29 @@ static unsigned backoff_ms(unsigned turn)
 	return most / 2 + (unsigned)((uint64_t)kube_random() * (most / 2) / UINT32_MAX);
 }
 
+// False: too little would be left for an answer, or is left after all: a busy or a frozen machine sleeps longer.
+static bool has_slept(long wait_ms, long end)
+{
+	if (end - kube_now_ms() < wait_ms + TRY_LEAST_MS)
+		return false;
+	kube_sleep(wait_ms);
+	return end - kube_now_ms() >= TRY_LEAST_MS / 2;
+}
+
+// A repetition that got no answer in what was left of the time says less than the answer before it.
+static int give_up(const struct err *said, struct err *err)
+{
+	if (said->code && err->code == E_TIMEOUT)
+		err_set(err, said->code, "%s; asked again, then: %s", said->text, err->text);
+	return -1;
+}
+
 int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 {
 	unsigned most = k->config.deadline_ms, whole = call->deadline_ms ? call->deadline_ms : DEADLINE_MS;
 	long end = kube_now_ms() + (most && most < whole ? most : whole);
 	auto_str char *body = call->body ? json_dumps(call->body, JSON_COMPACT) : NULL;
+	struct err said = { 0 };
 	bool is_refused = false;
 	for (unsigned turn = 0;; turn++) {
 		kube_call_done(call);
@@ -273,13 +292,15 @@ int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 		if (ask(k, call, body, left > 1 ? (unsigned)left : 1, err) == 0)
 			return 0;
 		struct err ignored;
-		if (call->status == 401 && !is_refused && kube_token(k, true, &ignored) > 0) {
+		bool is_late = end - kube_now_ms() < TRY_LEAST_MS;
+		if (call->status == 401 && !is_refused && !is_late && kube_token(k, true, &ignored) > 0) {
 			is_refused = true;
 			continue;
 		}
 		long wait = call->retry_ms ? call->retry_ms : backoff_ms(turn);
-		if (!is_again(call, err) || kube_now_ms() + wait >= end)
-			return -1;
-		kube_sleep(wait);
+		if (!is_again(call, err) || !has_slept(wait, end))
+			return give_up(&said, err);
+		if (call->status)
+			said = *err;
 	}
 }

@@ -30,8 +30,10 @@ void loader_entries_done(struct loader_entries *e)
 static void split_tries(struct loader_entry *e)
 {
 	char *plus = strrchr(e->id, '+');
-	size_t digits = plus ? strspn(plus + 1, "0123456789") : 0;
-	const char *after = plus ? plus + 1 + digits : NULL;
+	if (!plus)
+		return;
+	size_t digits = strspn(plus + 1, "0123456789");
+	const char *after = plus + 1 + digits;
 	if (!digits || (*after && (*after != '-' || !after[1] || after[1 + strspn(after + 1, "0123456789")])))
 		return;
 	e->is_bad = strspn(plus + 1, "0") == digits;

@@ -183,7 +183,7 @@ struct setup {
 static inline void setup_start(struct setup *s, struct hub hub, const char *auths)
 {
 	struct err err = { 0 };
-	struct http_options o = { .proxy = "", .connect_ms = 2000, .stall_ms = 2000 };
+	struct http_options o = { .proxy = "", .connect_ms = 60000, .stall_ms = 60000 };
 	*s = (struct setup){ .hub = hub, .layout = LAYOUT_NONE };
 	folder_make(&s->folder);
 	folder_dir(&s->folder, "layout");

@@ -266,6 +266,14 @@ static long until_it_leads(struct farm_boss *bosses, size_t at)
 	return sim_now_ms() - begin;
 }
 
+// The epoch of every number that is written on a node: each change of the leader counts (5.2).
+static long transitions(struct farm *f)
+{
+	return (long)json_integer_value(sim_at(
+		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator"),
+		"spec leaseTransitions"));
+}
+
 // T78, S9: who waits hears of the Lease: it leads as soon as it was given back, has run out or was deleted, and asks
 // for next to nothing meanwhile.
 static void who_waits_hears(void **state)
@@ -277,6 +285,7 @@ static void who_waits_hears(void **state)
 	farm_begin(&f, 2, all);
 	farm_boss_begin(&f, &bosses[0], "a");
 	until_it_leads(bosses, 0);
+	assert_int_equal(transitions(&f), 0);
 	farm_boss_begin(&f, &bosses[1], "b");
 	assert_true(farm_until(&f, bosses, 2, "done", 2, MINUTES(20)));
 	size_t before = sim_count(f.sim, "b-lease", NULL);
@@ -285,10 +294,14 @@ static void who_waits_hears(void **state)
 	assert_true(coordinator_leave(&bosses[0].c, &err) >= 0);
 	farm_boss_end(&bosses[0]);
 	long given = until_it_leads(bosses, 1);
+	assert_int_equal(transitions(&f), 1);
+	assert_int_equal(leader_epoch(&bosses[1].c.leader), 2);
 	farm_boss_begin(&f, &bosses[0], "c");
 	farm_run(bosses, 2, MINUTES(1));
 	farm_boss_end(&bosses[1]);
 	long run_out = until_it_leads(bosses, 0);
+	assert_int_equal(transitions(&f), 2);
+	assert_int_equal(leader_epoch(&bosses[0].c.leader), 3);
 	farm_boss_begin(&f, &bosses[1], "d");
 	farm_run(bosses, 2, MINUTES(1));
 	farm_boss_end(&bosses[0]);
@@ -305,6 +318,32 @@ static void who_waits_hears(void **state)
 	farm_end(&f);
 }
 
+// The job runs for a quarter of an hour: its node is cordoned and waits, others go on, and nobody asks it to end.
+static void a_job_is_waited_for(void **state)
+{
+	(void)state;
+	static const char waits[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','drain':{'waitFor':'app=train'},'"
+				    "target':{'driver':'535.2'}}]}";
+	enum { NODES = 2 };
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, NODES, waits);
+	farm_pod(&f, 0, "train");
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "waiting", 1, MINUTES(5)));
+	farm_run(&boss, 1, MINUTES(15));
+	assert_string_equal(farm_state(&f, 0), "waiting");
+	assert_true(farm_is_cordoned(&f, 0));
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
+	assert_true(aim_eq(&f.nodes[0].loaded, &f.old));
+	sim_merge(f.sim, "/api/v1/namespaces/default/pods/train/status", "{'status':{'phase':'Succeeded'}}");
+	assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(10)));
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -314,6 +353,7 @@ int main(void)
 		cmocka_unit_test(a_slow_server_does_not_depose),
 		cmocka_unit_test(its_own_pod),
 		cmocka_unit_test(who_waits_hears),
+		cmocka_unit_test(a_job_is_waited_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
