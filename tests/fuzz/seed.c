@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the first corpus: seed DIR. Every file is made of bytes here; the fuzzer's finds are added beside them.
+// Writes the first modules and kernel images of the corpus: seed DIR. Every file is made of bytes here; the fuzzer's
+// finds are added beside them.
 #include "tests/unit/forge.h"
 #include "tests/unit/pack.h"
 #include "tests/unit/sign.h"
 
 static const char *corpus;
 
-static void put(const char *name, char *take, size_t len)
+// len: a pointer, because it is often set by what makes take.
+static void put(const char *name, char *take, const size_t *len_at)
 {
+	size_t len = *len_at;
 	auto_str char *data = take;
 	auto_str char *path = str_fmt("%s/%s", corpus, name);
 	FILE *file = fopen(path, "w");
@@ -28,17 +31,18 @@ static void modules(void)
 				   .depends = "drm,i2c-core",
 				   .extra = "version=535.261.03\0import_ns=DMA_BUF\0",
 				   .struct_size = 128 };
-	put("module/plain", forge_ko(&ko, &len), len);
+	put("module/ok-plain", forge_ko(&ko, &len), &len);
 	ko.imports = imports;
-	put("module/classic", forge_ko(&ko, &len), len);
+	put("module/ok-classic", forge_ko(&ko, &len), &len);
 	ko.exports = exports;
 	ko.has_btf = true;
-	put("module/exports", forge_ko(&ko, &len), len);
+	put("module/ok-exports", forge_ko(&ko, &len), &len);
 	auto_str char *whole = forge_ko(&ko, &len);
+	const size_t half = len / 2;
 	auto_signer struct signer key = signer_make("Corpus", NULL);
-	put("module/signed", signer_sign(&key, whole, len, "sha256", SIGN_PLAIN, &signed_len), signed_len);
-	put("module/signed-with-cert", signer_sign(&key, whole, len, "sha512", 0, &signed_len), signed_len);
-	put("module/cut", str_ndup(whole, len / 2), len / 2);
+	put("module/ok-signed", signer_sign(&key, whole, len, "sha256", SIGN_PLAIN, &signed_len), &signed_len);
+	put("module/ok-signed-with-cert", signer_sign(&key, whole, len, "sha512", 0, &signed_len), &signed_len);
+	put("module/bad-cut", str_ndup(whole, half), &half);
 }
 
 // The other formats of CRC records, which modpost of a plain kernel does not write.
@@ -61,7 +65,7 @@ static void versions(void)
 			forge_section(&f, "__version_ext_names", 0, "module_layout\0kfree", 20);
 		}
 		char *file = forge_end(&f, &len);
-		put(is_packed ? "module/packed" : "module/extended", file, len);
+		put(is_packed ? "module/ok-packed" : "module/ok-extended", file, &len);
 	}
 }
 
@@ -69,12 +73,12 @@ static void kernels(void)
 {
 	static const char banner[] = "Linux version 6.1.0 (a@b) # SMP\nLinux version 6.1.0 (a@b) #1 SMP\n";
 	size_t len, packed_len, image_len;
-	put("vmlinuz/no-crcs", forge_vmlinux(banner, exports, false, &len), len);
+	put("vmlinuz/ok-no-crcs", forge_vmlinux(banner, exports, false, &len), &len);
 	auto_str char *elf = forge_vmlinux(banner, exports, true, &len);
 	auto_str char *packed = pack_lz4_legacy(elf, len, &packed_len);
-	put("vmlinuz/bzimage-lz4", forge_bzimage(packed, packed_len, &image_len), image_len);
-	put("vmlinuz/zstd", pack(archive_write_add_filter_zstd, elf, len, &packed_len), packed_len);
-	put("vmlinuz/elf", TAKE(elf), len);
+	put("vmlinuz/ok-bzimage-lz4", forge_bzimage(packed, packed_len, &image_len), &image_len);
+	put("vmlinuz/ok-zstd", pack(archive_write_add_filter_zstd, elf, len, &packed_len), &packed_len);
+	put("vmlinuz/ok-elf", TAKE(elf), &len);
 }
 
 int main(int argc, char **argv)

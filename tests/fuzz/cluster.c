@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people and an API server say: policies, kubeconfigs, Nodes, Pods, Leases, and records of the agent.
+#include "cluster/agent_journal.h"
+#include "cluster/config.h"
+#include "cluster/lease.h"
+#include "cluster/ledger.h"
+#include "cluster/pods.h"
+#include "cluster/policy.h"
+#include "cluster/rollstatus.h"
+#include "cluster/roster.h"
+#include "cluster/self.h"
+#include "tests/fuzz/fuzz.h"
+
+static const char POLICY[] = "{\"pools\":[{\"name\":\"a\",\"selector\":{\"gpu\":\"yes\"},\"target\":{\"driver\":"
+			     "\"535.261.03\"},\"drain\":{\"waitFor\":\"job=yes\"}},{\"name\":\"b\",\"target\":"
+			     "{\"driver\":\"550.1\"}}]}";
+
+static void policy_of_the_rest(struct policy *p)
+{
+	struct err err;
+	if (policy_parse(POLICY, strlen(POLICY), p, &err) < 0)
+		abort();
+}
+
+FUZZ_TARGET(policy)
+{
+	struct err err;
+	auto_policy struct policy p = POLICY_NONE;
+	if (!FUZZ(policy_parse(data, len, &p, &err)))
+		return 0;
+	int64_t next = 0;
+	for (size_t i = 0; i < p.pool_count; i++)
+		for (int hour = 0; hour < 24 * 7; hour += 5)
+			if (!window_open(&p.pools[i], 1800000000 + hour * 3600, 60, &next) && next <= 1800000000)
+				abort();
+	return 1;
+}
+
+FUZZ_TARGET(kubeconfig)
+{
+	struct err err;
+	const struct root *root = fuzz_file("kubeconfig", data, len);
+	auto_str char *path = root_path(root, "kubeconfig");
+	auto_kube_config struct kube_config c = KUBE_CONFIG_NONE;
+	return FUZZ(kube_config_file(path, NULL, &c, &err)) && c.server;
+}
+
+FUZZ_TARGET(nodes)
+{
+	struct err err;
+	auto_policy struct policy p = POLICY_NONE;
+	auto_roster struct roster r = { 0 };
+	policy_of_the_rest(&p);
+	int taken = FUZZ(roster_parse(data, len, &p, &r, &err));
+	for (size_t i = 0; i < r.count; i++)
+		policy_pool(&p, &r.members[i]);
+	return taken;
+}
+
+static json_t *object(const char *data, size_t len)
+{
+	json_t *json = json_loadb(data, len, JSON_REJECT_DUPLICATES, NULL);
+	if (json && !json_is_object(json)) {
+		json_decref(json);
+		return NULL;
+	}
+	return json;
+}
+
+FUZZ_TARGET(pod) // parts: pod, holders
+{
+	size_t pod_len, holders_len;
+	auto_str char *text = fuzz_part(data, len, "pod", true, &pod_len),
+		      *holders = fuzz_part(data, len, "holders", false, &holders_len);
+	auto_policy struct policy p = POLICY_NONE;
+	auto_strv struct strv claims = { 0 };
+	auto_json json_t *pod = object(text, pod_len);
+	char why[OBJECT_TEXT] = "";
+	if (!pod)
+		return 0;
+	policy_of_the_rest(&p);
+	const struct pod_rules rules = { .pool = &p.pools[0], .holders = *holders ? holders : NULL };
+	enum pod_verdict v = pod_judge(pod, &rules, len % 2, why);
+	pod_is_job(pod, &p.pools[0]);
+	pod_claims(pod, &claims);
+	return v != POD_STAYS;
+}
+
+FUZZ_TARGET(lease)
+{
+	auto_json json_t *json = object(data, len);
+	struct lease l = { 0 };
+	if (!json)
+		return 0;
+	lease_init(NULL, "ns", "name", "me", 15, &l);
+	lease_saw(&l, json);
+	lease_is_free(&l);
+	lease_transitions(&l);
+	struct ledger ledger = { 0 };
+	int taken = ledger_parse(lease_note(&l, "kmodsmith.io/slots"), &ledger) && lease_version(&l);
+	ledger_done(&ledger);
+	lease_done(&l);
+	return taken;
+}
+
+FUZZ_TARGET(rollout_status)
+{
+	struct err err;
+	auto_json json_t *json = object(data, len);
+	auto_policy struct policy p = POLICY_NONE;
+	struct rollout rollouts[2];
+	memset(rollouts, 0, sizeof(rollouts));
+	policy_of_the_rest(&p);
+	int taken = json && FUZZ(rollstatus_read(json, &p, rollouts, &err));
+	if (taken) {
+		auto_json json_t *back = rollstatus_make(&p, rollouts, json);
+		if (!back)
+			abort();
+	}
+	return taken;
+}
+
+FUZZ_TARGET(agent_records)
+{
+	static const char *const paths[] = { "agent/journal.json", "agent/self.json", NULL };
+	struct err err = { 0 };
+	auto_agent_journal struct agent_journal j = { 0 };
+	auto_str char *why = NULL, *why_not = NULL;
+	struct self s = { 0 };
+	const struct root *root = fuzz_tree(data, len, paths);
+	int r = agent_journal_read(root, &j, &why, &err);
+	int taken = r > 0;
+	if (taken && agent_journal_write(root, &j, &err) < 0)
+		abort();
+	taken |= self_read(root, &s, &why_not, &err) > 0;
+	self_done(&s);
+	return taken;
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// What registries, mirrors and bundles say: OCI documents, packages, catalogues, signatures, NVIDIA's manifest.
+#include "precompiled/carried.h"
+#include "precompiled/catalog.h"
+#include "precompiled/credentials.h"
+#include "precompiled/package.h"
+#include "precompiled/promise.h"
+#include "precompiled/registry_auth.c" // NOLINT(bugprone-suspicious-include): its parse_challenge()
+#include "precompiled/runfile.h"
+#include "precompiled/signature_own.h"
+#include "precompiled/trust.h"
+#include "tests/fuzz/fuzz.h"
+
+FUZZ_TARGET(manifest)
+{
+	struct err err;
+	auto_manifest struct manifest m = { 0 }, again = { 0 };
+	if (!FUZZ(manifest_parse(data, len, "fuzz", &m, &err)))
+		return 0;
+	auto_str char *text = manifest_text(&m);
+	if (manifest_parse(text, strlen(text), "again", &again, &err) < 0)
+		abort();
+	auto_str char *same = manifest_text(&again);
+	if (!str_eq(text, same))
+		abort();
+	referrer_type(&m);
+	return 1;
+}
+
+FUZZ_TARGET(index)
+{
+	struct err err;
+	auto_index struct index x = { 0 }, again = { 0 };
+	if (!FUZZ(index_parse(data, len, "fuzz", &x, &err)))
+		return 0;
+	index_find(&x, "tag");
+	if (x.count)
+		index_put(&x, &x.items[0], "tag");
+	auto_str char *text = index_text(&x);
+	if (index_parse(text, strlen(text), "again", &again, &err) < 0 || again.count != x.count)
+		abort();
+	return 1;
+}
+
+FUZZ_TARGET(catalog)
+{
+	struct err err;
+	auto_catalog struct catalog c = { 0 }, again = { 0 };
+	if (!FUZZ(catalog_parse(data, len, "fuzz", &c, &err)))
+		return 0;
+	auto_json json_t *json = catalog_json(&c);
+	auto_str char *text = json_dumps(json, JSON_COMPACT);
+	if (!text || catalog_parse(text, strlen(text), "again", &again, &err) < 0 || again.number != c.number)
+		abort();
+	catalog_digest(&c, "tag");
+	return 1;
+}
+
+FUZZ_TARGET(promises)
+{
+	struct err err;
+	auto_promises struct promises p = { 0 };
+	if (!FUZZ(promise_parse(data, len, "fuzz", &p, &err)))
+		return 0;
+	for (size_t i = 0; i < p.count; i++) {
+		auto_str char *text = promise_text(&p.items[i]);
+		if (!text)
+			abort();
+	}
+	return 1;
+}
+
+FUZZ_TARGET(package) // parts: manifest, config
+{
+	struct err err;
+	size_t manifest_len, config_len;
+	auto_str char *manifest = fuzz_part(data, len, "manifest", false, &manifest_len),
+		      *config = fuzz_part(data, len, "config", true, &config_len);
+	auto_manifest struct manifest m = { 0 };
+	auto_package struct package p = PACKAGE_NONE;
+	if (!FUZZ(manifest_parse(manifest, manifest_len, "fuzz", &m, &err)))
+		return 0;
+	struct descriptor d = { .size = manifest_len };
+	memset(d.digest, 'a', DIGEST_HEX);
+	err = (struct err){ 0 };
+	int r = package_parse(&m, &d, config, config_len, &p, &err);
+	if (r <= 0)
+		return r < 0 ? fuzz_refused(&err) : 0;
+	auto_str char *tag = package_tag(&p.key), *dir = package_dir(&p.key);
+	if (!tag || !dir || strlen(tag) > 128)
+		abort();
+	return 1;
+}
+
+FUZZ_TARGET(docker_config)
+{
+	struct err err = { 0 };
+	const struct root *root = fuzz_file("config.json", data, len);
+	auto_str char *path = root_path(root, "config.json");
+	auto_credentials struct credentials c = { 0 };
+	int r = credentials_find(path, "reg.example:5000", "team/nvidia", &c, &err);
+	return r < 0 ? fuzz_refused(&err) : r;
+}
+
+FUZZ_TARGET(run_manifest) // NVIDIA's .manifest
+{
+	struct err err;
+	auto_str char *text = str_ndup(data, len);
+	auto_runfile struct runfile r = { 0 };
+	if (!FUZZ(runfile_parse(text, "fuzz", "x86_64-linux-gnu", &r, &err)))
+		return 0;
+	for (size_t i = 0; i < r.count; i++) {
+		const char *place = r.items[i].place;
+		if (!place || *place == '/' || str_starts(place, "../") || strstr(place, "/../"))
+			abort();
+	}
+	return 1;
+}
+
+FUZZ_TARGET(cosign) // cosign's older form; parts: signature (of the annotation), payload
+{
+	struct err err;
+	size_t signature_len, payload_len;
+	auto_str char *signature = fuzz_part(data, len, "signature", false, &signature_len),
+		      *payload = fuzz_part(data, len, "payload", true, &payload_len);
+	auto_descriptor struct descriptor d = { .size = payload_len };
+	d.annotations = json_object();
+	json_object_set_new(d.annotations, "dev.cosignproject.cosign/signature", json_text(str_trim(signature)));
+	auto_claim struct claim c = { 0 };
+	return FUZZ(legacy_claim(&d, payload, payload_len, &c, &err));
+}
+
+FUZZ_TARGET(sigstore_bundle)
+{
+	struct err err = { 0 };
+	auto_claim struct claim c = { 0 };
+	int r = bundle_claim(data, len, "fuzz", &c, &err);
+	return r < 0 ? fuzz_refused(&err) : r;
+}
+
+FUZZ_TARGET(challenge) // WWW-Authenticate of a registry
+{
+	auto_str char *text = str_ndup(data, len);
+	auto_challenge struct challenge c = { 0 };
+	return parse_challenge(text, &c);
+}
+
+FUZZ_TARGET(trust)
+{
+	static const char *const paths[] = { "policy.json", "alice.pem", "bob.pem", "ca.pem", NULL };
+	struct err err;
+	struct trust t = { 0 };
+	struct trust_rule rule = { 0 };
+	int taken = FUZZ(trust_open(fuzz_tree(data, len, paths), &t, &err));
+	if (taken)
+		trust_rule(&t, "docker://reg.example/drivers/x", 1800000000, &rule);
+	trust_rule_done(&rule);
+	trust_done(&t);
+	return taken;
+}
+
+FUZZ_TARGET(carried)
+{
+	struct err err = { 0 };
+	auto_carried struct carried c = { 0 };
+	int r = carried_read(fuzz_file("payload.json", data, len), "payload.json", &c, &err);
+	return r < 0 ? fuzz_refused(&err) : r;
+}
+
+FUZZ_TARGET(bundle) // a tar with an OCI layout
+{
+	struct err err;
+	const struct root *root = fuzz_file("bundle.tar", data, len);
+	auto_str char *path = root_path(root, "bundle.tar"), *name = str_fmt("oci-archive:%s", path), *text = NULL;
+	struct repository_options options = { 0 };
+	auto_repository struct repository *r = NULL;
+	auto_strv struct strv tags = { 0 };
+	char digest[DIGEST_HEX + 1];
+	size_t text_len;
+	if (!FUZZ(repository_open(name, &options, &r, &err)) || !FUZZ(repository_tags(r, &tags, &err)))
+		return 0;
+	return FUZZ(repository_manifest(r, tags.count ? tags.items[0] : "tag", &text, &text_len, digest, &err));
+}
