@@ -116,10 +116,30 @@ static void law(struct hand *h, const char *what)
 	strv_add(h->farm->laws, str_fmt("at %ld ms: %s: %s", sim_now_ms(), h->name, what));
 }
 
+// What a child is about to do stands in the journal before it begins, with what it takes to end it or to go back after
+// a kill: how often it was begun, in which boot, and what was in the kernel before (T57, T76).
+static bool is_journaled(struct hand *h, enum agent_work work, const struct target *target)
+{
+	struct err err;
+	auto_str char *why = NULL;
+	auto_agent_journal struct agent_journal j = { 0 };
+	if (agent_journal_read(h->site.state, &j, &why, &err) < 0 || why)
+		return false;
+	if (work == AGENT_WORK_REVIVE)
+		return str_eq(j.revived, h->boot) && j.revivals > 0;
+	bool is_first = j.step == AGENT_BEGUN && j.boots == 1 && j.tries == 1;
+	const struct aim *aim = j.step == AGENT_BACK ? &j.previous : &j.order.aim;
+	return (j.step == AGENT_BEGUN || j.step == AGENT_BACK) && str_eq(j.boot, h->boot) && j.boots > 0 &&
+	       j.tries > 0 && (!target || aim_eq(aim, &target->aim)) &&
+	       (!is_first || aim_eq(&j.previous, &node_of(h)->loaded));
+}
+
 static int begin(void *ctx, enum agent_work work, const struct target *target, struct err *err)
 {
 	struct hand *h = ctx;
 	(void)err;
+	if (!h->is_dying && !is_journaled(h, work, target))
+		law(h, "begins what is not journaled");
 	moment(h); // journaled, and not begun
 	if (h->is_dying)
 		return 0;

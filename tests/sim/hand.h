@@ -4,6 +4,7 @@
 // The machine outlives the agent, and a child outlives it too unless all of the container is killed or the machine is
 // booted. Whoever died is started again a little later, as a kubelet does.
 #pragma once
+#include "cluster/agent_journal.h"
 #include "cluster/agent_turn.h"
 #include "tests/sim/farm.h"
 

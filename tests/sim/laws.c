@@ -3,7 +3,8 @@
 // and the design, and nothing of the code that they judge.
 //
 // I1 limits, I2 cordons, I3 holders, I4 proofs, I5 deadlines, I6 evictions, I7 attempts, I8 halts, I9 owners, agents;
-// and fence: who was deposed. Not of one request but of a whole run are three, so tests look at them at its end:
+// seq: numbers; and fence: who was deposed. Not of one request but of a whole run are three, so tests look at them at
+// its end:
 // I10 (writes a node) sim_rollout_test all_is_well, sim_hand_test undisturbed; I11 (nothing changes, nothing is
 // written) sim_rollout_test all_is_well; I12 (all come to rest) sim_seeds_test expect_node, and every kill.
 #include "tests/sim/farm.h"
@@ -185,6 +186,17 @@ static void agents(struct farm *f, const struct sim_request *r)
 		broken(f, "I9", r, "an agent writes what is not its own");
 }
 
+// The number on a node counts up with every write, whoever wrote last (5.2): a patch that comes late, after the next
+// leader's, would count down.
+static void numbers(struct farm *f, const struct sim_request *r)
+{
+	unsigned long was[2] = { 0, 0 }, is[2] = { 0, 0 };
+	const char *before = note(r->before, "kmodsmith.io/seq"), *after = note(r->after, "kmodsmith.io/seq");
+	sscanf(before, "%lu.%lu", &was[0], &was[1]);
+	if (sscanf(after, "%lu.%lu", &is[0], &is[1]) != 2 || is[0] < was[0] || (is[0] == was[0] && is[1] <= was[1]))
+		broken(f, "seq", r, "a write that does not count up");
+}
+
 // Who was deposed changes nothing any more (5.6). A request that was sent before, and comes then, counts if nothing has
 // changed that it was decided by: an eviction is bound to the pod, a patch to the number that the node had, and the
 // next leader has not written there yet. The other laws hold for it as for any.
@@ -214,6 +226,7 @@ void laws_look(void *ctx, const struct sim_request *r)
 		evictions(f, r);
 	if (!str_eq(r->resource, "nodes") || !str_eq(r->verb, "patch"))
 		return;
+	numbers(f, r);
 	limits(f, r);
 	cordons(f, r);
 	holders(f, r);

@@ -167,11 +167,11 @@ static void test_cut_archives(void **state)
 	assert_int_equal(unpack(&folder, "no archive at all, only text", 28, 0, NULL), E_ARCHIVE);
 }
 
-static size_t make_deb(const char *member, char *buf, size_t room)
+static size_t make_deb(const char *member, size_t entries, char *buf, size_t room)
 {
 	static const struct member inner[] = { { "./usr/src/file", AE_IFREG, NULL, "from data.tar" } };
 	char data[1 << 14];
-	size_t len = make(inner, ARRAY_SIZE(inner), archive_write_add_filter_xz, data, sizeof(data)), used = 0;
+	size_t len = make(inner, entries, archive_write_add_filter_xz, data, sizeof(data)), used = 0;
 	struct archive *a = archive_write_new();
 	archive_write_set_format_ar_svr4(a);
 	archive_write_open_memory(a, buf, room, &used);
@@ -194,14 +194,29 @@ static void test_debian_packages(void **state)
 	auto_folder struct folder folder;
 	folder_make(&folder);
 	char buf[1 << 15];
-	size_t len = make_deb("data.tar.xz", buf, sizeof(buf));
+	size_t len = make_deb("data.tar.xz", 1, buf, sizeof(buf));
 	assert_int_equal(unpack(&folder, buf, len, 0, NULL), 0);
 	folder_expect(&folder, "in/usr/src/file", "from data.tar");
 	assert_false(root_exists(&folder.root, "in/debian-binary"));
 	for (size_t cut = 8; cut + 64 < len; cut += 37)
 		assert_int_equal(unpack(&folder, buf, cut, 0, NULL), E_ARCHIVE);
-	len = make_deb("control.tar.xz", buf, sizeof(buf));
+	len = make_deb("control.tar.xz", 1, buf, sizeof(buf));
 	assert_int_equal(unpack(&folder, buf, len, 0, NULL), E_ARCHIVE);
+}
+
+// As metapackages are.
+static void test_a_debian_package_without_files(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_strv struct strv names = { 0 };
+	struct err err;
+	char buf[1 << 15];
+	folder_make(&folder);
+	size_t len = make_deb("data.tar.xz", 0, buf, sizeof(buf));
+	assert_int_equal(unpack(&folder, buf, len, 0, NULL), 0);
+	assert_int_equal(root_list(&folder.root, "in", &names, &err), 1);
+	assert_int_equal(names.count, 0);
 }
 
 static void test_offset_and_limits(void **state)
@@ -227,8 +242,11 @@ static void test_offset_and_limits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plain_archives),    cmocka_unit_test(test_hostile_archives),
-		cmocka_unit_test(test_cut_archives),      cmocka_unit_test(test_debian_packages),
+		cmocka_unit_test(test_plain_archives),
+		cmocka_unit_test(test_hostile_archives),
+		cmocka_unit_test(test_cut_archives),
+		cmocka_unit_test(test_debian_packages),
+		cmocka_unit_test(test_a_debian_package_without_files),
 		cmocka_unit_test(test_offset_and_limits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,8 @@
 #include "precompiled/catalog.h"
 #include "tests/unit/vouch.h"
 
+#include <sys/wait.h>
+
 enum { DAY = 24 * 60 * 60 };
 
 struct source { // a publisher's layout and a machine that looks at it
@@ -219,6 +221,46 @@ static void test_damaged_memory(void **state)
 	}
 }
 
+enum { WRITERS = 8, EACH = 4 };
+
+// The same layout under names of its own is another source each time.
+static void look_at_many(struct source *s, int who)
+{
+	struct trust_rule rule = vouch_rule(&s->v, 1, 1);
+	for (int i = 0; i < EACH; i++) {
+		struct err err;
+		auto_catalog struct catalog c = { 0 };
+		struct repository *r = NULL;
+		auto_str char *dir = str_fmt("%s/mirror%d.%d", s->v.folder.path, who, i);
+		if (symlink("layout", dir) < 0 || repository_open_layout(dir, &r, &err) < 0 ||
+		    catalog_check(r, &rule, &s->state, VOUCH_NOW, &c, &err) != 1)
+			_exit(1);
+		repository_free(r);
+	}
+	_exit(0);
+}
+
+// Each of them reads what was seen, adds its source and writes all: what one has seen the others do not make forgotten.
+static void test_writers_side_by_side(void **state)
+{
+	(void)state;
+	auto_source struct source s;
+	auto_json json_t *seen = NULL;
+	struct err err;
+	source_make(&s);
+	publish(&s, 0, VOUCH_NOW);
+	for (int i = 0; i < WRITERS; i++)
+		if (fork() == 0)
+			look_at_many(&s, i);
+	for (int i = 0; i < WRITERS; i++) {
+		int status;
+		assert_true(wait(&status) > 0);
+		assert_int_equal(status, 0);
+	}
+	assert_int_equal(json_read(&s.state, "catalogs.json", &seen, &err), 1);
+	assert_int_equal(json_object_size(seen), WRITERS * EACH);
+}
+
 static void test_lists_that_are_none(void **state)
 {
 	(void)state;
@@ -273,6 +315,7 @@ int main(void)
 		cmocka_unit_test(test_signatures_are_demanded),
 		cmocka_unit_test(test_something_else_under_the_tag),
 		cmocka_unit_test(test_damaged_memory),
+		cmocka_unit_test(test_writers_side_by_side),
 		cmocka_unit_test(test_lists_that_are_none),
 	};
 	return cmocka_run_group_tests_name("catalog", tests, NULL, NULL);

@@ -55,6 +55,31 @@ static void reads_a_machine(void **state)
 	assert_string_equal(compilers, "clang-14 gcc gcc-12 gcc-12.2 x86_64-linux-gnu-gcc-12");
 }
 
+static void values_of_os_release(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *id, *version;
+	} rows[] = {
+		{ "ID=debian\nVERSION_ID=12\n", "debian", "12" },
+		{ "ID=\"rhel\"\nVERSION_ID=\"9.4\"\n", "rhel", "9.4" },
+		{ "ID='rhel'\nVERSION_ID='9.4'\n", "rhel", "9.4" },
+		{ "ID=''\nVERSION_ID=\"\"\n", "", "" },
+		{ "ID='\nVERSION_ID='9.4\"\n", "'", "'9.4\"" },
+		{ "ID_LIKE='rhel'\n", NULL, NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		auto_host struct host h = { 0 };
+		struct err err;
+		machine(&t);
+		tempdir_write(&t, "etc/os-release", rows[i].text);
+		assert_int_equal(host_read(&t.root, &t.root, &h, &err), 0);
+		expect(rows[i].id ? str_eq(h.distro_id, rows[i].id) : !h.distro_id, rows[i].text);
+		expect(rows[i].version ? str_eq(h.distro_version, rows[i].version) : !h.distro_version, rows[i].text);
+	}
+}
+
 static void a_bare_machine_will_do(void **state)
 {
 	(void)state;
@@ -220,10 +245,15 @@ static void running_configuration_comes_first(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_a_machine),         cmocka_unit_test(a_bare_machine_will_do),
-		cmocka_unit_test(no_kernel_is_an_error),   cmocka_unit_test(equal_releases_have_their_own_build_id),
-		cmocka_unit_test(signing_state_is_known),  cmocka_unit_test(finds_headers_in_every_layout),
-		cmocka_unit_test(finds_the_configuration), cmocka_unit_test(running_configuration_comes_first),
+		cmocka_unit_test(reads_a_machine),
+		cmocka_unit_test(values_of_os_release),
+		cmocka_unit_test(a_bare_machine_will_do),
+		cmocka_unit_test(no_kernel_is_an_error),
+		cmocka_unit_test(equal_releases_have_their_own_build_id),
+		cmocka_unit_test(signing_state_is_known),
+		cmocka_unit_test(finds_headers_in_every_layout),
+		cmocka_unit_test(finds_the_configuration),
+		cmocka_unit_test(running_configuration_comes_first),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

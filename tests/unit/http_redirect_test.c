@@ -51,7 +51,7 @@ static void test_redirects_and_credentials(void **state)
 	auto_server struct server s, other;
 	server_start(&other, serve_redirects, NULL);
 	server_start(&s, serve_redirects, &other);
-	auto_http struct http *h = client(2000, 2000);
+	auto_http struct http *h = client(60000, 60000);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
 		auto_str char *url = server_url(&s, rows[i].path);
@@ -80,7 +80,7 @@ static void test_redirects_that_are_not_followed(void **state)
 	auto_server struct server s, other;
 	server_start(&other, serve_redirects, NULL);
 	server_start(&s, serve_redirects, &other);
-	auto_http struct http *h = client(2000, 2000);
+	auto_http struct http *h = client(60000, 60000);
 	struct err err = { 0 };
 	auto_str char *loop = server_url(&s, "/loop"), *file = server_url(&s, "/file"),
 		      *found = server_url(&s, "/found"), *away = server_url(&s, "/away"),
@@ -126,7 +126,7 @@ static void test_proxy(void **state)
 	auto_str char *name = str_fmt("user:secret@127.0.0.1:%u", proxy.port),
 		      *direct = str_fmt("127.0.0.1:%u", s.port);
 	auto_str char *url = server_url(&s, "/there");
-	struct http_options o = { .proxy = name, .no_proxy = direct, .connect_ms = 2000, .stall_ms = 2000 };
+	struct http_options o = { .proxy = name, .no_proxy = direct, .connect_ms = 60000, .stall_ms = 60000 };
 	struct err err = { 0 };
 	auto_http struct http *h = NULL;
 	assert_int_equal(http_new(&o, &h, &err), 0);

@@ -84,7 +84,7 @@ static int get(const struct site *site, const char *ca, char **ret, struct err *
 	auto_str char *path = ca ? str_fmt("%s/%s", site->folder.path, ca) : NULL;
 	auto_str char *url = str_fmt("https://127.0.0.1:%u/", site->server.port);
 	auto_http struct http *h = NULL;
-	struct http_options o = { .proxy = "", .ca = path, .connect_ms = 5000, .stall_ms = 5000 };
+	struct http_options o = { .proxy = "", .ca = path, .connect_ms = 60000, .stall_ms = 60000 };
 	if (http_new(&o, &h, err) < 0)
 		return -1;
 	auto_http_call struct http_call call = { .url = url, .max = 100 };

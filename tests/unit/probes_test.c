@@ -198,6 +198,7 @@ static void test_hostile_answers(void **state)
 	      " && cd /build/probes/new && rm plain= && ln -s /build/src/Kbuild plain= && { mkfifo one= || :; } && "
 	      "printf '#define NV_X' >by_header= && mkdir -p linux && head -c 9000 /dev/zero >linux/mm.h= && "
 	      "printf '#define NV_X\\n#include \"/x\"\\n' >is_symbol_present_x= && "
+	      "printf '#define NV_Z\\n' >never_asked_for= && "
 	      "printf '#define NV_Y\\nprobe x y\\n' >\"$(printf 'a\\nb')\"");
 	auto_strv struct strv names = { 0 };
 	struct err err = { 0 };

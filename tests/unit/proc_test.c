@@ -28,7 +28,7 @@ static bool is_alive(pid_t pid)
 // A killed process stays visible until whoever inherited it has reaped it.
 static bool is_gone_soon(pid_t pid)
 {
-	for (int i = 0; i < 200 && is_alive(pid); i++) {
+	for (int i = 0; i < 3000 && is_alive(pid); i++) {
 		char path[40], stat[200] = "";
 		snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 		auto_fd int fd = open(path, O_RDONLY);
@@ -55,7 +55,7 @@ static void test_ends_are_told_apart(void **state)
 		{ "kill -SEGV $$", 10000, -1, SIGSEGV, false },
 		{ "kill -TERM $$", 10000, -1, SIGTERM, false },
 		{ "exec sleep 60", 100, -1, SIGTERM, true },
-		{ "trap 'exit 7' TERM; sleep 60 & wait", 300, 7, 0, true },
+		{ "trap 'exit 7' TERM; sleep 60 & wait", 2000, 7, 0, true },
 		{ "exec >/dev/null 2>&1; exec sleep 60", 100, -1, SIGTERM, true },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -65,7 +65,7 @@ static void test_ends_are_told_apart(void **state)
 		expect(run(rows[i].script, rows[i].timeout_ms, &end, &err) == 0, rows[i].script);
 		expect(end.status == rows[i].status && end.signal == rows[i].signal, rows[i].script);
 		expect(end.is_timed_out == rows[i].is_timed_out, rows[i].script);
-		expect(now_ms() - start < 5000, rows[i].script);
+		expect(now_ms() - start < 40000, rows[i].script); // none is waited for to its end
 	}
 }
 
@@ -80,7 +80,7 @@ static void test_must_accepts_only_success(void **state)
 		{ "echo fine", 0, NULL },
 		{ "echo one; echo two >&2; exit 4", 0, "'/bin/sh' failed with status 4: two" },
 		{ "echo bye; kill -9 $$", 0, "'/bin/sh' was ended by signal 9: bye" },
-		{ "echo still here; exec sleep 60", 200, "'/bin/sh' did not end within 200 ms: still here" },
+		{ "echo still here; exec sleep 60", 2000, "'/bin/sh' did not end within 2000 ms: still here" },
 		{ "exit 1", 0, "'/bin/sh' failed with status 1: no output" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -122,7 +122,7 @@ static void test_a_timeout_ends_the_whole_group(void **state)
 		struct proc_end end;
 		struct err err;
 		uint64_t pid = 0;
-		assert_int_equal(run(scripts[i], 300, &end, &err), 0);
+		assert_int_equal(run(scripts[i], 2000, &end, &err), 0);
 		assert_true(end.is_timed_out);
 		expect(str_u64(str_trim(end.tail), 10, &pid), end.tail);
 		expect(is_gone_soon((pid_t)pid), scripts[i]);
@@ -135,9 +135,9 @@ static void test_a_daemon_left_behind_does_not_hold_us(void **state)
 	struct proc_end end;
 	struct err err;
 	long start = now_ms();
-	assert_int_equal(run("sleep 20 & echo $!", 0, &end, &err), 0);
+	assert_int_equal(run("sleep 120 & echo $!", 0, &end, &err), 0);
 	assert_int_equal(end.status, 0);
-	assert_true(now_ms() - start < 5000);
+	assert_true(now_ms() - start < 60000);
 	uint64_t pid = 0;
 	assert_true(str_u64(str_trim(end.tail), 10, &pid));
 	assert_true(is_alive((pid_t)pid)); // a program that ended well keeps what it started

@@ -422,18 +422,23 @@ static void test_signatures(void **state)
 		const char *name;
 		const struct signer *by;
 		const char *hash;
-		bool is_enforced, is_altered;
+		bool is_enforced;
+		enum { WHOLE, ALTERED, CUT } damage; // CUT: the trailer claims fewer bytes than the signature has
 		enum proof_verdict verdict;
 		int code;
 		const char *text;
 	} rows[] = {
-		{ "known key", &known, "sha256", true, false, PROOF_EXACT, 0, "" },
-		{ "known key, other hash", &known, "sha512", true, false, PROOF_EXACT, 0,
+		{ "known key", &known, "sha256", true, WHOLE, PROOF_EXACT, 0, "" },
+		{ "known key, other hash", &known, "sha512", true, WHOLE, PROOF_EXACT, 0,
 		  "signed with sha512, only sha256 is" },
-		{ "unknown key", &other, "sha256", true, false, PROOF_REFUSED, E_KEY_UNKNOWN,
+		{ "unknown key", &other, "sha256", true, WHOLE, PROOF_REFUSED, E_KEY_UNKNOWN,
 		  "signed by CN=Other (serial ABCDEF)" },
-		{ "unknown key, not enforced", &other, "sha256", false, false, PROOF_EXACT, 0, "" },
-		{ "altered", &known, "sha256", false, true, PROOF_REFUSED, E_SIGNATURE_BAD, "not of this content" },
+		{ "unknown key, not enforced", &other, "sha256", false, WHOLE, PROOF_EXACT, 0, "" },
+		{ "altered", &known, "sha256", false, ALTERED, PROOF_REFUSED, E_SIGNATURE_BAD, "not of this content" },
+		{ "malformed, not enforced", &known, "sha256", false, CUT, PROOF_REFUSED, E_SIGNATURE_BAD,
+		  "the CMS is damaged" },
+		{ "malformed, enforced", &known, "sha256", true, CUT, PROOF_REFUSED, E_SIGNATURE_BAD,
+		  "the CMS is damaged" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct forge_module ko = { .name = "nvidia", .vermagic = SAME, .imports = SYMBOLS(LAYOUT) };
@@ -446,8 +451,10 @@ static void test_signatures(void **state)
 		auto_kernel_abi struct kernel_abi abi = { 0 };
 		auto_proof struct proof proof = { 0 };
 		const struct module *set[] = { &m };
-		if (rows[i].is_altered)
+		if (rows[i].damage == ALTERED)
 			file[EI_PAD] = 1;
+		if (rows[i].damage == CUT)
+			file[len - strlen("~Module signature appended~\n") - 1]--;
 		assert_int_equal(module_parse(file, len, "signed.ko", &m, &err), 0);
 		abi_make(&abi);
 		abi.is_sig_enforced = rows[i].is_enforced;

@@ -3,6 +3,7 @@
 // agents, people and a coordinator that may stop between any two writes can do, breadth first, each visited once. The
 // invariants are checked on every decision; from every world, faults ended, everything must come to rest (I12).
 #include "tests/unit/rollout_acts.h"
+#include "tests/unit/sample.h"
 
 static bool is_at_rest(const struct world *w)
 {
@@ -171,7 +172,8 @@ static void explore(const struct domain *d, unsigned settle_each)
 	(NO(HALT_RESUME) | NO(PAUSE) | NO(RETARGET) | NO(DROP_LEASE) | NO(CORDON) | NO(UNCORDON) | NO(DROP_LABEL) | \
 	 NO(DROP_RECEIPT) | NO(DROP_GO) | NO(DROP_ALL) | NO(RETRY) | NO(SKIP) | NO(READY) | NO(SPOIL))
 
-// Each narrows something so that the rest can be gone through to its end.
+// Each narrows something so that the rest can be gone through to its end. In an order in which every third of them are
+// about a third of all worlds.
 static const struct domain domains[] = {
 	{ .name = "one node, accidents", .nodes = 1, .without = NO_PEOPLE | NO(ACCEPT) | NO(BLOCK) | NO(TRANSIENT) },
 	{ .name = "one node, every answer",
@@ -186,14 +188,14 @@ static const struct domain domains[] = {
 	  .people = 1,
 	  .without = (NO_PEOPLE & ~NO(HALT_RESUME)) | NO(ACCEPT) | NO(BLOCK) | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD),
 	  .on_halt = HALT_ROLLBACK },
-	{ .name = "one node, one interference",
-	  .nodes = 1,
-	  .people = 1,
-	  .without = NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD) },
 	{ .name = "one node, two interferences",
 	  .nodes = 1,
 	  .people = 2,
 	  .without = NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) | NO(HOLD) | NO(BOOT_LOAD) | NO(TICK) },
+	{ .name = "one node, one interference",
+	  .nodes = 1,
+	  .people = 1,
+	  .without = NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD) },
 	{ .name = "one node, somebody's cordon is used",
 	  .nodes = 1,
 	  .people = 2,
@@ -224,8 +226,14 @@ static const struct domain domains[] = {
 static void all_domains(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(domains); i++)
-		explore(&domains[i], 64);
+	struct sample sample = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(domains); i++) {
+		if (sample_next(&sample))
+			explore(&domains[i], 64);
+		else
+			print_message("# model check, %s: left out\n", domains[i].name);
+	}
+	sample_tell(&sample, "model check");
 }
 
 int main(void)

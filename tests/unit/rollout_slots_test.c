@@ -48,7 +48,7 @@ static int teardown(void **state)
 }
 
 // Words: a state; then any of +slot +wait (in the ledger) +cordon +ours (with receipt) +down +busy +skip +retry +me
-// +failed +gN (group) +zN +blocked.
+// +failed +gN (group) +zN +blocked +jobs (run) +unseen (are they?) +over (is the wait).
 static void read_word(const char *word, struct member *m)
 {
 	size_t len = strcspn(word, "+");
@@ -69,6 +69,8 @@ static void read_word(const char *word, struct member *m)
 	m->record.failed = strstr(word, "+failed") ? target : AIM_NONE;
 	m->report.holders = strstr(word, "+busy") ? 1 : 0;
 	m->facts.blocked_since = strstr(word, "+blocked") ? NOW - 601 : 0;
+	m->facts.jobs = strstr(word, "+jobs") ? 1 : strstr(word, "+unseen") ? PODS_UNSEEN : 0;
+	m->record.reason.code = strstr(word, "+over") ? REASON_WAIT_OVER : REASON_NONE;
 	const char *group = strstr(word, "+g"), *zone = strstr(word, "+z");
 	m->facts.group = group ? (uint64_t)group[2] : 0;
 	m->facts.zone = zone ? (uint64_t)zone[2] : 0;
@@ -336,6 +338,20 @@ static void waiting_has_its_own_cap(void **state)
 	expect_slots("waiting+ours+wait evicting+ours+slot", "WS");
 }
 
+static void jobs_are_waited_for_until_the_wait_is_over(void **state)
+{
+	(void)state;
+	pool.wait_for = (char *)(uintptr_t) "job=batch";
+	pool.waiting = 3;
+	pool.parallel.value = 3;
+	expect_slots("waiting+ours+wait+jobs", "W");
+	expect_slots("waiting+ours+wait+unseen", "W"); // nobody has looked yet
+	expect_slots("waiting+ours+wait", "S");
+	expect_slots("waiting+ours+wait+jobs+over", "S");
+	expect_slots("waiting+ours+wait+unseen+over", "S");
+	expect_slots("waiting+ours+wait+jobs waiting+ours+wait waiting+ours+wait+unseen", "WSW");
+}
+
 static void staging_has_its_own_number(void **state)
 {
 	(void)state;
@@ -367,6 +383,7 @@ int main(void)
 		T(stable_follows_the_last_wave),
 		T(t60_a_lost_status_begins_halted),
 		T(waiting_has_its_own_cap),
+		T(jobs_are_waited_for_until_the_wait_is_over),
 		T(staging_has_its_own_number),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

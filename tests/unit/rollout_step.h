@@ -21,6 +21,7 @@ struct row {
 	unsigned again, attempts, tries;
 	enum verb go;
 	enum result answer;
+	bool is_older; // the answer: to an order before this one
 	enum failing failing;
 	int ago; // seconds since the state began
 	bool late, deadlineless;
@@ -71,7 +72,7 @@ static void describe(const struct row *w)
 	if (w->go)
 		r->go = (struct order){ { 1, 9 }, w->go, is_back ? r->previous : r->target };
 	if (w->answer) {
-		m.report.ack.seq = r->go.seq;
+		m.report.ack.seq = w->is_older ? (struct seq){ 1, 8 } : r->go.seq;
 		m.report.ack.verb = w->go;
 	}
 	m.report.ack.result = w->answer;
@@ -126,6 +127,8 @@ static void check(const struct row *w)
 		expect(aim_eq(&d.next.failed, &sides[w->now_failed]), w->name);
 	expect(!d.rule || seq_cmp(d.next.seq, m.record.seq) > 0, w->name);
 	expect(phase_info(d.next.phase)->span == SPAN_NONE || d.next.deadline > 0, w->name);
+	bool is_over = d.next.phase == PHASE_IDLE || d.next.phase == PHASE_FAILED;
+	expect(!d.rule || !is_over || d.next.go.verb == VERB_NONE, w->name); // an agent that comes back finds no order
 	expect(d.next.phase == PHASE_STAGING || d.next.phase == PHASE_QUEUED ||
 		       phase_info(d.next.phase)->is_disruptive || d.next.phase == PHASE_FAILED ||
 		       (!d.next.paused && !d.next.receipt.is_there),

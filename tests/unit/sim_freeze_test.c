@@ -4,7 +4,7 @@
 // under way and comes to the server when another one leads. The laws hold at every request, and the end is the same
 // (upgrade-design 4.4.5, 5.6; T51, T52, T58).
 #include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/sample.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 enum { NODES = 2, ASLEEP_MS = 40 * 1000, UNTIL_IT_LEADS = 2 /* calls */ };
@@ -91,13 +91,17 @@ static void at_call(size_t kind, size_t call, bool is_bad)
 
 static void at_every_call(bool is_bad)
 {
+	struct sample points = { 0 };
 	size_t calls = calls_of(is_bad);
 	for (size_t kind = is_bad ? 1 : 0; kind < ARRAY_SIZE(kinds); kind += is_bad ? 2 : 1) {
+		size_t before = points.taken;
 		for (size_t call = 1; call <= calls; call++)
-			at_call(kind, call, is_bad);
-		print_message("%s target, %s, at each of %zu calls: the same end\n", is_bad ? "bad" : "good",
-			      kinds[kind].name, calls);
+			if (sample_next(&points))
+				at_call(kind, call, is_bad);
+		print_message("%s target, %s, at %zu of %zu calls: the same end\n", is_bad ? "bad" : "good",
+			      kinds[kind].name, points.taken - before, calls);
 	}
+	sample_tell(&points, is_bad ? "sleeps, a bad target" : "sleeps, a good target");
 }
 
 static void a_good_target(void **state)

@@ -2,7 +2,7 @@
 // The real agents of a farm are killed before and after each of their calls and at each step of their children, alone,
 // with all of their container, and with the machine: the end is always the same (upgrade-design 5.6; T36, T57, T76).
 #include "tests/sim/hand.h"
-#include "tests/unit/test.h"
+#include "tests/unit/sample.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 enum { NODES = 2 };
@@ -129,21 +129,27 @@ static void killed_everywhere(void **state)
 	(void)state;
 	for (enum aiming t = GOOD; t < TARGETS; t++) {
 		const struct counts c = undisturbed(t);
-		size_t kills = 0, calls = 0, moments = 0;
+		struct sample kills = { 0 };
+		size_t calls = 0, moments = 0;
 		for (unsigned n = 0; n < NODES; n++) {
 			calls += c.calls[n];
 			moments += c.moments[n];
-			for (size_t call = 1; call <= c.calls[n]; call++, kills += 2) {
-				at_call(t, n, call, SIM_DIE_BEFORE, HAND_STOPPED);
-				at_call(t, n, call, SIM_DIE_AFTER, HAND_KILLED);
+			for (size_t call = 1; call <= c.calls[n]; call++) {
+				if (sample_next(&kills))
+					at_call(t, n, call, SIM_DIE_BEFORE, HAND_STOPPED);
+				if (sample_next(&kills))
+					at_call(t, n, call, SIM_DIE_AFTER, HAND_KILLED);
 			}
-			for (unsigned m = 1; m <= c.moments[n]; m++, kills += 2) {
-				at_moment(t, n, m, HAND_KILLED);
-				at_moment(t, n, m, HAND_STOPPED);
+			for (unsigned m = 1; m <= c.moments[n]; m++) {
+				if (sample_next(&kills))
+					at_moment(t, n, m, HAND_KILLED);
+				if (sample_next(&kills))
+					at_moment(t, n, m, HAND_STOPPED);
 			}
 		}
 		print_message("%s: %zu calls, %zu steps of children, killed %zu times: the same end\n", target_names[t],
-			      calls, moments, kills);
+			      calls, moments, kills.taken);
+		sample_tell(&kills, target_names[t]);
 	}
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "precompiled/remote.h"
 #include "precompiled/repository.h"
 
 #include "tests/unit/server.h"
 
 #define HUGE_REPLY "HTTP/1.1 200 OK\r\nContent-Length: 104857600\r\n\r\nx"
-enum { BLOB = 300000 };
+enum { BLOB = 300000, PATIENT_MS = 60000 };
 static char blob[BLOB];
 
 struct site {              // what the server is like
@@ -18,6 +19,7 @@ struct site {              // what the server is like
 	const char *fail_status, *fail_headers;
 	const char *range; // Content-Range in place of the right one
 	size_t extra;      // bytes more than promised
+	unsigned stall_ms; // that the client waits for a byte; 0 = longer than any machine is busy
 	bool ignores_range, is_wrong, hangs;
 };
 
@@ -85,7 +87,9 @@ struct setup {
 static void setup_start(struct setup *s, struct site site)
 {
 	struct err err = { 0 };
-	struct http_options o = { .proxy = "", .connect_ms = 2000, .stall_ms = 300 };
+	struct http_options o = { .proxy = "",
+				  .connect_ms = PATIENT_MS,
+				  .stall_ms = site.stall_ms ? site.stall_ms : PATIENT_MS };
 	auto_index struct index x = { 0 };
 	*s = (struct setup){ .site = site, .layout = LAYOUT_NONE };
 	for (size_t i = 0; i < BLOB; i++)
@@ -232,7 +236,7 @@ static int bring(struct setup *s, size_t before, uint64_t *ret_have, struct err 
 	assert_true(before == 0 || part_add(&part, blob, before, err) == 0);
 	struct transfer t = { .part = &part };
 	assert_int_equal(repository_begin(s->repository, &t, err), 0);
-	for (int i = 0; i < 100 && !t.is_done; i++)
+	for (int i = 0; i < 10000 && !t.is_done; i++)
 		assert_int_equal(repository_step(s->repository, err), 0);
 	assert_true(t.is_done);
 	*ret_have = part.have;
@@ -243,6 +247,48 @@ static int bring(struct setup *s, size_t before, uint64_t *ret_have, struct err 
 		return -1;
 	}
 	return part_commit(&part, err);
+}
+
+// Credentials aside: only what passes by itself is tried again, and only so often.
+static void test_what_is_tried_again(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		int code; // of the call; 0 = a reply came
+		long status;
+		unsigned waits; // that there were before
+		int again;
+		unsigned ms;
+	} rows[] = {
+		{ "a reply", 0, 200, 0, 0, 0 },
+		{ "not there", 0, 404, 0, 0, 0 },
+		{ "forbidden", 0, 403, 0, 0, 0 },
+		{ "refused, without credentials", 0, 401, 0, 0, 0 },
+		{ "too many requests", 0, 429, 0, 1, 100 },
+		{ "busy", 0, 503, 0, 1, 100 },
+		{ "broken", 0, 500, 1, 1, 400 },
+		{ "broken, again", 0, 500, 2, 1, 1600 },
+		{ "broken for ever", 0, 500, 3, 0, 0 },
+		{ "never reached", E_NETWORK, 0, 0, 0, 0 },
+		{ "reached, and cut off", E_NETWORK, 200, 0, 1, 100 },
+		{ "cut off for ever", E_NETWORK, 206, 3, 0, 0 },
+		{ "no byte in time", E_TIMEOUT, 0, 0, 0, 0 },
+		{ "no further byte in time", E_TIMEOUT, 200, 0, 0, 0 },
+		{ "a certificate that is wrong", E_TLS, 0, 0, 0, 0 },
+		{ "too large", E_TOO_LARGE, 200, 0, 0, 0 },
+		{ "other bytes than promised", E_DIGEST, 200, 0, 0, 0 },
+		{ "a full disk", E_STORE_FULL, 200, 0, 0, 0 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct remote r = { 0 };
+		struct http_call call = { .is_done = true, .err.code = rows[i].code, .status = rows[i].status };
+		struct attempt a = { .waits = rows[i].waits };
+		struct err err;
+		unsigned ms = 7;
+		expect(remote_again(&r, &call, &a, &ms, &err) == rows[i].again, rows[i].name);
+		expect(ms == rows[i].ms && a.waits == rows[i].waits + (unsigned)rows[i].again, rows[i].name);
+	}
 }
 
 static void test_transfers(void **state)
@@ -266,7 +312,12 @@ static void test_transfers(void **state)
 		{ "cut six times, and much came each time", { .cut = 65536, .cuts = 99 }, 0, 0, BLOB, 5 },
 		{ "cut, and range ignored", { .cut = 1000, .cuts = 1, .ignores_range = true }, 0, 0, BLOB, 2 },
 		{ "cut without progress", { .cut = 500, .cuts = 9, .ignores_range = true }, 1000, E_NETWORK, 1000, 1 },
-		{ "stalls", { .cut = 1000, .cuts = 9, .hangs = true, .ignores_range = true }, 0, E_TIMEOUT, 1000, 1 },
+		{ "stalls",
+		  { .cut = 1000, .cuts = 9, .hangs = true, .ignores_range = true, .stall_ms = 1000 },
+		  0,
+		  E_TIMEOUT,
+		  1000,
+		  1 },
 		{ "busy once", { .fails = 1, .fail_status = "503 Busy", .fail_headers = "" }, 0, 0, BLOB, 2 },
 		{ "busy for ever", { .fails = 99, .fail_status = "500 No", .fail_headers = "" }, 10, E_SERVER, 10, 4 },
 		{ "too many",
@@ -337,7 +388,7 @@ static void test_given_up(void **state)
 	assert_int_equal(part_open(&s.layout, &s.site.layer, &part, &err), 0);
 	struct transfer t = { .part = &part };
 	assert_int_equal(repository_begin(s.repository, &t, &err), 0);
-	for (int i = 0; i < 20 && part.have == 0; i++)
+	for (int i = 0; i < 10000 && part.have == 0; i++)
 		assert_int_equal(repository_step(s.repository, &err), 0);
 	assert_int_equal(part.have, 10);
 	repository_end(s.repository, &t);
@@ -371,13 +422,10 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_documents),
-		cmocka_unit_test(test_what_is_no_repository),
-		cmocka_unit_test(test_a_wrong_manifest),
-		cmocka_unit_test(test_transfers),
-		cmocka_unit_test(test_beyond_the_end),
-		cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_documents),        cmocka_unit_test(test_what_is_no_repository),
+		cmocka_unit_test(test_a_wrong_manifest), cmocka_unit_test(test_what_is_tried_again),
+		cmocka_unit_test(test_transfers),        cmocka_unit_test(test_beyond_the_end),
+		cmocka_unit_test(test_given_up),         cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests_name("static", tests, NULL, NULL);
 }

@@ -160,6 +160,8 @@ static void gc_leaves_others_alone(void **state)
 	assert_int_equal(store_gc(&s.store, &s.kernels, false, &g, &err), -1);
 	assert_int_equal(err.code, E_LOCKED);
 	assert_true(has(&s, 0));
+	assert_int_equal(store_gc(&other, &s.kernels, false, &g, &err), -1); // who was refused still uses it
+	assert_int_equal(err.code, E_LOCKED);
 	store_done(&other);
 	assert_int_equal(store_gc(&s.store, &s.kernels, false, &g, &err), 0);
 	assert_false(has(&s, 0));

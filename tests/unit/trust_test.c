@@ -370,6 +370,40 @@ static void test_half_done(void **state)
 	trust_done(&t);
 }
 
+enum { WRITERS = 8, EACH = 6 };
+
+static void add_many(const struct root *dir, int who)
+{
+	struct err err;
+	char id[DIGEST_HEX + 1];
+	for (int i = 0; i < EACH; i++) {
+		auto_str char *prefix = str_fmt("docker://reg.example/%d/%d", who, i);
+		if (trust_add(dir, "vendor", pems[0], prefix, id, &err) < 0)
+			_exit(1);
+	}
+	_exit(0);
+}
+
+// Each of them reads the policy, adds an entry and writes all: no entry is lost.
+static void test_writers_side_by_side(void **state)
+{
+	(void)state;
+	struct err err;
+	auto_folder struct folder folder;
+	auto_trust struct trust t = { 0 };
+	folder_make(&folder);
+	for (int i = 0; i < WRITERS; i++)
+		if (fork() == 0)
+			add_many(&folder.root, i);
+	for (int i = 0; i < WRITERS; i++) {
+		int status;
+		assert_true(wait(&status) > 0);
+		assert_int_equal(status, 0);
+	}
+	assert_int_equal(trust_open(&folder.root, &t, &err), 0);
+	assert_int_equal(t.source_count, WRITERS * EACH);
+}
+
 static void test_directory(void **state)
 {
 	(void)state;
@@ -391,17 +425,12 @@ static void test_directory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing_and_no_policy),
-		cmocka_unit_test(test_longest_prefix),
-		cmocka_unit_test(test_the_rest_of_an_entry),
-		cmocka_unit_test(test_policies_that_are_none),
-		cmocka_unit_test(test_files_that_are_no_keys),
-		cmocka_unit_test(test_rights),
-		cmocka_unit_test(test_read_only_mount),
-		cmocka_unit_test(test_add_and_remove),
-		cmocka_unit_test(test_what_cannot_be_added),
-		cmocka_unit_test(test_half_done),
-		cmocka_unit_test(test_directory),
+		cmocka_unit_test(test_nothing_and_no_policy),  cmocka_unit_test(test_longest_prefix),
+		cmocka_unit_test(test_the_rest_of_an_entry),   cmocka_unit_test(test_policies_that_are_none),
+		cmocka_unit_test(test_files_that_are_no_keys), cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_read_only_mount),        cmocka_unit_test(test_add_and_remove),
+		cmocka_unit_test(test_what_cannot_be_added),   cmocka_unit_test(test_half_done),
+		cmocka_unit_test(test_writers_side_by_side),   cmocka_unit_test(test_directory),
 	};
 	return cmocka_run_group_tests_name("trust", tests, make_keys, drop_keys);
 }

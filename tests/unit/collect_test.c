@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exports on machines that do not tell all: what cannot be read is an error, and what may be in use stays.
+#include "node/export.h"
+
+#include "node/collect.h"
+#include "node/generation.h"
+#include "tests/unit/tempdir.h"
+
+#include <errno.h>
+
+#define RELEASE "6.1.0-9-amd64"
+
+static struct folder folder;
+
+static int setup(void **state)
+{
+	(void)state;
+	folder_make(&folder);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	folder_done(&folder);
+	return 0;
+}
+
+// Root may look everywhere; nobody else may.
+static int as_nobody(void **state)
+{
+	(void)state;
+	return geteuid() == 0 ? seteuid(65534) : 0;
+}
+
+static int as_root(void **state)
+{
+	(void)state;
+	return getuid() == 0 ? seteuid(0) : 0;
+}
+
+static int setup_as_nobody(void **state)
+{
+	return as_nobody(state) < 0 ? -1 : setup(state);
+}
+
+static int teardown_as_root(void **state)
+{
+	return teardown(state) < 0 ? -1 : as_root(state);
+}
+
+static void forbid(const char *path, mode_t left)
+{
+	auto_str char *full = str_fmt("%s/%s", folder.path, path);
+	assert_int_equal(chmod(full, left), 0);
+}
+
+static struct root below(const char *dir)
+{
+	struct err err;
+	struct root root = ROOT_NONE;
+	folder_dir(&folder, dir);
+	assert_int_equal(root_sub(&folder.root, dir, &root, &err), 0);
+	return root;
+}
+
+static void test_a_payload_that_cannot_be_read(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_root struct root payload = below("payload"), host = below("host");
+	struct pieces p = { 0 };
+	const struct content c = { .payload = &payload, .host = &host, .release = RELEASE, .driver = "535" };
+	folder_dir(&folder, "host/dev");
+	folder_dir(&folder, "host/proc");
+	folder_dir(&folder, "host/sys");
+	forbid("payload", 0);
+	assert_int_equal(pieces_list(&c, &p, &err), -1);
+	assert_int_equal(err.code, EACCES);
+	assert_int_equal(p.count, 0);
+	forbid("payload", 0755);
+	assert_int_equal(pieces_list(&c, &p, &err), 0);
+	pieces_done(&p);
+}
+
+#define HEX_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+// A proc of our own, as far as we are told of by the kernel's.
+static void make_proc(const char *mountinfo)
+{
+	folder_dir(&folder, "proc/self");
+	tempdir_link(&folder, "proc/self/fd", "/proc/self/fd");
+	tempdir_link(&folder, "proc/self/root", "/");
+	if (mountinfo)
+		tempdir_write(&folder, "proc/self/mountinfo", mountinfo);
+	folder_dir(&folder, "proc/7");
+}
+
+// R-D4: what an earlier export showed goes when nobody looks at it. Who cannot be asked may.
+static void test_what_cannot_be_told_stays(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *path;
+		mode_t left;
+		int result; // 1 = all is removed, 0 = something is still used
+	} rows[] = {
+		{ "nobody looks", "proc/7", 0755, 1 },
+		{ "a process that hides what it sees", "proc/7", 0, 0 },
+		{ "processes that are not listed", "proc", 0111, -1 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		setup(state);
+		make_proc("1 0 8:1 / / rw - ext4 x rw\n");
+		folder_dir(&folder, "run/nvidia");
+		tempdir_write(&folder, "state/payloads/" HEX_A "/usr/version", "a");
+		auto_root struct root data = below("state");
+		struct sys sys = sys_recorder(&folder.root);
+		auto_export struct export e = {
+			.host = &folder.root, .kern = &folder.root, .state = &data, .sys = &sys, .boot = "this"
+		};
+		struct err err = { 0 };
+		assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
+		forbid(rows[i].path, rows[i].left);
+		int r = collect_unused(&e, &err);
+		forbid(rows[i].path, 0755);
+		expect(r == rows[i].result, rows[i].name);
+		expect(root_exists(&data, "payloads/" HEX_A) == (r <= 0), rows[i].name);
+		teardown(state);
+	}
+}
+
+// What is mounted on a generation under another name, which is gone when it is to be taken off there: said once, and
+// not tried for ever.
+static void test_a_copy_that_cannot_be_detached(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct sys sys = sys_recorder(&folder.root);
+	auto_root struct root parent = below("run");
+	auto_space struct space s = SPACE_NONE;
+	auto_str char *mountinfo = str_fmt("1 0 8:1 / / rw - ext4 x rw\n"
+					   "2 1 8:1 %s/run /nowhere rw - ext4 x rw\n"
+					   "3 2 0:9 / /nowhere/.driver.1 rw - tmpfs x rw\n",
+					   folder.path);
+	make_proc(mountinfo);
+	tempdir_write(&folder, "run/.driver.1/usr/version", "a");
+	expect(space_open(&folder.root, &folder.root, &sys, &s, &err) == 0, err.text);
+	alarm(20);
+	assert_int_equal(generation_remove(&s, &parent, ".driver.1", &err), -1);
+	alarm(0);
+	assert_non_null(strstr(err.text, "/nowhere/.driver.1"));
+	folder_expect(&folder, "run/.driver.1/usr/version", "a");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_a_payload_that_cannot_be_read, setup_as_nobody, teardown_as_root),
+		cmocka_unit_test_setup_teardown(test_what_cannot_be_told_stays, as_nobody, as_root),
+		cmocka_unit_test_setup_teardown(test_a_copy_that_cannot_be_detached, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// One look after the other at the pods of a node that is drained, on the simulated API server: how fast evictions are
+// asked for, how long a budget is believed to block, and when the next look is due. T04, T05, T82, 5.7.
+#include "cluster/drain.h"
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+static const char plain[] = "{'pools':[{'name':'gpus','target':{'driver':'535.2'}}]}";
+
+struct scene {
+	struct farm f;
+	struct kube *kube;
+	struct policy policy;
+	struct fleet fleet;
+	struct drain drain;
+};
+
+static void begin(struct scene *s)
+{
+	struct err err = { 0 };
+	static const char policy[] = "{\"pools\":[{\"name\":\"gpus\",\"target\":{\"driver\":\"535.2\"}}]}";
+	*s = (struct scene){ .policy = POLICY_NONE, .fleet = FLEET_NONE };
+	farm_begin(&s->f, 1, plain);
+	expect(policy_parse(policy, strlen(policy), &s->policy, &err) == 0, err.text);
+	s->kube = sim_client(s->f.sim, "boss");
+	s->drain = (struct drain){ .kube = s->kube };
+	fleet_put(&s->fleet, sim_get(s->f.sim, "/api/v1/nodes/n00"), &s->policy);
+}
+
+static void end(struct scene *s)
+{
+	fleet_done(&s->fleet);
+	policy_done(&s->policy);
+	kube_free(s->kube);
+	farm_end(&s->f);
+}
+
+// The next look is due so many ms after it.
+static long look(struct scene *s)
+{
+	struct err err = { 0 };
+	expect(drain_look(&s->drain, &s->fleet, 0, &s->policy.pools[0], true, kube_time(s->kube), &err) == 0, err.text);
+	return s->fleet.fellows[0].look_ms - kube_now_ms();
+}
+
+static const struct facts *facts(const struct scene *s)
+{
+	return &s->fleet.members[0].facts;
+}
+
+static void guard(struct scene *s, const char *app) // none of these pods may go
+{
+	sim_make(s->f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+		 "{'metadata':{'name':'of-%s','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels'"
+		 ":{'app':'%s'}}}}",
+		 app, app);
+}
+
+static unsigned long asked_within(struct scene *s, long ms)
+{
+	unsigned long before = s->drain.asked;
+	for (long end = sim_now_ms() + ms; sim_now_ms() < end; sim_pass(50))
+		look(s);
+	return s->drain.asked - before;
+}
+
+// A node may have hundreds of pods, and the API server has others to serve.
+static void at_most_ten_evictions_are_asked_for_in_a_second(void **state)
+{
+	(void)state;
+	enum { PODS = 60 };
+	struct scene s;
+	begin(&s);
+	for (unsigned i = 0; i < PODS; i++) {
+		auto_str char *name = str_fmt("train-%u", i);
+		farm_pod(&s.f, 0, name);
+	}
+	look(&s);
+	assert_int_equal(s.drain.asked, DRAIN_RATE); // the first second's
+	assert_int_equal(facts(&s)->pods, PODS);
+	unsigned long second = asked_within(&s, 1000);
+	assert_in_range(second, DRAIN_RATE - 2, DRAIN_RATE + 1);
+	sim_pass(60 * 1000); // nothing is saved up
+	look(&s);
+	look(&s);
+	assert_in_range(s.drain.asked, DRAIN_RATE + second + DRAIN_RATE, DRAIN_RATE + second + DRAIN_RATE + 1);
+	end(&s);
+}
+
+// 5 s, 7.5 s, 11.25 s ... a minute; and 5 s again once somebody could go.
+static void a_budget_that_blocks_is_asked_more_and_more_seldom(void **state)
+{
+	(void)state;
+	struct scene s;
+	begin(&s);
+	farm_pod(&s.f, 0, "db");
+	guard(&s, "db");
+	static const long waits[] = {
+		5000, 7500, 11250, 16875, 25312, 37968, 56952, 60000, 60000, 60000, 60000, 60000
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(waits); i++) {
+		assert_int_equal(look(&s), waits[i]);
+		sim_pass(waits[i]);
+	}
+	assert_int_equal(s.drain.blocked, ARRAY_SIZE(waits));
+	farm_pod(&s.f, 0, "train");
+	assert_int_equal(look(&s), DRAIN_LOOK_MS); // the other one goes
+	sim_pass(60 * 1000);
+	assert_int_equal(look(&s), DRAIN_LOOK_MS); // and is gone: blocked for the first time
+	assert_int_equal(look(&s), 7500);
+	end(&s);
+}
+
+static void the_server_may_ask_for_more_patience(void **state)
+{
+	(void)state;
+	struct scene s;
+	begin(&s);
+	farm_pod(&s.f, 0, "db");
+	sim_fault(s.f.sim, &(struct sim_fault){ .what = SIM_STATUS, .verb = "evict", .status = 429, .retry_s = 40 });
+	assert_int_equal(look(&s), 40 * 1000);
+	assert_int_equal(facts(&s)->blocked_since, kube_time(s.kube));
+	end(&s);
+}
+
+// Since when: the last look at which somebody could go, so that a drain that gets on is not called off.
+static void it_is_blocked_only_while_nobody_goes(void **state)
+{
+	(void)state;
+	struct scene s;
+	begin(&s);
+	farm_pod(&s.f, 0, "db");
+	guard(&s, "db");
+	look(&s);
+	int64_t first = facts(&s)->blocked_since;
+	assert_int_equal(first, kube_time(s.kube));
+	assert_string_equal(facts(&s)->blocker, "default/db, budget of-db");
+	sim_pass(300 * 1000);
+	look(&s);
+	assert_int_equal(facts(&s)->blocked_since, first);
+	farm_pod(&s.f, 0, "train");
+	look(&s); // this one goes
+	assert_int_equal(facts(&s)->blocked_since, 0);
+	sim_pass(60 * 1000);
+	assert_null(sim_get(s.f.sim, "/api/v1/namespaces/default/pods/train"));
+	look(&s);
+	assert_int_equal(facts(&s)->blocked_since, kube_time(s.kube));
+	assert_true(facts(&s)->blocked_since >= first + 360);
+	sim_delete(s.f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets/of-db");
+	look(&s);
+	assert_int_equal(facts(&s)->blocked_since, 0);
+	end(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(at_most_ten_evictions_are_asked_for_in_a_second),
+		cmocka_unit_test(a_budget_that_blocks_is_asked_more_and_more_seldom),
+		cmocka_unit_test(the_server_may_ask_for_more_patience),
+		cmocka_unit_test(it_is_blocked_only_while_nobody_goes),
+	};
+	return cmocka_run_group_tests_name("drain", tests, NULL, NULL);
+}

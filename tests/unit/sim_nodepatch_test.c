@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// A patch of a Node counts only if nobody was faster: what it was decided by is tested by the server with the write
+// (upgrade-design 5.2; I2, I3, I4, and who was deposed). A decision and what happens on the Node before it is written,
+// a row each.
+#include "cluster/fleet.h"
+#include "cluster/nodepatch.h"
+#include "cluster/rules.h"
+#include "tests/sim/sim.h"
+#include "tests/unit/test.h"
+
+#define PATH "/api/v1/nodes/n00"
+#define OLD "00000000000000aa-0000000000000000"
+#define RECEIPT "{\\'by\\':\\'kmodsmith\\',\\'prior\\':false,\\'touched\\':true,\\'again\\':0,\\'until\\':1800000600}"
+#define NOTE(key, value) "{'metadata':{'annotations':{'kmodsmith.io/" key "':" value "}}}"
+#define CORDONED "{'spec':{'unschedulable':true}}"
+#define FREE "{'spec':{'unschedulable':null}}"
+
+// Decisions
+
+static void to_tell(const struct member *m, struct decision *d) // nothing but a reason
+{
+	d->next.reason.code = m->record.reason.code == REASON_JOBS ? REASON_HOLDERS : REASON_JOBS;
+}
+static void to_replace(const struct member *m, struct decision *d)
+{
+	d->next.phase = PHASE_REPLACING;
+	d->next.go = (struct order){ { m->record.seq.epoch, m->record.seq.n + 1 }, VERB_REPLACE, { 2, 0 } };
+}
+static void to_cordon(const struct member *m, struct decision *d)
+{
+	(void)m;
+	d->next.receipt = (struct receipt){ .is_there = true, .until = 1800000600 };
+	d->cordon = CORDON_ON;
+}
+static void to_release(const struct member *m, struct decision *d)
+{
+	(void)m;
+	d->next.phase = PHASE_RELEASING;
+	d->next.receipt = (struct receipt){ 0 };
+	d->cordon = CORDON_OFF;
+}
+
+enum { FIRST = 1, OURS = 2 }; // the Node has no number yet; it has our cordon and receipt
+static const struct {
+	const char *name;
+	unsigned node;
+	void (*decide)(const struct member *m, struct decision *d);
+	const char *meanwhile; // a merge of the Node; NULL = nothing, "" = it is deleted, "new" = and made again
+	bool is_written;
+} rows[] = {
+	{ "nothing happens before the order to replace is written", OURS, to_replace, NULL, true },
+	{ "nothing happens before the cordon is written", 0, to_cordon, NULL, true },
+	{ "nothing happens before the cordon is taken away", OURS, to_release, NULL, true },
+	{ "nothing happens before the first write on a Node", FIRST, to_cordon, NULL, true },
+	{ "somebody sets a label that is none of ours", OURS, to_replace, "{'metadata':{'labels':{'a':'b'}}}", true },
+	{ "the next leader has written, and a reason comes late", OURS, to_tell, NOTE("seq", "'2.1'"), false },
+	{ "the next leader has written, and the order to replace comes late", OURS, to_replace, NOTE("seq", "'2.1'"),
+	  false },
+	{ "the next leader has written, and the cordon comes late", 0, to_cordon, NOTE("seq", "'2.1'"), false },
+	{ "the next leader has written, and the release comes late", OURS, to_release, NOTE("seq", "'2.1'"), false },
+	{ "the same leader has written once more", OURS, to_replace, NOTE("seq", "'1.5'"), false },
+	{ "somebody deletes the number", OURS, to_replace, NOTE("seq", "null"), false },
+	{ "the Node is gone when a reason comes", OURS, to_tell, "", false },
+	{ "another Node of the name is there when a reason comes", OURS, to_tell, "new", false },
+	{ "another Node of the name is there when the order to replace comes", OURS, to_replace, "new", false },
+	{ "another Node of the name is there when the release comes", OURS, to_release, "new", false },
+	{ "another Node of the name is there when the first write comes", FIRST, to_cordon, "new", false },
+	{ "a holder comes before the order to replace", OURS, to_replace, NOTE("agent.holders", "'1 8 u1'"), false },
+	{ "holders come and go before the order to replace", OURS, to_replace, NOTE("agent.holders", "'0 9'"), false },
+	{ "the agent stops to say who holds the driver before the order to replace", OURS, to_replace,
+	  NOTE("agent.holders", "null"), false },
+	{ "a holder comes before a reason is written, which is not about holders", OURS, to_tell,
+	  NOTE("agent.holders", "'1 8 u1'"), true },
+	{ "another driver is loaded before the release", OURS, to_release,
+	  NOTE("agent.loaded", "'00000000000000bb-0000000000000000 535.3'"), false },
+	{ "another driver is loaded before a reason is written", OURS, to_tell,
+	  NOTE("agent.loaded", "'00000000000000bb-0000000000000000 535.3'"), true },
+	{ "somebody cordons before our cordon", 0, to_cordon, CORDONED, false },
+	{ "somebody uncordons before our release", OURS, to_release, FREE, false },
+	{ "somebody uncordons before a reason is written", OURS, to_tell, FREE, true },
+	{ "somebody writes anything before the first write on a Node", FIRST, to_cordon,
+	  "{'metadata':{'labels':{'a':'b'}}}", false },
+};
+
+static void make_node(struct sim *s, unsigned node)
+{
+	auto_str char *ours = str_fmt(",'kmodsmith.io/cordon':'%s'", RECEIPT);
+	sim_make(s, "/api/v1/nodes",
+		 "{'metadata':{'name':'n00','annotations':{%s'kmodsmith.io/agent.holders':'0 7',"
+		 "'kmodsmith.io/agent.loaded':'" OLD " 535.1'%s}},'spec':{%s},"
+		 "'status':{'conditions':[{'type':'Ready','status':'True'}]}}",
+		 node == FIRST ? "" : "'kmodsmith.io/seq':'1.4',", node == OURS ? ours : "",
+		 node == OURS ? "'unschedulable':true" : "");
+}
+
+static void meanwhile(struct sim *s, unsigned node, const char *what)
+{
+	if (!what)
+		return;
+	if (*what == '{') {
+		sim_merge(s, PATH, "%s", what);
+		return;
+	}
+	sim_delete(s, PATH);
+	if (*what)
+		make_node(s, node);
+}
+
+static void check(size_t i)
+{
+	struct err err = { 0 };
+	struct decision d = { .rule = &drain_rules[0], .cordon = CORDON_KEEP };
+	struct policy policy = POLICY_NONE;
+	struct fleet fleet = FLEET_NONE;
+	auto_patch struct patch patch = { 0 };
+	auto_json json_t *now = NULL;
+	auto_sim struct sim *s = sim_new(NULL);
+	auto_kube struct kube *kube = sim_client(s, "boss1");
+	make_node(s, rows[i].node);
+	fleet_put(&fleet, sim_get(s, PATH), &policy);
+	const struct member *m = &fleet.members[0];
+	expect(m->record.malformed == 0 && m->record.receipt.is_there == (rows[i].node == OURS), rows[i].name);
+	d.next = m->record;
+	rows[i].decide(m, &d);
+	d.next.seq = (struct seq){ 1, m->record.seq.n + 1 };
+	patch_make(m, &d, false, &patch);
+	meanwhile(s, rows[i].node, rows[i].meanwhile);
+	auto_json json_t *before = json_deep_copy(sim_get(s, PATH));
+	const struct fellow *w = &fleet.fellows[0];
+	const struct nodepatch_seen seen = { w->version, w->loaded, w->holders };
+	int r = nodepatch_write(kube, m, &seen, &patch, &now, &err);
+	expect(r == rows[i].is_written, rows[i].name);
+	bool is_same = before ? json_equal(before, sim_get(s, PATH)) : !sim_get(s, PATH);
+	expect(is_same == !rows[i].is_written, rows[i].name);
+	fleet_done(&fleet);
+}
+
+static void what_was_decided_by_something_older_is_refused(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		check(i);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(what_was_decided_by_something_older_is_refused) };
+	return cmocka_run_group_tests_name("nodepatch", tests, NULL, NULL);
+}
