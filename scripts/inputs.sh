@@ -2,73 +2,277 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fetch the real inputs of the tests with apt from the machine's own mirror: Debian kernels, their headers and NVIDIA's
 # sources. Nothing is installed on the machine: contrib, non-free and backports exist only in a private apt configuration.
-# Versions are asked for, never pinned, because every security update replaces them.
-#   scripts/inputs.sh           fetch what is missing, then print KEY=VALUE lines (also kept in inputs.env)
-#   scripts/inputs.sh PACKAGE[=VERSION]...   fetch more packages and print the paths of their .debs
+# Versions are asked for, never pinned, because every security update replaces them; tests/inputs.lock says what they were.
+#   scripts/inputs.sh           fetch what is missing, then print KEY=VALUE lines; asked for anew every 12 hours
+#   scripts/inputs.sh PACKAGE[=VERSION]...   fetch more packages and print the paths of their .debs; VERSION may be the
+#                               upstream version alone
 #   scripts/inputs.sh --closure PACKAGE...   these and all that they need on an empty machine: the paths of the .debs
+#   scripts/inputs.sh --changed what this run uses that differs from tests/inputs.lock; --lock writes that file anew
+# K61 is the newest 6.1 kernel, K61B the one before it, K61R an older one that refuses modules of K61, K612 the newest 6.12.
+# Other inputs for a run, beside any other run:
+#   KMODSMITH_INPUTS="K61=6.1.0-54 PROPRIETARY=535.309.01"     keys: K61 K61B K61R K612 OPEN PROPRIETARY TESLA535 TESLA470 MODPROBE
+# What apt says goes to apt/log in the cache, because it names hosts.
 set -euo pipefail
+shopt -s inherit_errexit
+top=$(cd "$(dirname "$0")/.." && pwd)
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}
-apt=$cache/apt debs=$cache/debs env=$cache/inputs.env
-mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$debs"
-exec 9>"$cache/inputs.lock" && flock 9
+apt=$cache/apt debs=$cache/debs log=$cache/apt/log
+declare -A package_of=([OPEN]=nvidia-open-kernel-source [PROPRIETARY]=nvidia-kernel-source [TESLA535]=nvidia-tesla-535-kernel-source
+  [TESLA470]=nvidia-tesla-470-kernel-source [MODPROBE]=nvidia-modprobe)
+user_space=(nvidia-smi libnvidia-ml1 libnvidia-cfg1 libcuda1 firmware-nvidia-gsp) # that tests put beside the open modules
+# A driver is not loaded when one of these differs, because each imports them: best the one that is compared first.
+telling=(module_layout 'module_layout|__pci_register_driver|filp_close|cdev_init')
 opts=(-qq -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$apt/lists"
-  -o Dir::Cache="$apt" -o APT::Sandbox::User=root -o Acquire::Retries=3)
+  -o Dir::Cache="$apt" -o Dir::Cache::pkgcache=pkgcache.bin -o Dir::Cache::srcpkgcache=srcpkgcache.bin -o APT::Sandbox::User=root
+  -o Acquire::Retries=2 -o Acquire::http::Timeout=20)
+
+say() { echo "inputs: $*" >&2; }
+die() { say "$*"; exit 1; }
+unfetched() { say "$*"; exit 3; }
+megabytes() { echo "$((($1 + 999999) / 1000000)) MB"; }
+free_bytes() { df --output=avail -B1 "$1" | tail -n 1; } # DIR
+is_young() { [ -n "$(find "$1" -mmin "-$2" 2>/dev/null)" ]; } # FILE MINUTES
 
 sources() { # the Debian mirrors of this machine, with more components and the backports of the same release
   local name uri s components="main contrib non-free non-free-firmware"
   name=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
   { grep -rhsE "^(deb |URIs:)" /etc/apt/sources.list /etc/apt/sources.list.d --include="*.list" --include="*.sources" || true; } |
-    tr ' ' '\n' | grep -E '^[a-z+]+:/.*debian' | sort -u | while read -r uri; do
+    tr ' ' '\n' | { grep -E '^[a-z+]+:/.*debian' || true; } | sort -u | while read -r uri; do
       case $uri in
       *security*) echo "deb $uri $name-security $components" ;;
       *) for s in "" -updates -backports; do echo "deb $uri $name$s $components"; done ;;
       esac
     done
 }
+update() { # apt's lists; old ones are better than none
+  local free
+  free=$(free_bytes "$apt")
+  [ "$free" -gt 200000000 ] || die "no room: $apt has $(megabytes "$free") free, apt's lists need 200 MB"
+  rm -f "$apt/updated"
+  if apt-get "${opts[@]}" -o APT::Update::Error-Mode=any update >>"$log" 2>&1; then
+    touch "$apt/updated"
+  elif compgen -G "$apt/lists/*_Packages*" >/dev/null; then
+    touch "$apt/offline"
+    say "the mirror does not answer (see $log); apt's lists of $(date -r "$apt/lists" '+%F %H:%M') are used"
+  else
+    unfetched "the mirror does not answer (see $log), and nothing was fetched before: kernels, headers and NVIDIA's sources are missing"
+  fi
+}
+refresh() { # the lists, when they are old; a mirror that did not answer is asked again after ten minutes
+  sources >"$apt/sources.new"
+  [ -s "$apt/sources.new" ] || die "/etc/apt names no Debian mirror"
+  if cmp -s "$apt/sources.new" "$apt/sources.list" && { is_young "$apt/updated" 720 || is_young "$apt/offline" 10; }; then return; fi
+  mv "$apt/sources.new" "$apt/sources.list"
+  update
+}
+readable() { # what is read in a pipeline must not fail there unseen
+  names linux-image- >/dev/null || die "apt cannot read its lists (see $log); $apt has $(megabytes "$(free_bytes "$apt")") free"
+}
+names() { apt-cache "${opts[@]}" pkgnames "$1" 2>>"$log"; }
+versions() { # PACKAGE: all that apt offers: the one that it would take, then from the newest to the oldest
+  { apt-cache "${opts[@]}" policy "$1" | sed -n 's/ *Candidate: //p'
+    apt-cache "${opts[@]}" madison "$1" | awk -F'|' '{ gsub(/ /, "", $2); print $2 }' | sort -rV; } 2>>"$log" |
+    awk '$0 != "(none)" && !seen[$0]++'
+}
+upstreams() { versions "$1" | sed 's/-[^-]*$//' | sort -ruV; }
+exact() { # PACKAGE[=VERSION]: with the whole version
+  local found
+  [[ $1 == *=* ]] || { echo "$1"; return; }
+  found=$(versions "${1%%=*}" | awk -v v="${1#*=}" '
+    !n && ($0 == v || index($0, v "-") == 1 && substr($0, length(v) + 2) !~ /-/) { n = 1; print }')
+  [ -n "$found" ] || die "apt offers no ${1%%=*} of version ${1#*=}; it offers: $(versions "${1%%=*}" | paste -sd' ')"
+  echo "${1%%=*}=$found"
+}
+is_whole() { # FILE SIZE HASH, as apt knows them
+  [ "$(stat -c %s "$1" 2>/dev/null)" = "$2" ] || return 1
+  [[ $3 != SHA256:* ]] || sha256sum --check --status <<<"${3#SHA256:}  $1" 2>/dev/null
+}
+download() { # PACKAGE...: into a folder of its own, so that what is interrupted is never taken for a package
+  rm -rf "$debs/new"
+  mkdir "$debs/new"
+  (cd "$debs/new" && apt-get "${opts[@]}" download "$@" >>"$log" 2>&1)
+}
 deb() { # PACKAGE[=VERSION]... -> paths
-  local f
-  apt-get "${opts[@]}" --print-uris download "$@" | sed -nE "s/^'([^']*)' ([^ ]*) .*/\2/p" >"$apt/wanted"
-  while read -r f; do [ -s "$debs/$f" ] || { (cd "$debs" && apt-get "${opts[@]}" download "$@" >&2); break; }; done <"$apt/wanted"
-  [ -s "$apt/wanted" ] && sed "s#^#$debs/#" "$apt/wanted"
+  local asked=() missing=() need=0 free one uris name size hash
+  for one; do asked+=("$(exact "$one")"); done
+  uris=$(apt-get "${opts[@]}" --print-uris download "${asked[@]}" 2>>"$log") || die "apt offers no $*"
+  while read -r _ name size hash; do
+    is_whole "$debs/$name" "$size" "$hash" || { missing+=("$name") need=$((need + size)); }
+  done <<<"$uris"
+  if [ ${#missing[@]} -gt 0 ]; then
+    free=$(free_bytes "$debs")
+    [ "$free" -gt $((need + 1000000)) ] || die "no room: $debs has $(megabytes "$free") free, ${missing[*]} need $(megabytes "$need")"
+    if ! download "${asked[@]}" && ! { is_young "$apt/offline" 10 || ! update || ! download "${asked[@]}"; }; then
+      unfetched "cannot be fetched: ${missing[*]} (see $log)"
+    fi
+    mv "$debs/new"/*.deb "$debs" 2>>"$log" || unfetched "cannot be fetched: ${missing[*]} (see $log)"
+    rmdir "$debs/new"
+  fi
+  while read -r _ name _; do echo "$debs/$name"; done <<<"$uris"
 }
 closure() { # PACKAGE... -> paths; apt solves for a machine on which nothing is installed
   local empty=(-o Dir::State::status="$apt/nothing" -o APT::Install-Recommends=false -y)
   : >"$apt/nothing"
   mkdir -p "$debs/partial"
-  apt-get "${opts[@]}" "${empty[@]}" -o Dir::Cache::archives="$debs" --download-only install "$@" >&2
-  apt-get "${opts[@]}" "${empty[@]}" --print-uris install "$@" | awk -v debs="$debs" '{ print debs "/" $2 }' | sort
+  apt-get "${opts[@]}" "${empty[@]}" -o Dir::Cache::archives="$debs" --download-only install "$@" >>"$log" 2>&1 ||
+    unfetched "cannot be fetched: $* and what they need (see $log)"
+  apt-get "${opts[@]}" "${empty[@]}" --print-uris install "$@" 2>>"$log" | awk -v debs="$debs" '{ print debs "/" $2 }' | sort
 }
-newest() { # REGEXP N: the Nth newest kernel release whose cloud image apt offers
-  apt-cache "${opts[@]}" pkgnames linux-image- | sed -nE "s/^linux-image-($1)-cloud-amd64\$/\1-cloud-amd64/p" | sort -rV | sed -n "$2p"
+
+asked() { sed -n "s/^$1=//p" <<<"$wanted" | tail -n 1; }
+kernels() { # REGEXP: releases of which apt offers the cloud image and its headers, the newest first. Images stay longer.
+  comm -12 <(names linux-image- | sed -nE "s/^linux-image-($1-cloud-amd64)\$/\1/p" | sort) \
+    <(names linux-headers- | sed -nE "s/^linux-headers-($1-cloud-amd64)\$/\1/p" | sort) | sort -rV
 }
-release() { # the newest 6.1 of the release itself, without security updates: an older upstream version to compare with
-  apt-cache "${opts[@]}" pkgnames linux-image-6.1.0- | grep -E 'cloud-amd64$' | xargs apt-cache "${opts[@]}" madison |
-    sed -nE 's/^ *linux-image-([^ ]*) .*[a-z]\/main .*/\1 &/p' | grep -v security | awk '{print $1}' | sort -rV | head -1
+pick() { # KEY RELEASES [CHOSEN]: the one that was asked for, or the first, or CHOSEN
+  local release
+  release=$(asked "$1")
+  if [ -z "$release" ]; then
+    release=${3-$(sed -n 1p <<<"$2")}
+    [ -n "$release" ] || die "apt offers no kernel for $1, with image and headers"
+  else
+    release=${release%-cloud-amd64}-cloud-amd64
+    grep -qxF "$release" <<<"$2" || die "apt offers no $1=$release, with image and headers; it offers: $(paste -sd' ' <<<"$2")"
+  fi
+  echo "$release"
+}
+before() { sed "0,/^$1\$/d" <<<"$2"; } # RELEASE RELEASES
+crcs() { # RELEASE SYMBOLS: of these symbols
+  local file
+  file=$(deb "linux-headers-$1")
+  dpkg-deb --fsys-tarfile "$file" | tar -xO --wildcards './usr/src/linux-headers-*/Module.symvers' |
+    awk -v t="^($2)\$" '$2 ~ t { print $2, $1 }' | sort
+}
+foreign() { # RELEASE RELEASES: of these the first that refuses modules of RELEASE. The release itself, without security
+  # updates, comes first: an older upstream version to compare with.
+  local here there release main symbols
+  # shellcheck disable=SC2086 # several words
+  main=$(printf 'linux-image-%s\n' $2 | xargs apt-cache "${opts[@]}" madison 2>>"$log" | { grep -v security || true; } |
+    sed -nE 's/^ *linux-image-([^ ]*) .*[a-z]\/main .*/\1/p' | sort -rV)
+  for symbols in "${telling[@]}"; do
+    here=$(crcs "$1" "$symbols")
+    for release in $main $2; do
+      there=$(crcs "$release" "$symbols")
+      [ "$here" = "$there" ] || { echo "$release"; return; }
+    done
+  done
+  die "apt offers no 6.1 kernel whose CRCs differ from those of $1 (K61R); it offers: $(paste -sd' ' <<<"$2")"
 }
 kernel() { # KEY RELEASE: image, headers and what those need
-  local base=${2%-cloud-amd64} h=()
-  h+=("$(deb "linux-headers-$2")" "$(deb "linux-headers-$base-common")")
-  h+=("$(deb "$(apt-cache "${opts[@]}" depends "linux-headers-$2" | grep -oE 'linux-kbuild-[^ ]+' | head -1)")")
-  printf '%s=%s\n%s_IMAGE=%s\n%s_HEADERS="%s"\n' "$1" "$2" "$1" "$(deb "linux-image-$2")" "$1" "${h[*]}"
+  local image headers common kbuild need
+  image=$(deb "linux-image-$2")
+  headers=$(deb "linux-headers-$2")
+  common=$(deb "linux-headers-${2%-cloud-amd64}-common")
+  need=$(apt-cache "${opts[@]}" depends "linux-headers-$2" | grep -oE 'linux-kbuild-[^ ]+' | sed -n 1p)
+  kbuild=$(deb "$need")
+  printf '%s=%s\n%s_IMAGE=%s\n%s_HEADERS="%s"\n' "$1" "$2" "$1" "$image" "$1" "$headers $common $kbuild"
 }
-stale() { [ ! -s "$env" ] || [ -n "$(find "$env" -mmin +720)" ]; }
-if stale || [ $# -gt 0 ]; then
-  sources >"$apt/sources.new"
-  if stale || ! cmp -s "$apt/sources.new" "$apt/sources.list"; then
-    mv "$apt/sources.new" "$apt/sources.list"
-    apt-get "${opts[@]}" update >&2
+driver() { # the version that the open and the proprietary modules and the user space of the tests have: the newest common one
+  local all version package newest=
+  for version in $(upstreams "${package_of[OPEN]}"); do
+    newest=${newest:-$version} all=yes
+    for package in "${package_of[PROPRIETARY]}" "${user_space[@]}"; do
+      grep -qxF "$version" <<<"$(upstreams "$package")" || { all= && say "apt offers no $package of version $version any more"; }
+    done
+    [ -n "$all" ] || continue
+    [ "$version" = "$newest" ] || say "the driver is $version, the newest version that is whole, and not $newest"
+    echo "$version"
+    return
+  done
+  die "no driver version has all of its packages; of the sources apt offers:" \
+    "open $(upstreams "${package_of[OPEN]}" | paste -sd' '), proprietary $(upstreams "${package_of[PROPRIETARY]}" | paste -sd' ')"
+}
+driver_sources() {
+  local key version path both
+  local -A found=()
+  version=$(asked OPEN)
+  both=${version:-$(driver)}
+  for key in OPEN PROPRIETARY TESLA535 TESLA470 MODPROBE; do
+    version=$(asked "$key")
+    case $key in OPEN | PROPRIETARY) version=${version:-$both} ;; esac
+    path=$(deb "${package_of[$key]}${version:+=$version}")
+    found[$key]=$(sed -E 's/.*_([0-9.]+)-[^_]*_[^_]*\.deb$/\1/' <<<"$path")
+    echo "$key=$path"
+  done
+  for key in OPEN PROPRIETARY; do # one takes the place of the other
+    [ "${found[$key]}" != "${found[TESLA535]}" ] || die "$key and TESLA535 are both ${found[$key]}: the tests need two versions"
+  done
+}
+choose() { # the KEY=VALUE lines
+  local line releases older k61 k61b k61r k612
+  while IFS='=' read -r line _; do
+    [[ -z $line || -v package_of[$line] || $line =~ ^K61(|B|R|2)$ ]] || die "KMODSMITH_INPUTS: there is no key '$line'; the keys are" \
+      "K61 K61B K61R K612 OPEN PROPRIETARY TESLA535 TESLA470 MODPROBE"
+  done <<<"$wanted"
+  releases=$(kernels '6\.1\.0-[0-9]+')
+  k61=$(pick K61 "$releases")
+  k61b=$(pick K61B "$releases" "$(before "$k61" "$releases" | sed -n 1p)")
+  older=$(before "$k61b" "$releases")
+  [ -z "$(asked K61R)" ] || older=$(pick K61R "$releases")
+  k61r=$(foreign "$k61" "$older")
+  k612=$(pick K612 "$(kernels '6\.12\.[^-]*')")
+  kernel K61 "$k61"
+  kernel K61B "$k61b"
+  kernel K61R "$k61r"
+  kernel K612 "$k612"
+  driver_sources
+}
+is_complete() { # all of the files that it names are there as they were when it was written
+  [ -s "$env" ] && [ -s "$env.files" ] && (cd "$debs" && xargs -d '\n' stat -c '%s %n' < <(cut -d' ' -f2- "$env.files") 2>/dev/null) |
+    cmp -s - "$env.files"
+}
+files_of() { grep -ohE '/[^ /"]+\.deb' "$1" | cut -c2- | sort -u; } # ENV
+packages_used() { # KEY NAME VERSION of each package
+  local key value file
+  while IFS='=' read -r key value; do
+    for file in ${value//\"/}; do
+      file=${file##*/}
+      [[ $file != *.deb ]] || awk -F_ -v k="${key%_*}" '{ gsub(/%3a/, ":", $2); print k, $1, $2 }' <<<"$file"
+    done
+  done <"$env" | sort
+}
+changed() { # in words; a package that is named by its release counts as the one of its key
+  packages_used | awk 'function id() { shape = $2; sub(/-[0-9]+\.[0-9].*$/, "", shape); return $1 " " shape ($2 ~ /-common$/ ? "-common" : "") }
+    /^#/ || NF < 3 { next }
+    FNR == NR { was[id()] = $2 " " $3; next }
+    was[id()] != $2 " " $3 { print $1 ": " $2 " " $3 ", was " (was[id()] ? was[id()] : "not there") }' "$top/tests/inputs.lock" -
+}
+
+wanted=$(tr -s ' \t\n' '\n' <<<"${KMODSMITH_INPUTS-}" | sed '/^$/d' | sort)
+env=$cache/inputs${wanted:+-$(sha256sum <<<"$wanted" | cut -c1-12)}.env
+mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$debs"
+exec 9>"$cache/inputs.lock"
+flock -w 10 9 || { say "another run fetches inputs; this one waits" && flock 9; }
+[ "$(stat -c %s "$log" 2>/dev/null || echo 0)" -lt 1000000 ] || rm "$log"
+case ${1-} in
+--closure) refresh; readable; closure "${@:2}"; exit ;;
+--lock) [ -z "$wanted" ] || die "KMODSMITH_INPUTS is set: tests/inputs.lock says what apt offers" ;;
+--changed | "") ;;
+-*) die "there is no option '$1'" ;;
+*) refresh; readable; deb "$@"; exit ;;
+esac
+if ! is_young "$env" 720 || ! is_complete; then
+  [ -s "$cache/inputs.env" ] || say "kernels, headers and NVIDIA sources into $debs (about 350 MB the first time)"
+  set +e # not in a condition, where `set -e` would not hold
+  (set -e; refresh; readable; choose >"$env.new"; cd "$debs"; files_of "$env.new" | xargs -d '\n' stat -c '%s %n' >"$env.new.files")
+  status=$?
+  set -e
+  if [ $status -eq 0 ]; then
+    mv "$env.new.files" "$env.files" && mv "$env.new" "$env"
+  else
+    rm -f "$env.new" "$env.new.files"
+    if [ $status -ne 3 ] || ! is_complete; then exit 1; fi
+    say "the inputs of $(date -r "$env" '+%F %H:%M') are used"
   fi
 fi
-if [ "${1-}" = --closure ]; then closure "${@:2}"; exit; fi
-if [ $# -gt 0 ]; then deb "$@"; exit; fi
-if stale; then
-  echo "inputs: kernels, headers and NVIDIA sources into $debs (about 350 MB the first time)" >&2
-  open=$(apt-cache "${opts[@]}" policy nvidia-open-kernel-source | sed -n 's/ *Candidate: //p')
-  { kernel K61 "$(newest '6\.1\.0-[0-9]+' 1)"; kernel K61B "$(newest '6\.1\.0-[0-9]+' 2)"; kernel K61R "$(release)"
-    kernel K612 "$(newest '6\.12\.[^-]*' 1)"
-    echo "OPEN=$(deb nvidia-open-kernel-source)"; echo "PROPRIETARY=$(deb "nvidia-kernel-source=$open")"
-    echo "TESLA535=$(deb nvidia-tesla-535-kernel-source)"; echo "TESLA470=$(deb nvidia-tesla-470-kernel-source)"
-    echo "MODPROBE=$(deb nvidia-modprobe)"; } >"$env.new"
-  mv "$env.new" "$env"
-fi
-cat "$env"
+case ${1-} in
+--changed) changed ;;
+--lock)
+  { echo "# SPDX-License-Identifier: Apache-2.0"
+    echo "# The packages from apt that the checks last passed with: key of scripts/inputs.sh, name, version. Nothing is pinned by it: a run"
+    echo "# says where its inputs differ. When the checks have passed with newer ones: scripts/inputs.sh --lock"
+    packages_used; } >"$top/tests/inputs.lock.new"
+  mv "$top/tests/inputs.lock.new" "$top/tests/inputs.lock"
+  ;;
+*) cat "$env" ;;
+esac

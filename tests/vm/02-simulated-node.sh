@@ -13,7 +13,7 @@ for module in nvidia nvidia-uvm nvidia-modeset; do t "$module.ko loads" insmod $
 is "eight GPUs are bound" "$(ls /proc/driver/nvidia/gpus | wc -l)" 8
 is "four switches are bound" "$(ls /proc/driver/nvidia-nvswitch/devices | wc -l)" 4
 like "the modules are the proprietary ones" "$(cat /proc/driver/nvidia/version)" 'NVIDIA UNIX x86_64 Kernel Module'
-is "they and the unsigned modules taint the kernel" "$(cat /proc/sys/kernel/tainted)" 12289
+is "proprietary and unsigned modules taint the kernel" "$(cat /proc/sys/kernel/tainted)" 12289
 
 for minor in 0 1 2 3 4 5 6 7; do
   node nvidia$minor nvidia-frontend $minor
@@ -33,4 +33,4 @@ for name in nvidiactl nvidia-uvm nvidia-modeset; do
   release
 done
 t "the modules are removed" rmmod nvidia_modeset nvidia_uvm nvidia
-is "the devices are there without them" "$(cat /sys/bus/pci/devices/*/vendor | grep -c 0x10de)" 12
+is "the devices are there without the modules" "$(cat /sys/bus/pci/devices/*/vendor | grep -c 0x10de)" 12

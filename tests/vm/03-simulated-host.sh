@@ -5,11 +5,11 @@
 # gpus: 1
 # root: debian
 like "the root is a disk" "$(cat /proc/self/mountinfo)" '^[0-9]+ [0-9]+ [0-9:]+ / / rw,.* shared:.* ext4 '
-like "  of Debian" "$(cat /etc/os-release)" '^ID=debian'
+like "the root is a Debian" "$(cat /etc/os-release)" '^ID=debian'
 is "process 1 has the same root" "$(stat -Lc %d:%i /proc/1/root)" "$(stat -c %d:%i /)"
 is "each mount passes its events on" "$(grep -cv ' shared:' /proc/self/mountinfo)" 0
 t "the kernel's own modules are there" modprobe --show-depends ib_core
-t "  and load" modprobe overlay
+t "a module of the kernel loads" modprobe overlay
 is "the simulated GPU is there" "$(cat /sys/bus/pci/devices/*/vendor | grep -c 0x10de)" 1
 mkdir -p /tmp/image/bin /var/run/cdi
 cp /bin/busybox /tmp/image/bin/sh
@@ -19,8 +19,8 @@ cat >/var/run/cdi/test.json <<'END'
 END
 run() { podman run --rm --network none "$@" --rootfs /tmp/image sh -c "echo \$THING; ls /dev"; }
 t "podman runs a container" run
-unlike "  with none of the host's devices" "$out" kmsg
-t "  and with one of a CDI file" run --device test.example/thing=one
-like "  it has the device" "$out" '^kmsg$'
-like "  and the variable" "$out" '^one$'
-t_fails 126 "  and not with one that the file does not have" run --device test.example/thing=two
+unlike "a container has none of the host's devices" "$out" kmsg
+t "podman runs a container with a device of a CDI file" run --device test.example/thing=one
+like "the container has the device of the CDI file" "$out" '^kmsg$'
+like "the container has the variable of the CDI file" "$out" '^one$'
+t_fails 126 "podman refuses a device that the CDI file does not have" run --device test.example/thing=two

@@ -12,31 +12,31 @@ kernel_has() { echo "$(sed -n 's/.*Kernel Module\( for x86_64\)\? *\([0-9.]*\) .
   "$(cat /sys/module/nvidia/srcversion) $(sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params)"; }
 recorded() { sed -n 's/.*"code": "\(.*\)",/\1/p' $state/journal | tail -n 1; }
 
-t "install 535.261.03, open, with a parameter" kmodsmith install --package /packages/open --param nvidia:NVreg_DeviceFileMode=432
+t "install the open modules with a parameter" kmodsmith install --package /packages/open --param nvidia:NVreg_DeviceFileMode=432
 first=$(kernel_has)
 hold /dev/nvidia0
-t_fails 1 "held before: 535.216.03 is refused" kmodsmith install --package /packages/tesla535 --flavour proprietary
-like "  by name" "$out" "E_IN_USE: .*pid $holder sleep"
+t_fails 1 "another version is refused while a process has the GPU" kmodsmith install --package /packages/tesla535 --flavour proprietary
+like "  the holder is named" "$out" "E_IN_USE: .*pid $holder sleep"
 is "  and nothing was touched" "$(kernel_has)" "$first"
 release
-t "535.261.03 open -> 535.216.03 proprietary" kmodsmith install --package /packages/tesla535 --flavour proprietary
+t "another version, proprietary, replaces the open modules" kmodsmith install --package /packages/tesla535 --flavour proprietary
 like "  proven before anything is unloaded" "$(printf '%s ' $out)" 'prove .* unload .* load .* nodes .* verify'
-like "  it runs" "$(cat /proc/driver/nvidia/version)" 'x86_64 Kernel Module  535.216.03'
+like "  it runs" "$(cat /proc/driver/nvidia/version)" "x86_64 Kernel Module  $TESLA535_VERSION"
 hold /dev/nvidia1
-t_fails 1 "held meanwhile: the way back is refused" kmodsmith install --driver 535.261.03 --flavour open
-like "  by name" "$out" "E_IN_USE: .*pid $holder sleep"
+t_fails 1 "the way back is refused while a process has the GPU" kmodsmith install --driver "$OPEN_VERSION" --flavour open
+like "  the holder is named" "$out" "E_IN_USE: .*pid $holder sleep"
 release
-t "535.216.03 -> 535.261.03 proprietary" kmodsmith install --package /packages/proprietary
-like "  it runs" "$(cat /proc/driver/nvidia/version)" 'x86_64 Kernel Module  535.261.03'
-t "proprietary -> open, from the store" kmodsmith install --driver 535.261.03 --flavour open --param nvidia:NVreg_DeviceFileMode=432
+t "the proprietary modules of one version replace those of another" kmodsmith install --package /packages/proprietary
+like "  it runs" "$(cat /proc/driver/nvidia/version)" "x86_64 Kernel Module  $PROPRIETARY_VERSION"
+t "the open modules replace the proprietary ones, from the store" kmodsmith install --driver "$OPEN_VERSION" --flavour open --param nvidia:NVreg_DeviceFileMode=432
 is "  with its parameter" "$(kernel_has)" "$first"
-like "a parameter that is no longer wished is a difference" "$(kmodsmith plan --driver 535.261.03 --flavour open)" \
+like "a parameter that is no longer wished is a difference" "$(kmodsmith plan --driver "$OPEN_VERSION" --flavour open)" \
   'unload .*only parameters differ: nvidia NVreg_DeviceFileMode is no longer wished'
-t "R-D1: options alone" kmodsmith install --driver 535.261.03 --flavour open --param nvidia:NVreg_DeviceFileMode=438
-like "  are seen as such" "$(kmodsmith plan --driver 535.261.03 --flavour open --param nvidia:NVreg_DeviceFileMode=432)" \
+t "R-D1: an install with another parameter alone" kmodsmith install --driver "$OPEN_VERSION" --flavour open --param nvidia:NVreg_DeviceFileMode=438
+like "  the plan says that only parameters differ" "$(kmodsmith plan --driver "$OPEN_VERSION" --flavour open --param nvidia:NVreg_DeviceFileMode=432)" \
   'unload .*only parameters differ'
-like "  and come from the store" "$out" 'package .* from oci:'
-t "and back" kmodsmith install --driver 535.261.03 --flavour open --param nvidia:NVreg_DeviceFileMode=432
+like "  the package comes from the store" "$out" 'package .* from oci:'
+t "an install with the first parameter again" kmodsmith install --driver "$OPEN_VERSION" --flavour open --param nvidia:NVreg_DeviceFileMode=432
 is "  as it was" "$(kernel_has)" "$first"
 
 broken() { # CODE NAME COMMAND...: refused or undone with this code, and the old driver works with its parameter
@@ -60,29 +60,29 @@ broken E_ELF "truncated before it was packed" kmodsmith install --package /packa
 broken E_UNSUPPORTED_GPU "a GPU that the new one does not support" kmodsmith install --package /packages/tesla470 --flavour proprietary
 
 broken E_PARAM "a parameter that fails the load" kmodsmith install --package /packages/proprietary --param nvidia:NVreg_DeviceFileMode=often
-like "  the load was undone" "$refusal" 'back +.* 535.261.03 open is loaded again'
+like "  the load was undone" "$refusal" "back +.* $OPEN_VERSION open is loaded again"
 is "  R-K1: the code is kept" "$(recorded)" E_PARAM
-like "  and status tells" "$(kmodsmith status)" "bad target: 535.261.03 proprietary failed at .* E_PARAM: .*invalid for parameter"
+like "  and status tells" "$(kmodsmith status)" "bad target: $PROPRIETARY_VERSION proprietary failed at .* E_PARAM: .*invalid for parameter"
 broken E_TARGET_FAILED "R-E1: the same is not tried again" \
   kmodsmith install --package /packages/proprietary --param nvidia:NVreg_DeviceFileMode=often
 like "  it says what happened" "$refusal" 'it failed at .* with E_PARAM: .*invalid for parameter'
 unlike "  nothing was unloaded for that" "$refusal" 'unload +'
-broken E_PARAM "but when somebody insists" \
+broken E_PARAM "R-E1: the same is tried again when --retry is given" \
   kmodsmith install --package /packages/proprietary --param nvidia:NVreg_DeviceFileMode=often --retry
 broken E_NOT_READY "a post-condition that is false" kmodsmith install --package /packages/proprietary \
   --param nvidia:NVreg_DeviceFileMode=438,nvidia:NVreg_ModifyDeviceFiles=0
-like "  the load was undone" "$refusal" 'back +.* 535.261.03 open is loaded again'
+like "  the load was undone" "$refusal" "back +.* $OPEN_VERSION open is loaded again"
 is "  the code is kept" "$(recorded)" E_NOT_READY
 
-mv /lib/firmware/nvidia/535.216.03 /tmp/firmware
+mv "/lib/firmware/nvidia/$TESLA535_VERSION" /tmp/firmware
 broken E_FIRMWARE "missing firmware" kmodsmith install --package /packages/tesla535 --flavour proprietary
-mv /tmp/firmware /lib/firmware/nvidia/535.216.03
+mv /tmp/firmware "/lib/firmware/nvidia/$TESLA535_VERSION"
 mkdir -p /tmp/full && mount -t tmpfs -o size=40M tmpfs /tmp/full && cp -r $state/journal $state/roots.json /tmp/full/
 broken E_STORE_FULL "disk full" kmodsmith install --package /packages/tesla535 --flavour proprietary --state-dir /tmp/full
 umount /tmp/full
 
 t "another parameter makes it another target" kmodsmith install --package /packages/proprietary
-t "and back again" kmodsmith install --driver 535.261.03 --flavour open --param nvidia:NVreg_DeviceFileMode=432
+t "the open modules with their parameter are installed again" kmodsmith install --driver "$OPEN_VERSION" --flavour open --param nvidia:NVreg_DeviceFileMode=432
 is "  as it was" "$(kernel_has)" "$first"
 echo 1 >/sys/module/module/parameters/sig_enforce
 broken E_SIGNING_REQUIRED "unsigned where signatures are enforced" kmodsmith install --package /packages/proprietary

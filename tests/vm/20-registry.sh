@@ -7,20 +7,20 @@
 # beside: registry
 # programs: strace
 from=$(cat /beside/from)
-install="kmodsmith install --driver 535.261.03 --trust-dir /beside/trust"
-t_fails 1 "a registry whose key is not known" kmodsmith install --driver 535.261.03 --flavour open --from "$from"
-like "  is not believed" "$out" 'error: E_UNTRUSTED'
+install="kmodsmith install --driver $OPEN_VERSION --trust-dir /beside/trust"
+t_fails 1 "a registry whose key is not known" kmodsmith install --driver "$OPEN_VERSION" --flavour open --from "$from"
+like "  the package is not believed" "$out" 'error: E_UNTRUSTED'
 is "  no module is loaded" "$(grep -c ^nvidia /proc/modules)" 0
-is "  and nothing is in the store" "$(find /var/lib/kmodsmith/store/blobs -type f 2>/dev/null | wc -l)" 0
+is "  nothing is in the store" "$(find /var/lib/kmodsmith/store/blobs -type f 2>/dev/null | wc -l)" 0
 t "net check" kmodsmith net check "$from"
 # shellcheck disable=SC2086 # several words
 t "install from the registry" $install --flavour open --from "$from"
 like "  the store has none" "$out" 'store: it has no package'
 like "  proven" "$out" ' prove '
-t "the driver is ready" kmodsmith status
-like "it is the open one" "$(cat /proc/driver/nvidia/version)" 'Open Kernel Module.* 535\.261\.03'
+t "the driver from the registry is ready" kmodsmith status
+like "  it is the open one" "$(cat /proc/driver/nvidia/version)" "Open Kernel Module.* $OPEN_VERSION"
 t "the store is sound" kmodsmith store verify
-like "and says what is in use" "$(kmodsmith store ls)" '535\.261\.03-open.*last-good'
+like "store ls says what is in use" "$(kmodsmith store ls)" "$OPEN_VERSION-open.*last-good"
 t "unload" kmodsmith unload
 
 # R-A2: from now on nobody is needed.

@@ -20,11 +20,11 @@
 # timeout: 1800
 state=/var/lib/kmodsmith
 record=/run/kmodsmith/kernels.json
-next=6.1.0-56-cloud-amd64
+next=$K61
 log=/tmp/init.log
 begin() { # OPTION...: of this start, and of the one after the kill
   : >$log
-  kmodsmith init --driver 535.261.03 --flavour proprietary --modules nvidia --no-daemons --export none --cdi none "$@" \
+  kmodsmith init --driver "$SMALL_VERSION" --flavour proprietary --modules nvidia --no-daemons --export none --cdi none "$@" \
     >$log 2>&1 &
   init=$!
 }
@@ -63,14 +63,14 @@ if [ "$boot" = 2 ]; then
   is "the next kernel runs" "$(uname -r)" $next
   began=$(now_cs)
   begin --no-compile --offline
-  t "init, from the store alone" until_true grep -q 'ready: driver' $log
+  t "init becomes ready from the store alone" until_true grep -q 'ready: driver' $log
   echo "# ready $((($(now_cs) - began) * 10)) ms after the start of init, in an emulated machine"
   out=$(cat $log)
   printf '%s\n' "$out" | sed -n 's/^kmodsmith: \([a-z]* .* s .*\)/#   \1/p'
-  like "  it is a load" "$out" 'package .* from .*/store'
-  unlike "  without a compile" "$out" 'compile +[0-9]'
-  like "  the driver is there" "$(driver)" '^535\.261\.03 [0-9A-F]+ 1 $'
-  t "  ready" kmodsmith status
+  like "the start on the next kernel is a load" "$out" 'package .* from .*/store'
+  unlike "the start on the next kernel compiles nothing" "$out" 'compile +[0-9]'
+  like "the driver is loaded on the next kernel" "$(driver)" "^$SMALL_VERSION [0-9A-F]+ 1 \$"
+  t "status is ready on the next kernel" kmodsmith status
   kill $init
   wait $init
   umount $state
@@ -107,36 +107,36 @@ fi
 t "the hooks are installed" sh /files/install.sh --gate
 begin --source /files/driver --from oci:/packages/small-K61R --insecure-skip-verify --gate
 t "the node is ready" until_true grep -q 'ready: driver' $log
-unlike "  by a package" "$(cat $log)" 'compile +[0-9]'
+unlike "the node got ready by a package, without a compile" "$(cat $log)" 'compile +[0-9]'
 loaded=$(driver)
-like "  the driver is loaded" "$loaded" '^535\.261\.03 [0-9A-F]+ 1 $'
+like "the driver of the package is loaded" "$loaded" "^$SMALL_VERSION [0-9A-F]+ 1 \$"
 t "a reboot may come" /etc/kmodsmith/reboot-gate
 t "dpkg installs the next kernel and its headers" dpkg --force-depends --force-script-chrootless -i /files/*.deb
 installed=$(now_cs)
-is "  the boot loader starts it next" "$(readlink /vmlinuz)" boot/vmlinuz-$next
-t "init compiles for it" until_true grep -q '"verdict": "building"' $record
-t_fails 1 "  no reboot meanwhile" /etc/kmodsmith/reboot-gate
-like "    and it is said why" "$out" "no reboot: $next starts next: building"
-t "  half of the objects" until_true grep -q 'compile 50% (1 of 2)' $log
+is "the boot loader starts the next kernel" "$(readlink /vmlinuz)" boot/vmlinuz-$next
+t "init compiles for the next kernel" until_true grep -q '"verdict": "building"' $record
+t_fails 1 "no reboot may come during the compile" /etc/kmodsmith/reboot-gate
+like "the gate says that the next kernel is building" "$out" "no reboot: $next starts next: building"
+t "half of the objects are compiled" until_true grep -q 'compile 50% (1 of 2)' $log
 echo "# half-way $(since "$installed") s after dpkg, 10 s of them quiet"
 t "kill -9 of init, and of who compiles" kill_all
-t "  no compiler goes on" no_compiler
-is "  the driver was not touched" "$(driver)" "$loaded"
-t_fails 1 "  no reboot still" /etc/kmodsmith/reboot-gate
+t "no compiler outlives init" no_compiler
+is "the kill does not touch the driver" "$(driver)" "$loaded"
+t_fails 1 "no reboot may come after the kill" /etc/kmodsmith/reboot-gate
 began=$(now_cs)
 begin --source /files/driver --from oci:/packages/small-K61R --insecure-skip-verify --gate
 t "init starts again" until_true grep -q 'ready: driver' $log
-like "  with the driver that is there" "$(cat $log)" '^kmodsmith: adopt '
-t "  and the next kernel has its package" until_true grep -q '"verdict": "ready"' $record
+like "the init that started again adopts the driver" "$(cat $log)" '^kmodsmith: adopt '
+t "the next kernel has its package" until_true grep -q '"verdict": "ready"' $record
 echo "# ready for the next kernel $(since "$began") s after this start, in an emulated machine"
 grep '^kmodsmith: compile .* s ' $log | sed 's/^/# /'
-like "  compiled here, with the kernel's compiler" "$(cat $log)" \
+like "the package is compiled here, with the kernel's compiler" "$(cat $log)" \
   '^kmodsmith: compile +[0-9.]+ s .* 2 objects with gcc-12 \(Debian '
-t "  proven" kmodsmith status
-like "  says status" "$out" "^kernel $next starts next: ready: .*CRCs equal"
-t "  a reboot may come" /etc/kmodsmith/reboot-gate
-like "  the store has it" "$(kmodsmith store ls)" "535\.261\.03 .*$next"
-is "  the driver was not touched" "$(driver)" "$loaded"
+t "status is right with the package for the next kernel" kmodsmith status
+like "status says that the package was proven for the next kernel" "$out" "^kernel $next starts next: ready: .*CRCs equal"
+t "a reboot may come again" /etc/kmodsmith/reboot-gate
+like "the store has the package for the next kernel" "$(kmodsmith store ls)" "$SMALL_VERSION .*$next"
+is "the compile does not touch the driver" "$(driver)" "$loaded"
 kill $init
 wait $init
 t "the store verifies" kmodsmith store verify

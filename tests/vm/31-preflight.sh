@@ -12,7 +12,8 @@
 open="kmodsmith install --package /packages/open"
 proprietary="kmodsmith install --package /packages/proprietary"
 parameter=/sys/module/firmware_class/parameters/path
-file=nvidia/535.261.03/gsp_ga10x.bin
+file=nvidia/$OPEN_VERSION/gsp_ga10x.bin
+here=/lib/firmware/nvidia/$OPEN_VERSION other=$TESLA535_VERSION
 nothing() {
   is "  nothing is loaded" "$(grep -c ^nvidia /proc/modules)" 0
   unlike "  and nothing was fetched" "$out" '^kmodsmith: (package|prove) '
@@ -26,14 +27,14 @@ nothing
 t_fails 1 "R-P6: switching it off does not help the open modules" $open --param nvidia:NVreg_EnableGpuFirmware=0
 nothing
 t_fails 1 "R-P6: the proprietary ones use it on this GPU, too" $proprietary
-like "  with the same code" "$out" 'E_FIRMWARE: .*the proprietary modules need it'
+like "  the code is E_FIRMWARE" "$out" 'E_FIRMWARE: .*the proprietary modules need it'
 nothing
 put /lib/firmware
-mv /lib/firmware/nvidia/535.261.03 /lib/firmware/nvidia/535.216.03
+mv "$here" "/lib/firmware/nvidia/$other"
 t_fails 1 "R-P6: firmware of another version" $open
 nothing
-t "  doctor names what is there" kmodsmith doctor
-like "  by its version" "$out" '^pass +firmware +of 535.216.03 in '
+t "doctor tells which firmware is there" kmodsmith doctor
+like "  the version is told" "$out" "^pass +firmware +of $other in "
 t "R-P6: proprietary modules told to do without" $proprietary --param nvidia:NVreg_EnableGpuFirmware=0
 like "  are ready" "$out" '^ready$'
 t "unload" kmodsmith unload
@@ -41,7 +42,7 @@ rm -r /var/lib/kmodsmith # with a last good driver that would come back
 
 printf /opt/theirs >$parameter
 t_fails 1 "R-P6: a path that somebody else has set" $open
-like "  is named" "$out" "look in /opt/theirs, .*firmware_class.path is '/opt/theirs'"
+like "  the path is named" "$out" "look in /opt/theirs, .*firmware_class.path is '/opt/theirs'"
 nothing
 put /opt/theirs
 t_fails 1 "R-K1: without the right to load modules" /usr/bin/setpriv --bounding-set -sys_module $open
@@ -52,7 +53,7 @@ t_fails 1 "no room for the journal" $open --state-dir /tmp/full
 like "  the bytes are named" "$out" "E_NO_SPACE: preflight: '/tmp/full' has [0-9]+ bytes free, 65536 are needed"
 nothing
 t "R-P6: firmware in the path of somebody else" $open
-is "  whose path stays as it was" "$(cat $parameter)" /opt/theirs
+is "  the path stays as it was" "$(cat $parameter)" /opt/theirs
 
 # Both are asked: the kernel through the driver, and kmodsmith about the driver that is loaded.
 said() {
@@ -67,7 +68,7 @@ for row in "/opt/theirs" "/lib/firmware" "/lib/firmware/$(uname -r)" "/lib/firmw
   printf /opt/theirs >$parameter
   is "without $row" "$(said | tr '\n' ' ')" "missing missing "
   put "$row"
-  is "  and with it" "$(said | tr '\n' ' ')" "found found "
+  is "  with it the firmware is found" "$(said | tr '\n' ' ')" "found found "
 done
 rm -rf /lib/firmware
 put /opt/theirs

@@ -12,12 +12,12 @@ runs() { sed -n 's/.*\(Open\|x86_64\) Kernel Module.*  \([0-9.]*\)  .*/\1 \2/p' 
 state() { sed -n 's/^  "state": "\(.*\)",/\1/p' /run/kmodsmith/status.json; }
 of() { cat /sys/module/nvidia/srcversion; }
 mkdir -p "/$tree" && cp /packages/open.d/*.ko "/$tree/" && depmod
-host="535.261.03 \(open, from $tree/nvidia.ko\)"
+host="$OPEN_VERSION \(open, from $tree/nvidia.ko\)"
 
 t_fails 1 "installed and not loaded: the next boot would load it" kmodsmith install --package /packages/proprietary
-like "  so it is named" "$out" "E_HOST_DRIVER: .*proprietary is wished; the host's own driver $host is installed"
+like "  the driver of the host is named" "$out" "E_HOST_DRIVER: .*proprietary is wished; the host's own driver $host is installed"
 t_fails 1 "use of what is not loaded" kmodsmith install --package /packages/proprietary --host-driver use
-like "  says what to do" "$out" 'E_HOST_DRIVER: .*modprobe nvidia'
+like "  what to do is told" "$out" 'E_HOST_DRIVER: .*modprobe nvidia'
 mkdir -p /etc/modprobe.d && echo blacklist nvidia >/etc/modprobe.d/nvidia.conf
 t "a blacklisted one is in nobody's way" kmodsmith plan --package /packages/proprietary
 rm /etc/modprobe.d/nvidia.conf
@@ -30,10 +30,10 @@ like "  version, flavour, file and choices are told" "$out" \
   "E_HOST_DRIVER: .*the host's own driver $host is loaded; --host-driver use keeps .* replace .* fail \(the default\)"
 is "  and nothing was touched" "$(of) $(ls /dev/nvidia* 2>/dev/null)" "$theirs "
 t "the wished one is adopted under any policy" kmodsmith install --package /packages/open
-like "  as such" "$out" 'adopt .*535.261.03 open is loaded already'
+like "  it is adopted as what was wished" "$out" "adopt .*$OPEN_VERSION open is loaded already"
 is "  and ready" "$(state)" READY
-t_fails 1 "and it is the host's still" kmodsmith install --package /packages/proprietary
-is "  which is told beside the driver that works" "$(state) $(sed -n 's/^ *"code": "\(.*\)",/\1/p' /run/kmodsmith/status.json)" \
+t_fails 1 "what was adopted is the host's still" kmodsmith install --package /packages/proprietary
+is "  that is told beside the driver that works" "$(state) $(sed -n 's/^ *"code": "\(.*\)",/\1/p' /run/kmodsmith/status.json)" \
   "READY E_HOST_DRIVER"
 
 rm -r /dev/nvidia* /dev/char/195:*
@@ -47,18 +47,18 @@ t "status agrees" kmodsmith status
 KMODSMITH_HOST_DRIVER=use kmodsmith init --driver 570.1 >/tmp/init.log 2>&1 &
 init=$!
 t "init, told by the environment" sh -c "until grep -q ready: /tmp/init.log; do kill -0 $init || exit 1; sleep 0.1; done"
-like "  names what it found" "$(cat /tmp/init.log)" 'ready: driver 535.261.03, open'
+like "  the driver that it found is named" "$(cat /tmp/init.log)" "ready: driver $OPEN_VERSION, open"
 kill $init && wait $init
 
 hold /dev/nvidia0
 t_fails 1 "replace: not while it is held" kmodsmith install --package /packages/proprietary --host-driver replace
-like "  by whom is told" "$out" "E_IN_USE: .*pid $holder sleep"
+like "  the holder is told" "$out" "E_IN_USE: .*pid $holder sleep"
 is "  it stays" "$(of)" "$theirs"
 release
 t "replace" kmodsmith install --package /packages/proprietary --host-driver replace
-is "  ours runs" "$(runs)" "x86_64 535.261.03"
+is "  ours runs" "$(runs)" "x86_64 $PROPRIETARY_VERSION"
 t "ours is nobody's own: the default policy replaces it" kmodsmith install --package /packages/open --flavour open
-t "and back" kmodsmith install --package /packages/proprietary
+t "the proprietary modules replace ours again" kmodsmith install --package /packages/proprietary
 rm -r /var/lib/kmodsmith
 t "an emptied store does not make it a stranger's" kmodsmith install --package /packages/open
 like "  it was replaced" "$out" 'unload '
@@ -69,9 +69,9 @@ t "a driver that somebody left behind" insmod /packages/open.d/nvidia.ko
 node nvidiactl nvidia-frontend 255
 hold /dev/nvidiactl
 t_fails 1 "  in use it is somebody's" kmodsmith install --package /packages/proprietary
-like "  of whom nothing is known" "$out" 'E_HOST_DRIVER: .*535.261.03 \(open, from no file of the host\)'
+like "  nothing is known of whose it is" "$out" "E_HOST_DRIVER: .*$OPEN_VERSION \(open, from no file of the host\)"
 release
 t "  with use it stays" kmodsmith plan --driver 570.1 --host-driver use
 like "  whoever it was of" "$out" "adopt +the host's own driver"
 t "  used by nobody it is replaced" kmodsmith install --package /packages/proprietary
-is "  ours runs" "$(runs)" "x86_64 535.261.03"
+is "  ours runs" "$(runs)" "x86_64 $PROPRIETARY_VERSION"

@@ -9,7 +9,7 @@
 # programs: strace jq
 # mem: 1536M
 # timeout: 900
-driver=535.261.03
+driver=$OPEN_VERSION
 record=/run/kmodsmith/daemons.json
 of() { jq -r ".daemons[] | select(.name == \"$1\") | .$2" $record 2>/dev/null; }
 fabric() { of nvidia-fabricmanager "$1"; }
@@ -33,7 +33,7 @@ hidden=/sys/module/fakehold/parameters/hold
 
 # Before anything is touched.
 t_fails 1 "R-P1: NVSwitches, and no fabric manager" kmodsmith init --package /beside/none
-like "  is refused" "$out" 'E_DAEMON: .*1 NVSwitches needs nvidia-fabricmanager: the driver.s user space has no /usr/bin/nv-fabricmanager'
+like "  init is refused with E_DAEMON" "$out" 'E_DAEMON: .*1 NVSwitches needs nvidia-fabricmanager: the driver.s user space has no /usr/bin/nv-fabricmanager'
 is "  before the load" "$(grep -c ^nvidia /proc/modules)" 0
 
 ln -s /run/systemd/journal/dev-log /dev/log # as on a host with systemd
@@ -63,7 +63,7 @@ t "killed: it is started again" until_is restarts 1
 t "  and up" until_is state up
 is "  once" "$(running)" 1
 second=$(fabric pid)
-like "  as the log says" "$(cat /tmp/init.log)" 'nvidia-fabricmanager: ended by signal 9; tried again in 1 s'
+like "  the log tells the signal" "$(cat /tmp/init.log)" 'nvidia-fabricmanager: ended by signal 9; tried again in 1 s'
 
 kill -9 "$init"
 wait "$init"
@@ -76,8 +76,8 @@ t "  the other, too" grep -q "nvidia-persistenced runs already, pid $kept" /tmp/
 
 hold /dev/nvidia0
 t_fails 1 "unload while somebody uses the GPU" kmodsmith unload
-like "  names that one" "$out" "pid $holder sleep"
-unlike "  and none of ours" "$out" "nv-fabric|persistenced"
+like "  the one who uses it is named" "$out" "pid $holder sleep"
+unlike "  none of our daemons is named" "$out" "nv-fabric|persistenced"
 is "  and the daemons stay" "$(pidof nv-fabricmanager) $(persistenced)" "$second $kept"
 release
 touch /run/nvidia-fabricmanager/fail

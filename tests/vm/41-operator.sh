@@ -49,13 +49,13 @@ t "  the operator's startup probe" startup_probe
 t "  ours" pod kmodsmith probe startup
 t "  readiness" pod kmodsmith probe readiness
 t "  liveness" pod kmodsmith probe liveness
-like "  " "$out" "process $init serves"
+like "  the process that serves is named" "$out" "process $init serves"
 t "  the machine has the export" test -x $run/driver/usr/bin/nvidia-smi -a -c $run/driver/dev/nvidia0
 t "  the pod, too" pod test -x $run/driver/usr/bin/nvidia-smi
 base=$(mounts)
 touch $run/validations/driver-ready
 t_fails 1 "a second pod" $driver init
-like "  is told who is there" "$out" "E_LOCKED: .*process $init"
+like "  it is told who is there" "$out" "E_LOCKED: .*process $init"
 is "  and changes nothing" "$(cat $run/nvidia-driver.pid) $(cat $status)" "$init Ready"
 
 hold /dev/nvidia0
@@ -72,7 +72,7 @@ awk -v dir="$run/driver" 'index($5, dir) == 1 { print $5 }' /proc/self/mountinfo
 rm $run/nvidia-driver.pid
 is "as the driver manager leaves it: no root, no pid" "$(mounts)" 0
 t_fails 1 "  which readiness sees" pod kmodsmith probe readiness
-like "  " "$out" 'export'
+like "  the export is named" "$out" 'export'
 t "the next pod" start init
 is "  exports again, with the GPU in use" "$(mounts)" "$base"
 t "  and is ready" pod kmodsmith probe readiness

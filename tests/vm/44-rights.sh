@@ -46,22 +46,22 @@ t "  ready" kmodsmith status
 t "  the export is the machine's" test -x $root/usr/bin/nvidia-smi
 others
 t "  holders of another user are seen" pod "$(without)" kmodsmith holders
-like "  " "$out" "pid $holder sleep"
+like "  the holder of another user is named" "$out" "pid $holder sleep"
 t "  they can be asked to end" pod "$(without)" kmodsmith unload --holders stop --holders-timeout 20
 wait $holder
 is "  and nothing is loaded" "$(loaded)" 0
 rm /var/lib/kmodsmith/journal # with a last good driver that would come back
 for cap in sys_module mknod sys_admin sys_chroot sys_ptrace; do
   t_fails 1 "install and export without $cap" put pod "$(without $cap)"
-  like "  is told" "$out" "E_RIGHTS: .*CAP_$(echo $cap | tr '[:lower:]' '[:upper:]')"
+  like "  the capability is named" "$out" "E_RIGHTS: .*CAP_$(echo $cap | tr '[:lower:]' '[:upper:]')"
   is "  before anything is touched" "$(loaded)" 0
 done
 t_fails 1 "what is exported cannot be looked at" pod "$(without sys_admin)" kmodsmith install --package /beside/plain --export none
-like "  is told" "$out" "E_RIGHTS: enter the host's mount namespace \(CAP_SYS_ADMIN and CAP_SYS_CHROOT are needed\)"
+like "  the capabilities are named" "$out" "E_RIGHTS: enter the host's mount namespace \(CAP_SYS_ADMIN and CAP_SYS_CHROOT are needed\)"
 t "install and export again" put pod "$(without)"
 others
 t_fails 1 "unload without kill" pod "$(without kill)" kmodsmith unload --holders stop --holders-timeout 5
-like "  is told" "$out" 'E_RIGHTS: ask holder [0-9]+ to end'
+like "  the holder that could not be asked is named" "$out" 'E_RIGHTS: ask holder [0-9]+ to end'
 for cap in sys_ptrace dac_read_search; do
   limit "$(without $cap)" kmodsmith holders >/tmp/seen 2>&1
   like "holders without $cap are not all seen" "$(cat /tmp/seen)" 'could not be looked at'

@@ -18,40 +18,40 @@ start() { pod_start driver clusterpolicy DRIVER_CONFIG_DIGEST=digest-1; }
 managed() { driver_manager digest-1 && start; }
 ready() { "$@" && pod_wait_ready driver; }
 unchanged() { # WHAT: after a restart with the driver loaded
-  is "  the modules are the same, with their references" "$(modules)" "$before"
-  unlike "  none was loaded or unloaded" "$(dmesg_since)" 'NVRM: loading|nvidia.*unload|Unloading'
-  unlike "  nothing was fetched, unpacked or compiled" "$(pod_log driver)" '^kmodsmith: (package|compile|load|unload) '
-  is "  as many mounts as before" "$(mounts)" "$mounted"
-  is "  no other generation is left" "$(find /run/nvidia -maxdepth 1 -name '.driver.*' | wc -l)" 0
-  t "  who uses the GPU does not notice" alive
-  t "  nvidia-smi starts after a chroot" chroot $root nvidia-smi --help
+  is "$1: the modules are the same, with their references" "$(modules)" "$before"
+  unlike "$1: no module was loaded or unloaded" "$(dmesg_since)" 'NVRM: loading|nvidia.*unload|Unloading'
+  unlike "$1: nothing was fetched, unpacked or compiled" "$(pod_log driver)" '^kmodsmith: (package|compile|load|unload) '
+  is "$1: there are as many mounts as before" "$(mounts)" "$mounted"
+  is "$1: no other generation is left" "$(find /run/nvidia -maxdepth 1 -name '.driver.*' | wc -l)" 0
+  t "$1: who uses the GPU does not notice" alive
+  t "$1: nvidia-smi starts after a chroot" chroot $root nvidia-smi --help
 }
 
-t "a node" pods_begin
+t "the node has what a pod needs" pods_begin
 if [ "$boot" = 2 ]; then
   is "the node was rebooted: no module is loaded" "$(grep -c '^nvidia' /proc/modules)" 0
   t "the pod starts from what the node has" seconds ready managed
   echo "# node rebooted: $took s until ready"
-  unlike "  nothing was compiled, no user space unpacked again" "$(pod_log driver)" '^kmodsmith: compile |of the image copied'
-  is "  modules are loaded" "$(grep -cE '^nvidia(_uvm|_modeset)? ' /proc/modules)" 3
-  t "  nvidia-smi starts after a chroot" chroot $root nvidia-smi --help
+  unlike "after the reboot nothing is compiled, and no user space unpacked again" "$(pod_log driver)" '^kmodsmith: compile |of the image copied'
+  is "after the reboot the modules are loaded" "$(grep -cE '^nvidia(_uvm|_modeset)? ' /proc/modules)" 3
+  t "after the reboot nvidia-smi starts after a chroot" chroot $root nvidia-smi --help
   exit 0
 fi
-t "  with a package in its store" node_has_store
-t "the first start" seconds ready managed
+t "the node has a package in its store" node_has_store
+t "the first start of the pod, with the user space copied, becomes ready" seconds ready managed
 echo "# first start: $took s until ready"
 hold /dev/nvidia0
 before=$(modules) mounted=$(mounts)
 dmesg_since >/dev/null
 
 t "the container is killed" pod_kill driver
-t "  and started again, without the operator's init container" seconds ready start
+t "the killed container becomes ready again, without the operator's init container" seconds ready start
 echo "# container killed: $took s until ready"
-unchanged
+unchanged "container killed"
 
 t "the pod is deleted" pod_delete driver
-t "  and comes again, with the operator's init container" seconds ready managed
+t "the deleted pod comes again, with the operator's init container" seconds ready managed
 echo "# pod deleted: $took s until ready"
-unchanged
+unchanged "pod deleted"
 t "the pod is deleted before the reboot" pod_delete driver
 release

@@ -12,6 +12,7 @@
 # programs: curl
 # mem: 2G
 # timeout: 600
+old=$TESLA535_VERSION new=$OPEN_VERSION
 node=/api/v1/nodes/gpu-1 map=/api/v1/namespaces/kube-system/configmaps
 if [ -e /beside/skip ]; then
   skip "a node in a roll-out" "$(cat /beside/skip)"
@@ -38,9 +39,9 @@ policy() { # TARGET [METHOD PATH]: into the file of the agent and the ConfigMap 
 kernel_has() { sed -n 's/.*Kernel Module\( for x86_64\)\? *\([0-9.]*\) .*/\2/p' /proc/driver/nvidia/version; }
 cordoned() { api GET $node | grep -c '"unschedulable": true'; }
 
-t "535.216.03 is loaded" kmodsmith install --package /packages/tesla535 --flavour proprietary
+t "the older driver is loaded" kmodsmith install --package /packages/tesla535 --flavour proprietary
 loaded=$(cat /sys/module/nvidia/srcversion)
-policy '{"driver": "535.216.03", "flavour": "proprietary"}' POST ""
+policy "{\"driver\": \"$old\", \"flavour\": \"proprietary\"}" POST ""
 kmodsmith agent --node gpu-1 --policy /tmp/policy.json --kubeconfig /beside/config --insecure-skip-verify \
   --from oci:/packages/open,oci:/packages/tesla535 >/tmp/agent.log 2>&1 &
 t "what is loaded is adopted" becomes "done" 90 || { cat /tmp/agent.log; exit 1; }
@@ -48,26 +49,26 @@ is "  and not touched" "$(cat /sys/module/nvidia/srcversion)" "$loaded"
 
 hold /dev/nvidia0
 begun=$(cut -d. -f1 /proc/uptime)
-policy '{"driver": "535.261.03", "flavour": "open"}'
+policy "{\"driver\": \"$new\", \"flavour\": \"open\"}"
 t "another target: staged, then cordoned and drained" becomes evicting 240 || cat /tmp/agent.log
 sleep 8
-is "  a process holds the GPU: nothing is touched" "$(kernel_has)" 535.216.03
-t "  and why says so" kmodsmith rollout why gpu-1 --kubeconfig /beside/admin --namespace kube-system
-like "  by name" "$out" 'gpu-1 is evicting: holders'
+is "  a process holds the GPU: nothing is touched" "$(kernel_has)" "$old"
+t "  why can be asked" kmodsmith rollout why gpu-1 --kubeconfig /beside/admin --namespace kube-system
+like "  the node and what it waits for are named" "$out" 'gpu-1 is evicting: holders'
 is "  the node is cordoned" "$(cordoned)" 1
 release
 t "it goes: replaced, validated, uncordoned" becomes "done" 240 || cat /tmp/agent.log
 echo "# $(($(cut -d. -f1 /proc/uptime) - begun)) s from the new target to done, some of them held, in an emulated machine"
-is "  the new driver runs" "$(kernel_has)" 535.261.03
+is "  the new driver runs" "$(kernel_has)" "$new"
 is "  the node is in service" "$(cordoned)" 0
 t "  and everything is right" kmodsmith status
-like "  and the agent tells what it is" "$(api GET $node)" '"kmodsmith.io/agent.loaded": "[0-9a-f-]* 535.261.03 '
+like "  and the agent tells what it is" "$(api GET $node)" "\"kmodsmith.io/agent.loaded\": \"[0-9a-f-]* $new "
 
-policy '{"driver": "535.261.03", "flavour": "open", "parameters": {"NVreg_DeviceFileMode": "wrong"}}'
+policy "{\"driver\": \"$new\", \"flavour\": \"open\", \"parameters\": {\"NVreg_DeviceFileMode\": \"wrong\"}}"
 t "a target that the kernel refuses is undone" becomes rolledback 300 || cat /tmp/agent.log
-is "  the old driver runs" "$(kernel_has)" 535.261.03
+is "  the old driver runs" "$(kernel_has)" "$new"
 t "  and everything is right" kmodsmith status
 is "  the node is in service" "$(cordoned)" 0
 t "  the roll-out" kmodsmith rollout status --kubeconfig /beside/admin --namespace kube-system
-like "  has halted, and says why" "$out" 'halted: '
+like "  it has halted, and the reason is told" "$out" 'halted: '
 like "the timeline is told as Events" "$(api GET /api/v1/namespaces/default/events)" '"reason": "RolloutRolledback"'

@@ -15,34 +15,8 @@ trap 'rm -f "$inputs_file"' EXIT
 . "$inputs_file"
 rm -f "$inputs_file"
 
-digest() { # FILE|DIR|WORD...: cached directories carry their hash in their name, so the name stands for the contents
-  local input
-  for input in "$@"; do
-    if [ -f "$input" ]; then sha256sum <"$input"; else echo "$input"; fi
-  done
-}
-
-# cached NAME FUNCTION INPUT...: print the directory that FUNCTION DIR INPUT... fills, filling it if it is not there yet.
-# FUNCTION must chain its steps with &&: `set -e` does not hold inside a condition.
-cached() {
-  local name=$1 fill=$2 dir lock
-  shift 2
-  dir=$cache/vm/$name-$({ declare -f "$fill"; digest "$@"; } | sha256sum | cut -c1-16)
-  if [ ! -d "$dir" ]; then
-    exec {lock}>"$dir.lock" && flock "$lock"
-    if [ ! -d "$dir" ]; then
-      rm -rf "$dir.new" && mkdir "$dir.new"
-      if ! "$fill" "$dir.new" "$@" >"$dir.log" 2>&1; then
-        echo "vm: cannot make $name, see $dir.log:" >&2
-        tail -n 15 "$dir.log" >&2
-        return 1
-      fi
-      mv "$dir.new" "$dir"
-    fi
-    exec {lock}>&-
-  fi
-  echo "$dir"
-}
+# shellcheck source=cached.sh
+. "$here/cached.sh"
 
 unpack() { # DIR DEB...
   local dir=$1 deb
@@ -54,6 +28,10 @@ of() { # KEY [SUFFIX]: the value of a variable of scripts/inputs.sh
   local name=$1${2:-}
   [ -n "${!name:-}" ] || { echo "vm: scripts/inputs.sh knows no $name" >&2; return 1; }
   echo "${!name}"
+}
+
+driver_version() { # KEY of a source -> the version of the driver that it is of, as its package says
+  of "$1" | sed -nE 's/.*_([0-9]+[0-9.]*)-[^_]*_[^_]*\.deb$/\1/p'
 }
 
 headers() { # KEY -> directory with usr/src and usr/lib as the packages have them

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# A guest: a Debian kernel, an initramfs with the simulated devices, driver packages and a script, under software emulation.
+# A guest: a Debian kernel, an initramfs with the simulated devices, driver packages and a script, in QEMU.
 # The first comment lines of the script describe the machine (words separated by blanks):
 #   # kernel: K61 ...        keys of scripts/inputs.sh (K61 newest 6.1, K61B the one before, K61R older, K612)  [K61]
 #   # gpus: 2                # switches: 0    # fakegpu: gpu_id=0x20b2 ...   more parameters of the simulated GPU
@@ -14,7 +14,8 @@
 #   # net: yes              a network card; 10.0.2.2 is the loopback of this machine, and nothing else is reached
 #   # beside: registry      tests/vm/beside/registry runs meanwhile; what it prepares lies in the guest's /beside
 #   # disk: 512M            an NVMe disk, /dev/nvme0n1, empty at first
-#   # boots: 2              the machine is started so often, with the same disk; $boot counts them
+#   # boots: 2              the machine is started so often, with the same disk; $boot counts them. With two numbers, the
+#                            first is for CHECK=check
 #   # next: K61             from the second boot on it starts this kernel
 #   # kernel-debs: K61 ...  Debian's packages of these kernels, image and headers, in /files
 #   # root: debian          a Debian on a disk (root.sh) with runc, podman and all of the kernel's modules; with boots
@@ -22,7 +23,8 @@
 #   # image: driver         the driver image, of a few packages, unpacked in /images/driver; its configuration is
 #                            /images/driver.json
 #   # toolkit: yes          a root with a compiler and this kernel's headers in /toolkit/root, /toolkit/image.json
-#   # mem: 1G   # cpus: 1   # append: lockdown=integrity ...   # timeout: 300 (seconds: to end a guest that hangs)
+#   # mem: 1G   # cpus: 1   # append: lockdown=integrity ...
+#   # timeout: 300          seconds of processor time that each boot may use; limit.sh says what else ends a guest
 # Enforced signatures would refuse the simulated devices, too: let the script ask for them at run time, with
 #   echo 1 >/sys/module/module/parameters/sig_enforce
 # shellcheck source=cache.sh
@@ -31,18 +33,15 @@
 . "$here/packages.sh"
 # shellcheck source=root.sh
 . "$here/root.sh"
+# shellcheck source=header.sh
+. "$here/header.sh"
+# shellcheck source=accel.sh
+. "$here/accel.sh"
+# shellcheck source=limit.sh
+. "$here/limit.sh"
 
-# A processor without wide vectors, and no detours against speculation: an emulator pays for both, and
-# guests run a quarter faster without them.
-emulated=(-accel tcg -machine q35 -cpu qemu64)
 # BAR0 of the simulated devices lies here; init.sh knows the address, too.
 reserved=memmap=256M\$0x30000000
-
-header() { # SCRIPT NAME DEFAULT
-  local value
-  value=$(sed -n "/^[^#]/q; s/^# $2: *//p" "$1")
-  echo "${value:-$3}"
-}
 
 add_program() { # ROOT PROGRAM GUEST-PATH...: with the libraries that ldd finds
   local root=$1 program=$2 path
@@ -102,11 +101,29 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
 # The simulated GPUs have no processor that would take it: its presence is all that counts.
 add_firmware() { # ROOT
   local source version
-  for source in OPEN PROPRIETARY TESLA535; do
-    version=$(of "$source" | sed -E 's/.*_([0-9.]+)-.*/\1/')
+  for source in OPEN PROPRIETARY TESLA535 SMALL SMALLOPEN; do
+    version=$(version_of "$source")
     mkdir -p "$1/lib/firmware/nvidia/$version"
     echo placeholder | tee "$1/lib/firmware/nvidia/$version"/gsp_{tu10x,ga10x}.bin >/dev/null
   done
+}
+
+version_of() { # KEY of a driver source, SMALL or SMALLOPEN
+  case $1 in
+  SMALL) sed -n 's/.*NV_VERSION_STRING=\\"\([0-9.]*\).*/\1/p' "$here/driver/kernel/Kbuild" ;;
+  SMALLOPEN) echo "$smallopen_version" ;;
+  *) driver_version "$1" ;;
+  esac
+}
+
+# What the script may know of this run's inputs: K61, K61B, K61R and K612 are releases, OPEN_VERSION and so on the driver
+# versions of the sources. A script names no version itself: what apt offers changes every month. $CHECK is `check` where a
+# script with very many like steps may take every third of them, by $DAY, which is another number each day, else `all`.
+inputs_of_run() {
+  local key
+  printf '%s="%s"\n' CHECK "${CHECK:-all}" DAY $(($(date +%s) / 86400))
+  for key in K61 K61B K61R K612; do printf '%s="%s"\n' "$key" "$(of "$key")"; done
+  for key in OPEN PROPRIETARY TESLA535 TESLA470 SMALL SMALLOPEN; do printf '%s_VERSION="%s"\n' "$key" "$(version_of "$key")"; done
 }
 
 add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the order of loading
@@ -142,7 +159,16 @@ start_beside() { # SCRIPT KEY DIR
   beside=$(header "$1" beside "")
   [ -n "$beside" ] || return 0
   mkdir -p "$3/beside" "$3/root/beside"
-  "$here/beside/$beside" start "$3/beside" "$3/root/beside" "$2"
+  cp /proc/sys/kernel/random/boot_id "$3/beside/machine"
+  # Not with the lock of the guest (run), which is not to be held by a server that outlives the run.
+  "$here/beside/$beside" start "$3/beside" "$3/root/beside" "$2" 8>&-
+}
+
+# Also what a killed run has left: process ids are of the boot of this machine that they were noted in.
+stop_beside() { # DIR
+  [ -x "$1/beside/stop" ] || return 0
+  # Not by cmp, which takes the size of a file in proc for its length.
+  if [ "$(</proc/sys/kernel/random/boot_id)" = "$(<"$1/beside/machine")" ]; then "$1/beside/stop" 8>&-; fi
 }
 
 make_initrd() { # SCRIPT KEY DIR [LIBRARY]: of DIR/root, which holds what is there already
@@ -161,6 +187,7 @@ make_initrd() { # SCRIPT KEY DIR [LIBRARY]: of DIR/root, which holds what is the
   fi
   cp "$script" "$root/vm/script"
   printf '. %s\n' "${@:4}" /vm/script >"$root/vm/start"
+  inputs_of_run >"$root/vm/inputs"
   printf '%s="%s"\n' key "$key" gpus "$(header "$script" gpus 0)" switches "$(header "$script" switches 0)" \
     stub "$(header "$script" stub no)" fakegpu "$(header "$script" fakegpu "")" net "$(header "$script" net no)" \
     root "$(header "$script" root "")" image "$(header "$script" image "")" toolkit "$(header "$script" toolkit "")" \
@@ -182,13 +209,19 @@ add_disks() { # SCRIPT KEY DIR
   fi
   [ "$(header "$1" root "")" = debian ] || return 0
   disk=$(root_disk "$2")
-  if [ "$(header "$1" boots 1)" -gt 1 ]; then cp --sparse=always "$disk" "$3/root.disk"; else ln -s "$disk" "$3/root.disk"; fi
+  if [ "$(boots "$1")" -gt 1 ]; then cp --sparse=always "$disk" "$3/root.disk"; else ln -s "$disk" "$3/root.disk"; fi
 }
 
 # guest_boot SCRIPT DIR OUTPUT: OUTPUT is the chardev for what the script prints; DIR/console.log is the kernel's log, and
 # DIR/artifact what the script wrote to /dev/ttyS2. Fails when the guest was ended by force.
 guest_boot() {
-  local script=$1 dir=$2 output=$3 boot disk file status=0 more=() start=$2
+  local script=$1 dir=$2 output=$3 boot disk file kernel status=0 machine=() more=() start=$2
+  kernel=$(kernel K61)
+  accel_choose "$kernel/boot/vmlinuz-$(of K61)" || return
+  mapfile -t machine < <(accel_options)
+  machine+=(-smp "$(header "$script" cpus 1)" -m "$(header "$script" mem 1G)" -nodefaults -display none -no-reboot
+    -chardev "file,path=$dir/console.log,append=on,id=console" -serial chardev:console
+    -chardev "$output,id=out" -serial chardev:out -serial "file:$dir/artifact")
   if [ "$(header "$script" net no)" = yes ]; then
     more+=(-netdev "user,id=net" -device "virtio-net-pci,netdev=net,romfile=")
   fi
@@ -203,21 +236,36 @@ guest_boot() {
     more+=(-drive "file=$file,format=raw,if=none,id=$disk,snapshot=$([ -L "$file" ] && echo on || echo off)"
       -device "nvme,drive=$disk,serial=$disk")
   done
-  for ((boot = 1; boot <= $(header "$script" boots 1); boot++)); do
+  for ((boot = 1; boot <= $(boots "$script"); boot++)); do
     [ "$boot" -eq 1 ] || [ ! -d "$dir/next" ] || start=$dir/next
-    timeout --kill-after=10 "$(header "$script" timeout 300)" qemu-system-x86_64 "${emulated[@]}" \
-      -smp "$(header "$script" cpus 1)" -m "$(header "$script" mem 1G)" -nodefaults -display none -no-reboot "${more[@]}" \
-      -chardev "file,path=$dir/console.log,append=on,id=console" -serial chardev:console \
-      -chardev "$output,id=out" -serial chardev:out -serial "file:$dir/artifact" -kernel "$start/vmlinuz" -initrd "$start/initrd" \
-      -append "console=ttyS0 $reserved panic=-1 oops=panic mitigations=off boot=$boot $(header "$script" append "")" </dev/null || status=$?
+    boot_once "$script" "$dir" "${machine[@]}" "${more[@]}" -kernel "$start/vmlinuz" -initrd "$start/initrd" \
+      -append "console=ttyS0 $reserved panic=-1 oops=panic mitigations=off boot=$boot $(header "$script" append "")" || status=$?
+    [ ! -f "$dir/limit" ] || break
   done
-  if [ -f "$dir/beside/stop" ]; then "$dir/beside/stop"; fi
+  stop_beside "$dir" || true
+  return "$status"
+}
+
+boot_once() { # SCRIPT DIR QEMU-OPTION...; DIR/limit says which limit ended it, when one did
+  local script=$1 dir=$2 limit idle qemu watcher status=0
+  shift 2
+  limit=$(header "$script" timeout 300) idle=$limit
+  # It may wait for servers of this machine, and those for a processor.
+  if [ "$(header "$script" net no)" = yes ]; then idle=$((3 * limit)); fi
+  # A guest does not outlive who watches it.
+  setpriv --pdeathsig KILL qemu-system-x86_64 "$@" </dev/null &
+  qemu=$!
+  limit_watch "$qemu" "$limit" "$idle" "$dir/limit" &
+  watcher=$!
+  wait "$qemu" || status=$?
+  kill "$watcher" 2>/dev/null || true
+  wait "$watcher" 2>/dev/null || true
   return "$status"
 }
 
 guest_status() { # SCRIPT DIR: the script's exit status as the guest reported it, of its boots the first that is not 0; nothing
   # when one of them never got there
-  sed -n 's/.*guest: exit \([0-9]*\).*/\1/p' "$2/console.log" | awk -v boots="$(header "$1" boots 1)" '
+  sed -n 's/.*guest: exit \([0-9]*\).*/\1/p' "$2/console.log" | awk -v boots="$(boots "$1")" '
     $1 && !bad { bad = $1 } END { if (NR == boots) print bad + 0 }'
 }
 

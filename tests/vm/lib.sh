@@ -10,10 +10,15 @@
 #   hold FILE, release            keep a file open in another process ($holder), and let go of it again
 #   node NAME MAJOR-NAME MINOR    make the device node /dev/NAME; the major number is looked up in /proc/devices
 #   power_cut                     the machine ends at once; what was not synced is lost, what was printed is not
+#   $K61 $K61B $K61R $K612        the kernel releases of this run; $OPEN_VERSION $PROPRIETARY_VERSION $TESLA535_VERSION
+#                                 $TESLA470_VERSION: the driver versions
 #   dmesg_since                   kernel log lines since the last call, without time stamps
 set -u
+# shellcheck source=/dev/null
+. /vm/inputs
 count=0
 out=
+subject= title=
 
 finish() {
   status=$?
@@ -22,10 +27,18 @@ finish() {
 }
 trap finish EXIT
 
+# A name that begins with blanks goes on with the last one that did not: what is printed stands alone.
+stand_alone() { # NAME
+  case $1 in
+  "  "*) title="$subject: ${1#  }" ;;
+  *) subject=$1 title=$1 ;;
+  esac
+}
 report() { # STATUS NAME DETAIL: STATUS 0 is a pass
   count=$((count + 1))
-  if [ "$1" -eq 0 ]; then echo "ok $count - $2"; return 0; fi
-  echo "not ok $count - $2"
+  stand_alone "$2"
+  if [ "$1" -eq 0 ]; then echo "ok $count - $title"; return 0; fi
+  echo "not ok $count - $title"
   printf '%s\n' "$3" | sed 's/^/# /'
   return 1
 }
@@ -70,7 +83,8 @@ $2"
 }
 skip() {
   count=$((count + 1))
-  echo "ok $count - $1 # SKIP $2"
+  stand_alone "$1"
+  echo "ok $count - $title # SKIP $2"
 }
 hold() { # the file is open before this returns, because this shell opens it and the sleeper inherits it
   { sleep 1000000 & holder=$!; } 9<"$1"

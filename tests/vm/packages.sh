@@ -32,13 +32,23 @@ forge_package() { # DIR MODULES RELEASE [SIZE of nvidia.ko]
     python3 "$top/tests/services/make_layout.py" --kernel "$3" --label kernel.build-id= "$1/layout" "$1"/modules/*.ko
 }
 
+# The driver of one file and its other modules, in one tree. The licence and the words of the open flavour make it one; its
+# version is of a branch that no patch is for.
+smallopen_version=545.1.01
+small_source() { # DIR DRIVER FLAVOUR VERSION
+  cp -r "$2/kernel" "$1/" && cp -r "$2"/others/* "$1/kernel/" || return
+  [ "$3" = proprietary ] || sed -i -e 's|MODULE_LICENSE("NVIDIA")|MODULE_LICENSE("Dual MIT/GPL")|' \
+    -e 's|"x86_64 Kernel Module"|"Open Kernel Module for x86_64"|' -e "s|\(NV_VERSION_STRING=..\)[0-9.]*|\1$4|" \
+    "$1"/kernel/nvidia*/*.c "$1/kernel/Kbuild"
+}
+
 package() { # NAME KEY
-  local deb debs release made other files
+  local deb debs release made other files flavour=proprietary
   release=$(of "$2")
   made=$(builder)
   case $1 in
   liar)
-    other=$(package open K61R)
+    other=$(package smallset K61R)
     cached "package-liar-$2" forge_package "$other/modules" "$release"
     ;;
   cut)
@@ -49,6 +59,13 @@ package() { # NAME KEY
     debs=$(of "$2" _HEADERS)
     files=$(find "$here/driver" -type f -exec sha256sum {} + | sort)
     cached "package-small-$2" compile_package "$here/driver" "$debs" "$release" proprietary "$made" "$files"
+    ;;
+  smallset | smallopen)
+    debs=$(of "$2" _HEADERS)
+    files=$(find "$here/driver" -type f -exec sha256sum {} + | sort)
+    [ "$1" = smallset ] || flavour=open
+    other=$(cached "source-$1" small_source "$here/driver" "$flavour" "$smallopen_version" "$files")
+    cached "package-$1-$2" compile_package "$other" "$debs" "$release" "$flavour" "$made"
     ;;
   *)
     deb=$(of "${1^^}")

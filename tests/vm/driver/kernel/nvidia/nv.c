@@ -1,21 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an installer sees of NVIDIA's driver, and nothing else: the name, version and licence of the module, its
-// GPUs, its files in proc and its character device. For tests in which a guest has to compile a driver: one file
-// instead of fifty, and the same headers, tools and checks.
+// GPUs, its files in proc, its character device, its parameters and a symbol that others import. For tests in which
+// a guest has to compile a driver, or whose subject is the installer: one file instead of fifty, and the same
+// headers, tools and checks.
 #include <linux/fs.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 
+// The open flavour has another text here, and another licence (packages.sh).
+#define KIND "x86_64 Kernel Module"
+
 enum { MAJOR_GPU = 195, MINORS = 256, VENDOR = 0x10de };
 
 static struct proc_dir_entry *top, *gpus;
 static int gpu_count;
 
+#define NUMBER(name, value)               \
+	static uint NVreg_##name = value; \
+	module_param(NVreg_##name, uint, 0)
+NUMBER(ModifyDeviceFiles, 1);
+NUMBER(DeviceFileUID, 0);
+NUMBER(DeviceFileGID, 0);
+NUMBER(DeviceFileMode, 0666);
+NUMBER(EnableMSI, 1);
+
+int nvidia_p2p_get_pages(void);
+int nvidia_p2p_get_pages(void)
+{
+	return -ENODEV;
+}
+EXPORT_SYMBOL(nvidia_p2p_get_pages);
+
 static int show_version(struct seq_file *out, void *unused)
 {
-	seq_puts(out, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  " NV_VERSION_STRING "  (stand-in for tests)\n");
+	seq_puts(out, "NVRM version: NVIDIA UNIX " KIND "  " NV_VERSION_STRING "  (stand-in for tests)\n");
+	return 0;
+}
+
+static int show_params(struct seq_file *out, void *unused)
+{
+	seq_printf(out,
+		   "ModifyDeviceFiles: %u\nDeviceFileUID: %u\nDeviceFileGID: %u\nDeviceFileMode: %u\nEnableMSI: %u\n",
+		   NVreg_ModifyDeviceFiles, NVreg_DeviceFileUID, NVreg_DeviceFileGID, NVreg_DeviceFileMode,
+		   NVreg_EnableMSI);
 	return 0;
 }
 
@@ -52,7 +81,8 @@ static int __init nv_init(void)
 		return r;
 	top = proc_mkdir("driver/nvidia", NULL);
 	gpus = proc_mkdir("gpus", top);
-	if (top && gpus && proc_create_single("version", 0444, top, show_version))
+	if (top && gpus && proc_create_single("version", 0444, top, show_version) &&
+	    proc_create_single("params", 0444, top, show_params))
 		r = pci_register_driver(&driver);
 	else
 		r = -ENOMEM;
