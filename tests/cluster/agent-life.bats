@@ -8,6 +8,7 @@ load agent
 setup_file() { kube_start; }
 teardown_file() { kube_stop; }
 setup() {
+  kube_needed
   node=gpu$BATS_TEST_NUMBER AGENT_CONFIG=$KUBECONFIG
   kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
   agent_machine
@@ -31,13 +32,15 @@ teardown() { agent_kill; }
   agent_kill KILL
   sed "s#server: .*#server: https://127.0.0.1:1#" "$KUBECONFIG" >"$BATS_TEST_TMPDIR/away"
   AGENT_CONFIG=$BATS_TEST_TMPDIR/away agent_start
-  sleep 8
+  journaled "done"
+  policy_passes
   agent_kill
   assert_equal "$(calls_of 'unload nvidia')" 1
   grep -q " $new " "$ROOT/sys/version"
   agent_start
   await agent.ack 1.2:replace:done
   await agent.loaded "$new_aim *"
+  assert_equal "$(calls_of 'unload nvidia')" 1
 }
 
 @test "T76: booted: what worked last is loaded again, API or not; two boots in a change bring the old one back" {
@@ -121,14 +124,16 @@ teardown() { agent_kill; }
 
 @test "an idle agent has one watch, writes nothing, and has little of its own in memory (S4, S10)" {
   local before pid
-  agent_start
-  await agent.loaded "$old_aim *"
-  sleep 1 # a request is counted when it has ended
-  pid=$(<"$BATS_TEST_TMPDIR/agent.pid")
   requests() { kube GET /metrics | grep '^apiserver_request_total.*resource="nodes"' | grep -v 'verb="GET"' | sort; }
   before=$(requests)
+  agent_start
+  await agent.loaded "$old_aim *"
+  pid=$(<"$BATS_TEST_TMPDIR/agent.pid")
+  policy_passes # a request is counted when it has ended
+  refute [ "$(requests)" = "$before" ]
+  before=$(requests)
   [[ $before == *'verb="PATCH"'*'} '[1-9]* ]] || fail "$before"
-  sleep 5
+  policy_passes
   assert_equal "$(requests)" "$before"
   [ "$(awk '/^RssAnon/ { print $2 }' "/proc/$pid/status")" -le 8192 ] || fail "$(grep Rss "/proc/$pid/status")"
 }

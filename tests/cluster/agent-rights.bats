@@ -18,6 +18,7 @@ setup_file() {
   settled
 }
 teardown_file() { kube_stop; }
+setup() { kube_needed; }
 token() { # bound|unbound: to the pod on gpu1
   local uid spec='{}'
   uid=$(kube GET /api/v1/namespaces/kube-system/pods/agent | jq -r .metadata.uid)

@@ -12,6 +12,7 @@ setup_file() {
 }
 teardown_file() { kube_stop; }
 setup() {
+  kube_needed
   node=gpu$BATS_TEST_NUMBER policy=$BATS_TEST_TMPDIR/policy.json
   kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
   agent_machine
@@ -24,14 +25,14 @@ wish() { # VERSION [JQ]
   jq -n --arg driver "$1" "{mode: \"self\", pools: [{name: \"here\", target: {driver: \$driver, flavour: \"open\"}}]} | ${2-.}" >"$policy.part"
   mv "$policy.part" "$policy"
 }
-holder() { # of the driver that is loaded
-  mkdir -p "$ROOT/proc/77/fd"
-  ln -s /dev/nvidia0 "$ROOT/proc/77/fd/3"
-  printf '77 (job) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1000 0\n' >"$ROOT/proc/77/stat"
+holder() { # PID: it holds the driver that is loaded
+  mkdir -p "$ROOT/proc/$1/fd"
+  ln -s /dev/nvidia0 "$ROOT/proc/$1/fd/3"
+  printf '%s (job) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1000 0\n' "$1" >"$ROOT/proc/$1/stat"
 }
 is_in() { # STATE [SECONDS]: until it is, by the agent's own record
   local i
-  for ((i = 0; i < ${2:-30} * 5; i++)); do
+  for ((i = 0; i < ${2:-60} * 5; i++)); do
     [ "$(jq -r '.labels["kmodsmith.io/state"]' "$ROOT/var/lib/kmodsmith/agent/self.json" 2>/dev/null)" != "$1" ] || return 0
     sleep 0.2
   done
@@ -40,17 +41,18 @@ is_in() { # STATE [SECONDS]: until it is, by the agent's own record
 }
 
 @test "mode self: staged, the holder waited for, replaced, validated; killed on the way, it goes on; then it is quiet" {
-  holder
+  holder 77
   wish "$new"
   loads "$new"
   agent_start
   is_in evicting
   await agent.holders "1 *"
-  sleep 3
+  holder 78
+  await agent.holders "2 *" # it has looked again
   assert_equal "$(calls_of 'unload')" 0
   assert_equal "$(note agent.store)" "$old_aim,$new_aim"
   agent_kill KILL
-  rm -r "$ROOT/proc/77"
+  rm -r "$ROOT"/proc/7[78]
   agent_start
   is_in "done" 60
   await agent.loaded "$new_aim *"
@@ -62,12 +64,12 @@ null"
   for reason in RolloutEvicting RolloutReplacing RolloutValidating RolloutDone; do assert_line $reason; done
   local before
   before=$(version)-$(stat -c %i%Y "$ROOT/var/lib/kmodsmith/agent/self.json")
-  sleep 5
+  policy_passes
   assert_equal "$(version)-$(stat -c %i%Y "$ROOT/var/lib/kmodsmith/agent/self.json")" "$before"
 }
 
 @test "mode self, D2: a bad target is undone from the node's disk and not tried again; a retry, and another target are" {
-  holder
+  holder 77
   wish "$new"
   agent_start # whatever is loaded: the new one does not come up
   is_in evicting
@@ -77,7 +79,7 @@ null"
   await agent.loaded "$old_aim *"
   local before
   before=$(calls_of unload)
-  sleep 5
+  policy_passes
   assert_equal "$(calls_of unload)" "$before"
   loads "$new"
   annotate retry once

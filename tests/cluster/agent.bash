@@ -75,7 +75,7 @@ state() { # NAME: what the coordinator says of the node
 }
 await() { # KEY PATTERN [SECONDS]: until the annotation matches
   local i value
-  for ((i = 0; i < ${3:-20} * 5; i++)); do
+  for ((i = 0; i < ${3:-60} * 5; i++)); do
     value=$(note "$1")
     # shellcheck disable=SC2053 # a pattern
     [[ $value != $2 ]] || return 0
@@ -83,4 +83,32 @@ await() { # KEY PATTERN [SECONDS]: until the annotation matches
   done
   tail -30 "$BATS_TEST_TMPDIR/agent.log" >&2
   fail "$1 is '$value' and does not become '$2'"
+}
+
+# An absence is looked at after a sign that comes later: whatever should not happen would have happened before it.
+seen() { # LOADED: until the agent has seen all that was written on its Node until now: it corrects a word of its own that is wrong
+  annotate agent.loaded nonsense
+  await agent.loaded "$1"
+}
+policy_passes() { # until the agent has read its policy, as it does every 5 s: for a moment that says nothing, which changes nothing and is told
+  local word i
+  word=nonsense$(tr 0-9 a-j <<<$RANDOM) # another one each time: what was told is not told again
+  cp "$policy" "$policy.kept"
+  echo "$word" >"$policy.none"
+  mv "$policy.none" "$policy"
+  for ((i = 0; i < 300; i++)); do
+    ! grep -q "the policy is not read: .*$word" "$BATS_TEST_TMPDIR/agent.log" || break
+    sleep 0.2
+  done
+  mv "$policy.kept" "$policy"
+  ((i < 300)) || { tail -30 "$BATS_TEST_TMPDIR/agent.log" >&2 && fail "the agent does not read its policy"; }
+}
+journaled() { # STEP: until the agent's journal says that it is there
+  local i
+  for ((i = 0; i < 300; i++)); do
+    [ "$(jq -r .step "$ROOT/var/lib/kmodsmith/agent/journal.json")" != "$1" ] || return 0
+    sleep 0.2
+  done
+  tail -30 "$BATS_TEST_TMPDIR/agent.log" >&2
+  fail "the journal does not become '$1': $(<"$ROOT/var/lib/kmodsmith/agent/journal.json")"
 }

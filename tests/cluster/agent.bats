@@ -8,6 +8,7 @@ load agent
 setup_file() { kube_start; }
 teardown_file() { kube_stop; }
 setup() {
+  kube_needed
   node=gpu$BATS_TEST_NUMBER AGENT_CONFIG=$KUBECONFIG
   kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
   agent_machine
@@ -23,7 +24,7 @@ teardown() { agent_kill; }
   assert_equal "$(note agent.ack)$(note agent.holders)$(note agent.health)" ""
   local before
   before=$(version)
-  sleep 6
+  policy_passes
   assert_equal "$(version)" "$before"
   annotate agent.loaded nonsense
   await agent.loaded "$old_aim *"
@@ -62,16 +63,23 @@ teardown() { agent_kill; }
   order 2.5 stage "$new_aim"
   await agent.ack 2.5:stage:done
   loads "$new"
-  for seq in 2.5 2.4 1.9; do order "$seq" replace "$new_aim"; done
-  order 2.6 replace "not-an-aim"
-  order "3.0000" replace "$new_aim"
-  sleep 4
-  assert_equal "$(note agent.ack)" 2.5:stage:done
-  assert_equal "$(calls_of 'unload')" 0
+  while read -r seq aim; do
+    order "$seq" replace "$aim"
+    seen "$old_aim *"
+    assert_equal "$(note agent.ack)" 2.5:stage:done
+  done <<<"2.5 $new_aim
+2.4 $new_aim
+1.9 $new_aim
+2.6 not-an-aim
+3.0000 $new_aim"
   agent_kill KILL
   order 2.4 replace "$new_aim"
   agent_start
-  sleep 4
+  seen "$old_aim *"
+  assert_equal "$(note agent.ack)" 2.5:stage:done
+  # What was begun all the same would end before an order that comes later.
+  order 2.6 stage "$new_aim"
+  await agent.ack 2.6:stage:done
   assert_equal "$(calls_of 'unload')" 0
 }
 
@@ -163,8 +171,7 @@ load nvidia_uvm uvm_disable_hmm=1"
   agent_start
   order 1.1 stage "$new_aim"
   await agent.ack 1.1:stage:accepted
-  echo "no policy at all" >"$policy"
-  sleep 6
+  policy_passes
   assert_equal "$(note agent.ack)" 1.1:stage:accepted
   cp "$policy.whole" "$policy"
   await agent.ack 1.1:stage:done

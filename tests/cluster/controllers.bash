@@ -3,8 +3,9 @@
 # The real kube-controller-manager and kube-scheduler beside the API server of helper.bash, and of a kubelet what they need:
 # pods that were scheduled run, those whose end has begun end, and a node that is not $BATS_TEST_TMPDIR/silent-NODE renews its Lease.
 # Load it after rollout.bash.
-controllers_start() { # where there are none, scripts/cluster.sh skips the files that call it
+controllers_start() {
   local port
+  [ -z "${KUBE_LACKS-}" ] || return 0
   port=$(free_port)
   server_run kube-controller-manager "$port" "$KUBE_CONTROLLER_MANAGER" --kubeconfig="$KUBECONFIG" --leader-elect=false \
     --bind-address=127.0.0.1 --secure-port="$port" --node-monitor-grace-period=30s --node-monitor-period=2s \

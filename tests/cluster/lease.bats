@@ -13,7 +13,7 @@ setup_file() {
   kube_start
 }
 teardown_file() { kube_stop; }
-setup() { nodes_make; }
+setup() { kube_needed && nodes_make; }
 
 @test "ten nodes at once: one compiler run, ten drivers" {
   for i in {1..10}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done

@@ -114,3 +114,14 @@ until_told() { # EVENT SECONDS: of any node of this test
     ((SECONDS < end)) || { show_logs && fail "no event $1 after $2 s"; }
   done
 }
+renewed() { # until whoever leads has renewed its Lease twice: between the two, every 5 s, it has also thought of each node
+  local count=0 last='' now end=$((SECONDS + 90))
+  while ((count < 3)); do # the first one was there
+    now=$(kube GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kmodsmith-coordinator | jq -r .spec.renewTime)
+    [ "$now" = "$last" ] || count=$((count + 1))
+    last=$now
+    sleep 0.5
+    ((SECONDS < end)) || { show_logs && fail "nobody renews the Lease: $now"; }
+  done
+}
+count_of() { sed -n "s/^$2 //p" "$BATS_TEST_TMPDIR/$1.prom"; } # COORDINATOR METRIC

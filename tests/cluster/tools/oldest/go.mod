@@ -4,13 +4,11 @@ go 1.24.0
 
 godebug default=go1.22
 
-tool (
-	k8s.io/kubernetes/cmd/kube-apiserver
-	k8s.io/kubernetes/cmd/kube-controller-manager
-	k8s.io/kubernetes/cmd/kube-scheduler
+require (
+	github.com/spf13/cobra v1.7.0
+	k8s.io/component-base v0.30.14
+	k8s.io/kubernetes v1.30.14
 )
-
-require k8s.io/kubernetes v1.30.14
 
 require (
 	cloud.google.com/go/compute v1.23.0 // indirect
@@ -96,7 +94,6 @@ require (
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/seccomp/libseccomp-golang v0.10.0 // indirect
 	github.com/sirupsen/logrus v1.9.0 // indirect
-	github.com/spf13/cobra v1.7.0 // indirect
 	github.com/spf13/pflag v1.0.5 // indirect
 	github.com/stoewer/go-strcase v1.2.0 // indirect
 	github.com/syndtr/gocapability v0.0.0-20200815063812-42c35b437635 // indirect
@@ -149,7 +146,6 @@ require (
 	k8s.io/client-go v0.30.14 // indirect
 	k8s.io/cloud-provider v0.30.14 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
-	k8s.io/component-base v0.30.14 // indirect
 	k8s.io/component-helpers v0.30.14 // indirect
 	k8s.io/controller-manager v0.30.14 // indirect
 	k8s.io/cri-api v0.30.14 // indirect
