@@ -20,9 +20,9 @@ driver_image() { # ARGUMENT...
   driver_image "$file"
   assert_failure
   assert_regex "$stderr" '--driver tells'
-  driver_image --driver 535.999.01 "$file"
+  driver_image --driver 535.999.01 "$file" # made up
   assert_failure
-  assert_regex "$stderr" "is of driver $DRIVER, wanted is 535.999.01"
+  assert_regex "$stderr" "is of driver $DRIVER, wanted is 535.999.01" # made up
   [ ! -e "$BATS_TEST_TMPDIR/out/driver/oci.tar" ]
 }
 @test "the driver image made twice is the same image" {

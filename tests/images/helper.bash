@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # the tests use what is set here; bats sets status and output
 # SPDX-License-Identifier: Apache-2.0
-# What every file of this tier loads: the images as scripts/images-test.sh left them below $IMAGES_OUT.
+# What every file of this tier loads: the images as tests/images/prepare left them below $IMAGES_OUT.
 load ../cli/helper
 
 images=${IMAGES_OUT:-$top/build/images}

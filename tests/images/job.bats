@@ -9,7 +9,8 @@ load helper
 load ../services/servers
 
 ID=100000 # the container's root, see pod.py
-DRIVER=535.261.03
+DRIVER=$(sed -n 's/.*NV_VERSION_STRING=\\"\(.*\)\\"$/\1/p' "${BATS_TEST_DIRNAME%/*}/vm/driver/kernel/Kbuild") # of the driver of one file
+source=$(grep -om1 'nvidia-[0-9.]*[0-9]' "${BATS_TEST_DIRNAME%/*/*}/deploy/build-job.yaml") # as the manifest calls it
 setup_file() {
   command -v runc >/dev/null || skip "there is no runc"
   unshare -U true || skip "this machine makes no user namespaces"
@@ -18,7 +19,7 @@ setup_file() {
   mkdir -p "$box"/{rootfs,volumes/{data,tmp,sources,matrix,trust,auth,key}}
   rm -rf "$images/job"
   cp -al "$images/builder/root" "$images/job"
-  mkdir -p "$images"/job/{data,sources,matrix,trust,auth,key} "$images/job/usr/share/kmodsmith/payload/root/usr/src/nvidia-$DRIVER"
+  mkdir -p "$images"/job/{data,sources,matrix,trust,auth,key} "$images/job/usr/share/kmodsmith/payload/root/usr/src/$source"
   eval "$(cd "$top" && KMODSMITH_CACHE=$CACHE scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
   registry_start basic
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$box/release.key" 2>/dev/null
@@ -75,7 +76,7 @@ job() { # to the first that fails: $failed names it; what the build said is in $
   failed='' built=''
   for name in sources build sign push all; do
     if [ "$name" = sources ]; then
-      container "$name" --mount "$top/tests/vm/driver=/usr/share/kmodsmith/payload/root/usr/src/nvidia-$DRIVER"
+      container "$name" --mount "$top/tests/vm/driver=/usr/share/kmodsmith/payload/root/usr/src/$source"
     else
       container "$name"
     fi

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# made up: the versions and kernels that tags are made of.
 # The tags under which the operator asks for an image, and one image under all of them in a real registry.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
 load helper

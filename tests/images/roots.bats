@@ -100,7 +100,9 @@ TOOLS=(sh bash lsmod modprobe rm mv chroot ls cat sleep mkdir grep cut head tail
   run cut -d: -f1,3 "$root/etc/passwd"
   assert_output $'root:0\nnobody:65534'
   [ "$(grep -c 'BEGIN CERTIFICATE' "$root/etc/ssl/certs/ca-certificates.crt")" -gt 100 ]
-  [ -d "$root/usr/local/bin" ] && [ -d "$root/drivers" ] && [ -d "$root/run" ]
+  assert_dir_exist "$root/usr/local/bin"
+  assert_dir_exist "$root/drivers"
+  assert_dir_exist "$root/run"
   assert_equal "$(stat -c %a "$root/tmp")" 1777
 }
 @test "the builder compiles with each of its compilers, and has what a kernel's headers call" {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # The sources that a driver image carries are what the images of GPUDirect Storage and GDRCopy look for in the exported root:
-# usr/src/nvidia-VERSION, in which `make` gives the Module.symvers that nvidia-fs is compiled with.
+# usr/src/nvidia-VERSION, in which `make` gives the Module.symvers that nvidia-fs is compiled with. With CHECK=check the driver of
+# one file (tests/vm/driver) is made in their place, which takes seconds; else NVIDIA's, minutes.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
 load helper
 
@@ -26,22 +27,33 @@ make_sources() { # RELEASE DIRECTORY
   ' - "$images/builder/root" "$work" "$@"
 }
 
-@test "as nvidia-fs and gdrcopy look for them" {
-  run find "$sources" -name nv-p2p.h
-  assert_line "$sources/kernel-open/nvidia/nv-p2p.h"
-  run find "$sources" -name nv-p2p.c
-  assert_line "$sources/kernel-open/nvidia/nv-p2p.c"
+one_file() { # the driver of one file has what nvidia-fs calls, too
+  local symbol
+  cp -r "$top/tests/vm/driver" "$work/sources"
+  for symbol in "${symbols[@]}"; do
+    grep -qF "EXPORT_SYMBOL($symbol);" "$work/sources/kernel/nvidia/nv.c" ||
+      printf 'int %s(void);\nint %s(void)\n{\n\treturn 0;\n}\nEXPORT_SYMBOL(%s);\n' "$symbol" "$symbol" "$symbol"
+  done >"$work/more.c"
+  cat "$work/more.c" >>"$work/sources/kernel/nvidia/nv.c"
 }
-@test "make in a copy of them gives Module.symvers with what nvidia-fs calls" {
-  local K61R K61R_HEADERS deb symbol
+
+@test "the sources in the driver image are where nvidia-fs and gdrcopy look for them" {
+  run find "$sources" -name nv-p2p.h
+  assert_line --regexp "^$sources/kernel(-open)?/nvidia/nv-p2p.h\$"
+  run find "$sources" -name nv-p2p.c
+  assert_line --regexp "^$sources/kernel(-open)?/nvidia/nv-p2p.c\$"
+}
+@test "make in a copy of the driver's sources gives Module.symvers with what nvidia-fs calls" {
+  local K61R K61R_HEADERS deb symbol directory symbols=(nvidia_p2p_{get_pages,put_pages,dma_map_pages,dma_unmap_pages,free_page_table})
   eval "$(scripts/inputs.sh | grep ^K61R)"
   mkdir "$work"/{root,headers}
-  cp -r "$sources" "$work/sources"
+  if [ "${CHECK-}" = check ]; then one_file; else cp -r "$sources" "$work/sources"; fi
   for deb in $K61R_HEADERS; do dpkg-deb --extract "$deb" "$work/headers"; done
-  run make_sources "$K61R" kernel-open
+  directory=$(cd "$work/sources" && echo kernel*)
+  run make_sources "$K61R" "$directory"
   assert_success
-  for symbol in nvidia_p2p_{get_pages,put_pages,dma_map_pages,dma_unmap_pages,free_page_table}; do
-    run grep -cE "^0x[0-9a-f]{8}"$'\t'"$symbol"$'\t' "$work/sources/kernel-open/Module.symvers"
+  for symbol in "${symbols[@]}"; do
+    run grep -cE "^0x[0-9a-f]{8}"$'\t'"$symbol"$'\t' "$work/sources/$directory/Module.symvers"
     assert_output 1
   done
 }

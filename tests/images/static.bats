@@ -20,9 +20,9 @@ setup() { KMODSMITH=$work/kmodsmith-static; }
   assert_equal "$(jq -r '.ready | type' <<<"$output")" boolean
 }
 @test "remote sources are refused by name, at once" {
-  kmodsmith fetch --driver 535.261.03 --from docker://localhost:1/x --state-dir "$BATS_TEST_TMPDIR/state"
+  kmodsmith fetch --driver 570.1 --from docker://localhost:1/x --state-dir "$BATS_TEST_TMPDIR/state"
   assert_error E_NOT_FOUND "has no remote sources"
-  kmodsmith fetch --driver 535.261.03 --from https://localhost:1/x --state-dir "$BATS_TEST_TMPDIR/state"
+  kmodsmith fetch --driver 570.1 --from https://localhost:1/x --state-dir "$BATS_TEST_TMPDIR/state"
   assert_error E_NOT_FOUND "has no remote sources"
 }
 @test "a key and a signature, as with the other build" {
