@@ -10,10 +10,18 @@ config() { # a kubeconfig of a server that is not there
     'contexts: [{name: t, context: {cluster: h, user: u}}]' 'users: [{name: u, user: {token: x}}]' >"$BATS_TEST_TMPDIR/config"
   jq -n '{pools: [{name: "all", target: {driver: "535.261.03", flavour: "open"}}]}' >"$BATS_TEST_TMPDIR/policy.json"
 }
-for_a_while() { # SECONDS COMMAND OPTION...: then told to end; $output has its log
-  run timeout --preserve-status -s TERM "$1" "$KMODSMITH" "$2" --root "$ROOT" --node gpu1 --kubeconfig "$BATS_TEST_TMPDIR/config" \
-    --policy "$BATS_TEST_TMPDIR/policy.json" "${@:3}" 3>&- 4>&-
+until_that() { # CONDITION COMMAND OPTION...: then told to end; $output has its log
+  log=$BATS_TEST_TMPDIR/log
+  timeout --preserve-status $((2 * hung)) "$KMODSMITH" "$2" --root "$ROOT" --node gpu1 --kubeconfig "$BATS_TEST_TMPDIR/config" \
+    --policy "$BATS_TEST_TMPDIR/policy.json" "${@:3}" >"$log" 2>&1 3>&- 4>&- &
+  soon eval "$1"
+  kill -TERM $!
+  wait $!
+  output=$(<"$log")
 }
+
+said() { grep -qF "$1" "$log"; }
+remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journal.json")" = 535.261.03 ]; }
 
 @test "agent: what it needs is said" {
   host h100x8
@@ -31,9 +39,7 @@ for_a_while() { # SECONDS COMMAND OPTION...: then told to end; $output has its l
 @test "agent: on a machine without a GPU it sleeps" {
   config
   host no-gpu
-  for_a_while 1 agent
-  assert_success
-  assert_output --partial NO_GPU
+  until_that "said NO_GPU" agent
 }
 
 @test "agent: without an API it looks, remembers and touches nothing" {
@@ -41,9 +47,7 @@ for_a_while() { # SECONDS COMMAND OPTION...: then told to end; $output has its l
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
   rm "$ROOT/.sys-calls"
-  for_a_while 3 agent
-  assert_success
-  assert_output --partial "the Node is not seen"
+  until_that "said 'the Node is not seen' && remembers" agent
   assert_output --partial "the driver stays as it is"
   assert_equal "$(calls)" ""
   assert_equal "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journal.json")" 535.261.03
@@ -54,10 +58,8 @@ for_a_while() { # SECONDS COMMAND OPTION...: then told to end; $output has its l
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
   rm "$ROOT/.sys-calls"
-  for_a_while 4 init --agent --no-daemons --driver 535.216.03 --param nvidia:NVreg_EnableMSI=0
-  assert_success
+  until_that "said 'the agent of Node gpu1'" init --agent --no-daemons --driver 535.216.03 --param nvidia:NVreg_EnableMSI=0
   assert_output --partial "driver 535.261.03"
-  assert_output --partial "the agent of Node gpu1"
   assert_equal "$(calls | grep -cE '^(un)?load')" 0
 }
 
@@ -65,23 +67,17 @@ for_a_while() { # SECONDS COMMAND OPTION...: then told to end; $output has its l
   config
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
-  for_a_while 3 agent
+  until_that "said 'the Node is not seen' && remembers" agent
   rm -rf "$ROOT"/sys/module/nvidia* "$ROOT"/run/* "$ROOT/.sys-calls"
-  for_a_while 4 init --agent --no-daemons --driver 535.216.03 --export none
-  assert_success
-  assert_output --partial "ready: driver 535.261.03, open"
+  until_that "said 'ready: driver 535.261.03, open'" init --agent --no-daemons --driver 535.216.03 --export none
   assert_equal "$(calls | grep -c '^load')" 3
 }
 
 @test "init --agent: nothing is loaded or named, or what is named cannot be had: it waits for an order" {
   config
   loadable
-  for_a_while 3 init --agent --no-daemons
-  assert_success
-  assert_output --partial "the agent waits for an order"
-  for_a_while 3 init --agent --no-daemons --driver 535.216.03
-  assert_success
+  until_that "said 'the agent waits for an order'" init --agent --no-daemons
+  until_that "said 'the agent of Node gpu1'" init --agent --no-daemons --driver 535.216.03
   assert_output --partial E_NO_PACKAGE
-  assert_output --partial "the agent of Node gpu1"
   assert_equal "$(calls)" ""
 }

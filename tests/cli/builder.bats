@@ -24,7 +24,7 @@ build() { # OPTION...
   kmodsmith build --source "$BATS_TEST_TMPDIR/driver" --kernel "$kernel" --flavour open --modules nvidia \
     --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state" --json "$@"
 }
-from() { build --from "oci:$builder" --insecure-skip-verify; }
+from() { build --from "oci:$builder" --insecure-skip-verify "$@"; }
 
 @test "pack builder: what a compile sees, without devices; the same root gives the same bytes" {
   run -0 pack
@@ -135,7 +135,7 @@ EOF
   host h100x2-unloaded
   "$KMODSMITH" build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$kernel" --flavour open --modules nvidia \
     --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state" --from "oci:$builder" --insecure-skip-verify >/dev/null 2>&1 3>&- &
-  for _ in {1..200}; do compgen -G "$state/builders/.tmp/*/opt/large" >/dev/null && break; sleep 0.02; done
+  soon compgen -G "$state/builders/.tmp/*/opt/large"
   kill -9 $!
   wait $! || true
   run bash -c "ls '$state/builders'"
@@ -156,13 +156,50 @@ EOF
   assert_status 0
 }
 
+@test "--modules: of a source with two modules the one that is asked for is packed, or both" {
+  touch "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia-uvm.Kbuild"
+  mkdir -p "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia-uvm"
+  touch "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia-uvm/nvidia-uvm.Kbuild"
+  tiny_module "$builder.tar.d/opt/nvidia-uvm.ko" "$kernel" "" nvidia_register_module
+  tar -cf "$builder.tar" -C "$builder.tar.d" .
+  pack
+  from
+  assert_status 0
+  assert_json '.key.modules | join(" ")' nvidia
+  from --modules nvidia,nvidia-uvm # the last one counts
+  assert_status 0
+  assert_json '.key.modules | join(" ")' "nvidia nvidia-uvm"
+}
+
+@test "a compiler that the kernel kills for memory is told as such, whoever says it, and not as an error of the source" {
+  local how code text
+  while IFS='|' read -r how code text; do
+    tiny_program "$builder.tar.d/usr/bin/make" <<MAKE
+#!/bin/sh
+case " \$* " in
+*" probe.o "*) touch /build/probe/probe.o /build/probe/good.o ;;
+*) $how ;;
+esac
+MAKE
+    tar -cf "$builder.tar" -C "$builder.tar.d" .
+    rm -rf "$builder" "$state"
+    pack
+    from
+    assert_error "$code" "$text"
+  done <<'ROWS'
+echo 'gcc: fatal error: Killed signal terminated program cc1'; exit 2|E_BUILD_OOM|a compiler was killed with
+echo 'make[1]: *** [nv.o] Error 137'; exit 2|E_BUILD_OOM|a compiler was killed with
+echo 'nv.c:1:1: error: what'; exit 2|E_BUILD|driver 535.261.03 (open) for kernel 6.1.0-56-cloud-amd64: nv.c:1:1: error: what
+ROWS
+}
+
 @test "the node's files seen through /proc/PID/root: compiled there, as a pod without mounts must" {
   [ "$(id -u)" = 0 ] || skip "another mount namespace needs root"
   pack
   mkdir -p "$BATS_TEST_TMPDIR/node"
-  unshare -m --propagation private bash -c 'mount -t tmpfs node "$1" && exec sleep 60' - "$BATS_TEST_TMPDIR/node" 3>&- &
+  unshare -m --propagation private bash -c 'mount -t tmpfs node "$1" && exec sleep 600' - "$BATS_TEST_TMPDIR/node" 3>&- &
   node=$!
-  for _ in {1..50}; do grep -q " $BATS_TEST_TMPDIR/node " "/proc/$node/mounts" && break; sleep 0.1; done
+  soon grep -q " $BATS_TEST_TMPDIR/node " "/proc/$node/mounts"
   from
   package=$(jq -r .digest <<<"$output")
   state=/proc/$node/root$BATS_TEST_TMPDIR/node/state
@@ -206,10 +243,9 @@ EOF
   tar -cf "$builder.tar" -C "$builder.tar.d" .
   rm -r "$builder" "$state/store"
   pack
-  flock -s "$state/builders/$first" sleep 60 3>&- &
+  flock -s "$state/builders/$first" sleep 600 3>&- &
   holder=$!
-  soon_locked() { ! flock -n -x "$state/builders/$first" true; }
-  for _ in {1..50}; do soon_locked && break; sleep 0.1; done
+  soon not flock -n -x "$state/builders/$first" true
   from
   assert_status 0
   [ "$(find "$state/builders" -mindepth 1 -maxdepth 1 -name '[0-9a-f]*' | wc -l)" = 2 ]

@@ -121,10 +121,8 @@ digest() { jq -r .digest <<<"$output"; }
   echo 1.5 >"$driver/kernel-open/slow"
   host h100x2-unloaded
   "$KMODSMITH" build --root "$ROOT" "${options[@]}" >/dev/null 2>&1 3>&- &
-  for ((i = 0; i < 150; i++)); do
-    [ "$(asked 2>/dev/null)" != 3 ] || break
-    sleep 0.1
-  done
+  has_asked() { [ "$(asked 2>/dev/null)" = 3 ]; }
+  soon has_asked
   kill -KILL $!
   wait $! 2>/dev/null || true
   rm "$driver/kernel-open/slow"

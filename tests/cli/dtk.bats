@@ -12,9 +12,12 @@ setup() {
   shared=$BATS_TEST_TMPDIR/shared source=$BATS_TEST_TMPDIR/driver log=$BATS_TEST_TMPDIR/log
   mkdir "$shared"
   tiny_source "$source"
-  export KMODSMITH_DTK_SHARED=$shared KMODSMITH_STATIC=$KMODSMITH KMODSMITH_DTK_TIMEOUT=15
+  export KMODSMITH_DTK_SHARED=$shared KMODSMITH_STATIC=$KMODSMITH KMODSMITH_DTK_TIMEOUT=$hung
 }
-teardown() { [ -z "${side-}" ] || { kill -9 "$side" && wait "$side"; } 2>/dev/null || true; }
+teardown() {
+  local pid
+  for pid in ${side-} ${server-}; do { kill -9 "$pid" && wait "$pid"; } 2>/dev/null || true; done
+}
 
 entry() { # VERB [ARGUMENT...]: in the background, as a pod calls it; no timeout(1) in between: signals are meant for it
   ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
@@ -29,10 +32,12 @@ ends() { # STATUS
   side=
   [ "$got" -eq "$1" ] || batslib_decorate "exit status is $got, not $1" <"$log" | fail
 }
-soon() { # COMMAND...: becomes true within 10 s
-  local _
-  for _ in {1..100}; do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
-  batslib_decorate "not soon: $*" <"$log" | fail
+pauses() { sed -n 's/^voluntary_ctxt_switches:\t//p' "/proc/$side/status"; }
+looks_again() { # the program pauses between two looks: after three more pauses there was a whole look
+  local before
+  before=$(pauses)
+  paused() { [ "$(pauses)" -ge $((before + 3)) ]; }
+  soon paused
 }
 says() { soon grep -qF -- "$1" "$log"; }
 flag() { [ -s "$shared/$1" ] && [ "$(cat "$shared/$1")" = "$(id_of_request)" ]; }
@@ -64,6 +69,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   says "toolkit 50% (50 of 100)"
   deliver
   says "ready: driver 535.261.03, open"
+  assert_equal "$(cat "$ROOT/run/nvidia/nvidia-driver.pid")" "$side" # it is the operator's pod
   kill "$side"
   ends 0
   assert_equal "$(loads)" "$loaded"
@@ -124,7 +130,8 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   driver_side
   soon asked_anew "$first"
   assert_equal "$(request .attempt)" 2
-  [ ! -e "$shared/driver_toolkit_broken" ] && [ ! -e "$shared/driver_toolkit_broken.reason" ]
+  assert_not_exist "$shared/driver_toolkit_broken"
+  assert_not_exist "$shared/driver_toolkit_broken.reason"
   deliver
   says "ready: driver"
 }
@@ -135,15 +142,15 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   says "E_TIMEOUT: the toolkit's container did not start within 2 s"
   ends 1
   rm -rf "${shared:?}"/*
-  KMODSMITH_DTK_TIMEOUT=3 driver_side
+  KMODSMITH_DTK_TIMEOUT=8 driver_side
   soon flag dir_prepared
   set_flag driver_build_started
-  for beat in 1 2 3 4 5; do
+  for beat in {1..10}; do # longer than the deadline together, and each far within it
     echo "$(id_of_request) 1 9 $beat" >"$shared/kmodsmith/progress"
     sleep 1
   done
   kill -0 "$side"
-  says "E_TIMEOUT: the toolkit's container showed no sign of life within 3 s"
+  says "E_TIMEOUT: the toolkit's container showed no sign of life within 8 s"
   ends 1
 }
 
@@ -164,9 +171,11 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   echo "more" >>"$source/kernel-open/nvidia/nv.c" # another source
   driver_side
   soon asked_anew "$first"
-  [ ! -e "$shared/driver_built" ] && [ ! -e "$shared/kmodsmith/package.$first" ]
-  sleep 2
-  kill -0 "$side"
+  assert_not_exist "$shared/driver_built"
+  assert_not_exist "$shared/kmodsmith/package.$first"
+  : >"$log"
+  deliver # it waits for this one
+  says "ready: driver"
 }
 
 @test "killed at each step and started again: the same request goes on" {
@@ -203,6 +212,38 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   kill -TERM "$side"
   ends 1
   says "signal 15: leaving before the driver is there"
+}
+
+@test "a signal ends what is done after the wait: its own way is not deaf to it" {
+  loadable
+  cat >"$BATS_TEST_TMPDIR/server.py" <<'PYTHON'
+import os, socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+kept = []
+while True:
+    asked = server.accept()[0]
+    if os.path.exists(sys.argv[1]):
+        kept.append(asked)
+        print("kept waiting", flush=True)
+        continue
+    asked.recv(4096)
+    asked.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    asked.close()
+PYTHON
+  python3 "$BATS_TEST_TMPDIR/server.py" "$BATS_TEST_TMPDIR/silent" >"$BATS_TEST_TMPDIR/asked" 3>&- &
+  server=$!
+  soon test -s "$BATS_TEST_TMPDIR/asked"
+  KMODSMITH_FROM="http://127.0.0.1:$(head -n 1 "$BATS_TEST_TMPDIR/asked")/x" KMODSMITH_INSECURE_SKIP_VERIFY=true driver_side
+  soon flag dir_prepared
+  touch "$BATS_TEST_TMPDIR/silent"
+  printf 'E_TOOLCHAIN\nno compiler\n' >"$shared/driver_toolkit_broken.reason"
+  set_flag driver_toolkit_broken
+  soon grep -q "kept waiting" "$BATS_TEST_TMPDIR/asked"
+  kill -TERM "$side"
+  gone() { ! kill -0 "$side"; }
+  soon gone
+  ends 143
 }
 
 @test "a package that is not what was asked for, or not sound, is not taken; the next start asks anew" {
@@ -298,7 +339,7 @@ EOF
   touch "$ROOT/lib/modules/$kernel/vmlinuz"
   jq '.attempt = 2' "$shared/kmodsmith/request.json" >"$shared/new"
   mv "$shared/new" "$shared/kmodsmith/request.json"
-  sleep 1.5 # not prepared: nothing is done
+  looks_again # not prepared: nothing is done
   run ! flag driver_build_started
   set_flag dir_prepared
   soon flag driver_toolkit_broken
@@ -320,7 +361,7 @@ EOF
   while read -r change; do
     jq "$change" "$BATS_TEST_TMPDIR/good" >"$shared/kmodsmith/request.json"
     set_flag dir_prepared
-    sleep 1.2
+    looks_again
     ! flag driver_build_started || fail "$change was begun"
   done <<'ROWS'
 .source = "../../etc"
@@ -341,8 +382,10 @@ ROWS
   run "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
   assert_failure 2
   assert_output --partial "nv-ctr-run-with-dtk"
-  run timeout -s TERM 2 env RHCOS_IMAGE_MISSING=true "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" dtk-build-driver
-  assert_output --partial "nothing to do here"
+  RHCOS_IMAGE_MISSING=true entry dtk-build-driver
+  says "nothing to do here"
+  kill -TERM "$side"
+  ends 0
 }
 
 @test "the source that the image carries is handed over when none was named" {

@@ -57,10 +57,11 @@ steps() { kmodsmith plan --json "$@" && assert_json '[.steps[].step] | join(",")
 
 @test "init: exports by itself what it finds, and says once that there is nothing" {
   loadable
-  timeout 20 "$KMODSMITH" init --root "$ROOT" --package "$package" --modules nvidia >"$BATS_TEST_TMPDIR/log" 2>&1 &
-  local pid=$! i
-  for ((i = 0; i < 200; i++)); do grep -q 'ready: driver' "$BATS_TEST_TMPDIR/log" && break || sleep 0.1; done
+  log=$BATS_TEST_TMPDIR/log
+  timeout --preserve-status $((2 * hung)) "$KMODSMITH" init --root "$ROOT" --package "$package" --modules nvidia >"$log" 2>&1 3>&- &
+  local pid=$!
+  soon grep -q 'ready: driver' "$log"
   kill -TERM "$pid"
-  wait "$pid" || true
+  wait "$pid"
   assert_equal "$(grep -c 'no user space is exported' "$BATS_TEST_TMPDIR/log")" 1
 }

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154,SC2016 # bats sets status and output; quotes around values in messages
+# shellcheck shell=bash disable=SC2034,SC2154,SC2016 # bats sets status and output; quotes around values in messages
 # SPDX-License-Identifier: Apache-2.0
 # What every test file loads: the binary under test ($KMODSMITH), recorded machines, and assertions on status and JSON.
 #
@@ -11,7 +11,10 @@ bats_load_library bats-file
 
 top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 : "${KMODSMITH:=$top/build/release/kmodsmith}"
+static_program=${KMODSMITH_STATIC-} # the runner's; see toolkit.bats
 unset "${!KMODSMITH_@}" # the environment of whoever runs the tests decides nothing
+hung=$((60 * ${TIMEOUT_SCALE:-1})) # seconds after which something hangs, however busy the machine is
+export ASAN_OPTIONS=${ASAN_OPTIONS-exitcode=99} # of a binary that is built so: none of our own exit statuses
 
 # A private copy of a recorded machine; commands run by kmodsmith() then see only that.
 host() { # NAME
@@ -22,12 +25,39 @@ host() { # NAME
   snapshot
 }
 
-# Run the program as `run` does: $status, $output (standard output alone) and $stderr. Never longer than 20 s.
+# Run the program as `run` does: $status, $output (standard output alone) and $stderr. One that hangs is ended.
 kmodsmith() { # COMMAND ARGUMENT...: a command of two words is one argument here: "store gc"
   local command
   read -ra command <<<"$1"
   shift
-  run --separate-stderr timeout 20 "$KMODSMITH" "${command[@]}" ${ROOT:+--root "$ROOT"} "$@"
+  run --separate-stderr timeout "$hung" "$KMODSMITH" "${command[@]}" ${ROOT:+--root "$ROOT"} "$@"
+  [[ ${stderr-} != *Sanitizer:* ]] || told | batslib_decorate "a sanitizer's finding" | fail
+}
+soon() { # COMMAND...: becomes true; what never does fails when anything would have hung. $log is shown then
+  local end=$((SECONDS + hung))
+  until "$@" >/dev/null 2>&1; do
+    if ((SECONDS > end)); then
+      batslib_decorate "not within $hung s: $*" <"${log:-/dev/null}" | fail
+      return 1
+    fi
+    sleep 0.1
+  done
+}
+not() { ! "$@"; } # COMMAND...: for soon
+# For a setup_file: one make in a build directory at a time, or each would spoil the other's objects.
+make_in() { # DIR TARGET: below build/
+  mkdir -p "$top/build/$1"
+  flock "$top/build/$1/make.lock" make -s -C "$top" MODE="${1%-clang}" B="build/$1" "$2" >&2
+}
+# End a process as a crash does, and wait until it is gone: until then it holds its locks, which takes as long as the
+# disk needs. timeout --signal KILL kills itself as well and waits for nobody.
+killed_after() { # SECONDS COMMAND...
+  local pid
+  "${@:2}" 3>&- &
+  pid=$!
+  sleep "$1"
+  { kill -KILL "$pid" && wait "$pid"; } 2>/dev/null || true
+  wait "$pid" 2>/dev/null || true
 }
 
 # Every command, one a line; of a group each verb: "store gc".

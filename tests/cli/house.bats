@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The checks checked: every house rule finds what was planted for it, and no tier can pass by not running.
-# shellcheck disable=SC2154 # bats and helper.bash set stderr and top
+# The rules checked: each finds what was planted for it. The runner of the tests: runner.bats.
+# shellcheck disable=SC2154,SC2016 # bats and helper.bash set stderr and top
 load helper
 
 setup() { # a repository of its own, clean by every rule
@@ -20,7 +20,7 @@ finds() { # COMMAND...: passes on the clean tree, and then fails on what PLANT p
 }
 
 @test "a tree without violations passes every rule" {
-  for rule in calls paths prints hosts columns sizes spdx notes; do
+  for rule in $("$tree/scripts/rules.sh" --list); do
     run "$tree/scripts/rules.sh" "$rule"
     assert_success
     assert_output ""
@@ -57,6 +57,62 @@ hosts|// http://$host/debian
 EOF
 }
 
+@test "a line of a bats test that looks like a check and cannot fail is found, wherever it is" {
+  local line
+  while IFS= read -r line; do
+    plant tests/bad.bats '@test "bad" {' "  $line" "  true" "}"
+    finds rules.sh vacuous
+    assert_output "tests/bad.bats:3:  $line"
+    rm "$tree/tests/bad.bats"
+    plant tests/bad.bash 'of_the_tests() {' "  $line" "  true" "}" # and in what they load
+    finds rules.sh vacuous
+    assert_output "tests/bad.bash:3:  $line"
+    rm "$tree/tests/bad.bash"
+  done <<'EOF'
+[ -e a ] && [ -e b ]
+[[ $a == *"x && y"* ]] && [ -e b ]
+grep -q a b && assert_equal c d
+assert_equal "$(a "b" | c)" d && cmp e f
+! grep -q a b
+! [ -e a ] # gone
+[ -e a ] || true
+assert_file_exist a || :
+run ls
+A=1 run --separate-stderr ls
+EOF
+}
+
+@test "a check that can fail, a condition, an action and a text are not taken for one that cannot" {
+  local line
+  while IFS= read -r line; do
+    plant tests/good.bats '@test "good" {' "  $line" "  true" "}"
+    run "$tree/scripts/rules.sh" vacuous
+    assert_success
+    assert_output ""
+  done <<'EOF'
+[ -e a ]
+[ -e a ] || fail "it is gone"
+! grep -q a b || fail "it is there"
+[ -e a ] && [ -e b ] || fail "one is gone"
+if [ -e a ] && [ -e b ]; then c; fi
+until ! [ -e a ] && ! [ -e b ]; do sleep 1; done
+[ ! -e a ] || rm a || true
+mkdir a && mv b a
+[ -e a ] && return
+rm a || true
+say "[ -e a ] && [ -e b ]"
+say '! grep -q a b' # ! grep -q a b
+they_are() { [ -e a ] && [ -e b ]; }
+run -0 ls
+run ! ls
+run --separate-stderr -1 ls
+EOF
+  plant tests/good.bats '@test "good" {' '  run ls' '  assert_output a' '  run ls' '  [ "$status" = 1 ]' '  run ls' '  n=${#lines[@]}' \
+    "  cat <<'X'" '! a' X '  [ -e a ] && [ -e b ]' "}" # the last line is what the test says
+  run "$tree/scripts/rules.sh" vacuous
+  assert_success
+}
+
 @test "a missing SPDX line, a long file and a long function are found" {
   echo 'int a;' >"$tree/kmod/bad.c"
   finds rules.sh spdx
@@ -66,6 +122,40 @@ EOF
   plant kmod/bad.c "$(printf 'int x;\n%.0s' {1..501})"
   finds rules.sh sizes
   assert_output --partial "more than 500 lines"
+}
+
+@test "a version of something fetched is found where something fetched is at hand, and nowhere else" {
+  local ask=scripts/in"puts.sh" # so that this file does not ask
+  while IFS='|' read -r file text line; do
+    mkdir -p "$tree/${file%/*}"
+    printf '%b\n' "# SPDX-License-Identifier: Apache-2.0" "${text//ASK/$ask}" >"$tree/$file"
+    run "$tree/scripts/rules.sh" versions
+    if [ -n "$line" ]; then
+      assert_failure 1
+      assert_output --regexp "^$file:$line:"
+    else
+      assert_success
+    fi
+    rm "$tree/$file"
+  done <<'EOF'
+tests/vm/99-bad.sh|t "a" install --driver 535.261.03|2
+tests/vm/99-bad.sh|like "a" "$out" 'of 535\\.261\\.03 '|2
+tests/vm/99-bad.sh|is "a" "$(uname -r)" 6.1.0-56-cloud-amd64|2
+tests/vm/99-bad.sh|is "a" "$(uname -r)" 6.12.117+deb12-cloud-amd64|2
+tests/vm/99-bad.sh|# from 6.1.192-1 to the next one|2
+tests/vm/beside/bad|driver=535.216.03|2
+tests/images/bad.bats|x\nDRIVER=580.95.05|3
+tests/bench/bad.sh|install --driver 470.256.02|2
+tests/cli/bad.bats|@test "a" {\n  x "$(ASK)"\n  y 535.261.03\n}|4
+tests/cli/bad.bats|setup() {\n  ASK >x\n}\n@test "a" {\n  y 535.261.03\n}|6
+tests/vm/99-good.sh|t "a" install --driver 535.261.03 # made up|
+tests/vm/99-good.sh|# made up: the versions of a driver that nobody has\nt "a" install --driver 535.261.03|
+tests/vm/99-good.sh|t "a" ping 192.168.100.10; t "b" ls 6.1.0 6.99.0-none 1.535.26|
+tests/vm/driver/kernel/Kbuild|ccflags-y += 535.261.03|
+tests/cli/good.bats|@test "a" {\n  x "$(ASK)"\n}\n@test "b" {\n  y 535.261.03\n}|
+tests/cli/good.bats|@test "b" {\n  y 535.261.03 6.1.0-56-cloud-amd64\n}|
+tests/hosts/h100/proc/version|535.261.03|
+EOF
 }
 
 @test "an include that points up, a neighbour's and a library in the wrong place are found" {
@@ -82,37 +172,4 @@ kmod/bad.c|#include <jansson.h>|belongs in
 kmod/bad.c|#include "plain.h"|not written from a room
 kmod/bad.c|#include "garage/car.h"|no room "garage"
 EOF
-}
-
-@test "a tier that prints no counts, runs nothing or ends badly fails the check" {
-  printf '#!/bin/sh\n' >"$tree/scripts/deps.sh"
-  while IFS='|' read -r script last; do
-    printf '#!/bin/sh\n%s\n' "$script" >"$tree/scripts/lint.sh"
-    TIERS=lint run "$tree/scripts/check.sh"
-    assert_equal "${lines[-1]}" "$last"
-    case $last in *" 0 failed"*) assert_success ;; *) assert_failure 1 ;; esac
-  done <<'EOF'
-echo "lint: 3 passed, 0 failed, 1 skipped"|3 passed, 0 failed, 1 skipped
-echo "lint: 3 passed, 2 failed, 1 skipped"; exit 1|3 passed, 2 failed, 1 skipped
-echo "lint: 3 passed, 0 failed, 0 skipped"; exit 1|3 passed, 1 failed, 0 skipped
-echo "lint: 0 passed, 0 failed, 7 skipped"|0 passed, 1 failed, 7 skipped
-echo "all is well"|0 passed, 1 failed, 0 skipped
-kill -9 $$|0 passed, 1 failed, 0 skipped
-EOF
-}
-
-@test "a unit test program that crashes or runs nothing is a failure" {
-  while IFS='|' read -r script counts; do
-    printf '#!/bin/sh\n%s\n' "$script" >"$tree/program"
-    chmod +x "$tree/program"
-    run "$tree/scripts/unit.sh" "$tree/program"
-    assert_equal "${lines[-1]}" "unit: $counts"
-  done <<'EOF'
-echo "ok 1 - a"; echo "ok 2 - b # SKIP why"|1 passed, 0 failed, 1 skipped
-echo "ok 1 - a"; echo "not ok 2 - b"; exit 1|1 passed, 1 failed, 0 skipped
-echo "ok 1 - a"; kill -SEGV $$|1 passed, 1 failed, 0 skipped
-true|0 passed, 1 failed, 0 skipped
-EOF
-  run "$tree/scripts/unit.sh"
-  assert_failure
 }

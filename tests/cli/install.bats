@@ -306,7 +306,7 @@ bound_to() { # DRIVER: who has the first GPU
   loadable
   local i r=0
   for i in 1 2 3 4; do
-    timeout 20 "$KMODSMITH" install --root "$ROOT" --package "$package" >/dev/null 2>"$BATS_TEST_TMPDIR/err.$i" &
+    timeout "$hung" "$KMODSMITH" install --root "$ROOT" --package "$package" >/dev/null 2>"$BATS_TEST_TMPDIR/err.$i" &
     pids[i]=$!
   done
   for i in 1 2 3 4; do
@@ -319,7 +319,7 @@ bound_to() { # DRIVER: who has the first GPU
 }
 
 @test "status and doctor measure and change nothing" {
-  local machine
+  local machine next
   for machine in h100x8 held nouveau; do
     host "$machine"
     kmodsmith status --json
@@ -334,6 +334,10 @@ bound_to() { # DRIVER: who has the first GPU
     kmodsmith doctor --json
     assert_json '.checks | all(.state == "pass" or .code != null)'
     assert_json "$status" "$(jq 'if .failed > 0 then 1 else 0 end' <<<"$output")"
+    next=$(jq -r '.checks[] | select(.code) | "\(.name): \(.next)"' <<<"$output")
+    [ -n "$next" ]
+    kmodsmith doctor # below each of them, its next step
+    assert_equal "$(sed -nE 's/^(pass|warn|FAIL) +(.*[^ ]) +E_[A-Z_]+: .*/\2/p; s/^ +next: //p' <<<"$output" | sed 'N; s/\n/: /')" "$next"
     assert_equal "$(calls)" ""
   done
 }
@@ -443,10 +447,7 @@ bound_to() { # DRIVER: who has the first GPU
   local signal
   for signal in TERM INT; do
     "$KMODSMITH" init --root "$ROOT" --package "$package" 2>"$BATS_TEST_TMPDIR/log" &
-    for _ in {1..100}; do
-      ! grep -q ready: "$BATS_TEST_TMPDIR/log" || break
-      sleep 0.1
-    done
+    log=$BATS_TEST_TMPDIR/log soon grep -q ready: "$BATS_TEST_TMPDIR/log"
     kill -s "$signal" $!
     wait $!
     run cat "$BATS_TEST_TMPDIR/log"
@@ -482,7 +483,7 @@ while True:
 PYTHON
   python3 "$BATS_TEST_TMPDIR/server.py" >"$BATS_TEST_TMPDIR/asked" &
   local server=$! port once
-  for _ in {1..100}; do [ -s "$BATS_TEST_TMPDIR/asked" ] && break; sleep 0.1; done
+  soon test -s "$BATS_TEST_TMPDIR/asked"
   port=$(head -n 1 "$BATS_TEST_TMPDIR/asked")
   kmodsmith install --driver 535.261.03 --flavour open --from "http://127.0.0.1:$port/x"
   assert_error E_NETWORK

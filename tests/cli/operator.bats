@@ -15,16 +15,12 @@ teardown() { [ -z "${pod-}" ] || end_pod KILL || true; }
 
 # A driver container on the recorded machine; returns when its log has a line with TEXT, or when it ended.
 start_pod() { # TEXT ARGUMENT...
-  local text=$1 _
+  local text=$1
   shift
   KMODSMITH_ROOT=$ROOT KMODSMITH_PACKAGE=$package "$driver" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
   pod=$!
-  for _ in {1..150}; do
-    ! grep -q "$text" "$BATS_TEST_TMPDIR/log" && kill -0 "$pod" 2>/dev/null || return 0
-    sleep 0.1
-  done
-  cat "$BATS_TEST_TMPDIR/log"
-  return 1
+  said_or_gone() { grep -q "$text" "$BATS_TEST_TMPDIR/log" || ! kill -0 "$pod"; }
+  log=$BATS_TEST_TMPDIR/log soon said_or_gone
 }
 is_told() { # what the operator waits for has been said, as far as this program says it
   [ "$driver" = "$KMODSMITH" ] || { [ "$(content "$daemons")" = Ready ] &&
@@ -84,7 +80,7 @@ process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc
   local first=$pod
   echo of-the-validator >"$ROOT/run/nvidia/validations/driver-ready"
   snapshot
-  KMODSMITH_ROOT=$ROOT KMODSMITH_PACKAGE=$package run --separate-stderr timeout 20 "$driver" init
+  KMODSMITH_ROOT=$ROOT KMODSMITH_PACKAGE=$package run --separate-stderr timeout "$hung" "$driver" init
   assert_status 1
   assert_error E_LOCKED "/run/nvidia/nvidia-driver.pid: process $first is this node's driver container"
   assert_unchanged
@@ -126,7 +122,7 @@ process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc
   mkdir -p "$ROOT/run/nvidia/validations"
   echo before >"$ROOT/run/nvidia/nvidia-driver.state"
   echo Ready >"$ROOT/run/nvidia/$daemons"
-  DRIVER_CONFIG_DIGEST=new DRIVER_VERSION=999.1 KMODSMITH_ROOT=$ROOT run --separate-stderr timeout 20 "$driver" init
+  DRIVER_CONFIG_DIGEST=new DRIVER_VERSION=999.1 KMODSMITH_ROOT=$ROOT run --separate-stderr timeout "$hung" "$driver" init
   assert_error E_NO_PACKAGE
   assert_equal "$(content "$daemons")" NotReady
   assert_equal "$(content nvidia-driver.state)" before
@@ -161,7 +157,7 @@ process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc
   assert_status 0
   assert_line --regexp '^  update +'
   KERNEL_MODULE_TYPE=closed MAX_THREADS=many OPEN_KERNEL_MODULES_ENABLED=maybe UNKNOWN=1 KMODSMITH_ROOT=$ROOT KMODSMITH_PACKAGE=$package \
-    run --separate-stderr timeout 20 "$driver" load
+    run --separate-stderr timeout "$hung" "$driver" load
   assert_status 0
   assert_equal "$(grep -c "warn: the environment's .* is ignored" <<<"$stderr")" 3
   assert_equal "$(calls | grep -c ^load)" 3
@@ -258,7 +254,8 @@ process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc
   serving init
   mkdir -p "$ROOT/proc/$pod"
   echo "$pod (x) S 1" >"$ROOT/proc/$pod/stat"
-  until kmodsmith probe liveness && [ "$output" = "liveness: yes, process $pod serves" ]; do sleep 0.1; done
+  serves() { kmodsmith probe liveness && [ "$output" = "liveness: yes, process $pod serves" ]; }
+  soon serves
   local inode
   inode=$(stat -c %i "$ROOT/run/kmodsmith/pulse.json")
   kill -CHLD "$pod"

@@ -5,11 +5,11 @@
 load helper
 
 setup_file() {
-  local build
-  build=$(dirname "${KMODSMITH:-$BATS_TEST_DIRNAME/../../build/release/kmodsmith}")
-  build=$(cd "$build" && pwd)
-  make -s -C "$BATS_TEST_DIRNAME/../.." MODE="${build##*/}" B="$build" man >&2
-  export MAN=$build/man
+  local build # the pages of this very program, where it lies where make put it
+  build=$(basename "$(dirname "$(realpath "$KMODSMITH")")")
+  [ "$(realpath "$KMODSMITH")" = "$(realpath "$top")/build/$build/kmodsmith" ] || build=release
+  make_in "$build" man
+  export MAN=$top/build/$build/man
 }
 of_help() { # lines "-x --name ARG", or "--name ARG"
   # shellcheck disable=SC2086 # a command may have two words

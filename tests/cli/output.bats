@@ -105,7 +105,7 @@ EOF
   assert_status 0
   mkfifo pipe
   for name in pipe /dev/zero . none; do
-    KMODSMITH_CONFIG=$name run --separate-stderr timeout 5 "$KMODSMITH" explain E_ABI
+    KMODSMITH_CONFIG=$name run --separate-stderr timeout "$hung" "$KMODSMITH" explain E_ABI
     assert_status 2
     assert_error E_CONFIG "'$name'"
   done

@@ -70,17 +70,23 @@ digest() { jq -r .digest "$dir/payload.json"; }
 }
 
 @test "pack payload: killed half-way, nothing is there, and the next one clears up" {
-  local n
-  head -c 30000000 /dev/zero >"$BATS_TEST_TMPDIR/zeros"
-  mkdir -p "$BATS_TEST_TMPDIR/big/usr/share"
-  for n in 1 2 3 4; do cp "$BATS_TEST_TMPDIR/zeros" "$BATS_TEST_TMPDIR/big/usr/share/$n"; done
-  tar -cf "$BATS_TEST_TMPDIR/big.tar" -C "$BATS_TEST_TMPDIR/big" usr
+  local n share=$BATS_TEST_TMPDIR/big/usr/share
+  local whole=("$KMODSMITH" pack payload "$BATS_TEST_TMPDIR/big.tar" --driver "$V" --arch x86_64 --state-dir "$state" --output "dir:$dir")
+  mkdir -p "$share"
+  for n in 1 5 10 20; do head -c "${n}000000" /dev/zero >"$share/$n"; done
+  (cd "$share/../.." && tar -cf ../big.tar usr/share/{1,5,10,20})
+  for n in 500 3000 8000 15000; do # KiB that a file may have: ended by a signal in the first, second, third and last one
+    run bash -c 'ulimit -c 0 -f "$1"; shift; exec "$@"' - "$n" "${whole[@]}"
+    assert_equal "$status" $((128 + $(kill -l XFSZ)))
+    assert_not_exist "$dir"
+    run ls "$BATS_TEST_TMPDIR/.tmp" # of this one, and of none before it
+    assert_output payload.0
+  done
   for n in 0.02 0.05 0.1 0.2; do
-    timeout --signal KILL "$n" "$KMODSMITH" pack payload "$BATS_TEST_TMPDIR/big.tar" --driver "$V" --arch x86_64 \
-      --state-dir "$state" --output "dir:$dir" || true
+    killed_after "$n" "${whole[@]}"
     [ ! -e "$dir" ] || assert_exist "$dir/payload.json"
   done
-  rm -rf "$dir" # one that was ended in time would leave nothing to do, and nothing to clear up for
+  rm -rf "$dir" # one that came to its end
   pack "$BATS_TEST_TMPDIR/big.tar" --output "dir:$dir"
   assert_status 0
   assert_equal "$(ls -A "$BATS_TEST_TMPDIR/.tmp")" ""
@@ -151,8 +157,7 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
   tar -cf "$BATS_TEST_TMPDIR/payload.tar" -C "$BATS_TEST_TMPDIR/many" usr
   pack_carried
   for n in 0.02 0.04 0.08 0.16; do
-    timeout --signal KILL "$n" "$KMODSMITH" install --root "$ROOT" --payload "$dir" --package "$package" \
-      --export /run/nvidia/driver || true
+    killed_after "$n" "$KMODSMITH" install --root "$ROOT" --payload "$dir" --package "$package" --export /run/nvidia/driver
     [ ! -e "$(copied)" ] || assert_equal "$(find "$(copied)/usr/share" -name '[0-9]*' | wc -l)" 3000
   done
   kmodsmith install --payload "$dir" --package "$package" --export /run/nvidia/driver

@@ -32,8 +32,8 @@ with_ib_core() {
 network_ready() { mkdir -p "$ROOT/run/mellanox/drivers" && touch "$ROOT/run/mellanox/drivers/.driver-ready"; }
 state() { jq -r "$1" "$ROOT/run/kmodsmith/peermem.json" 2>/dev/null; }
 until_state() { # STATE
-  for _ in {1..100}; do [ "$(state .state)" != "$1" ] || return 0; sleep 0.1; done
-  fail "the state is '$(state .state)', not '$1'"
+  is_state() { [ "$(state .state)" = "$1" ]; }
+  soon is_state "$1"
 }
 start_load() { # OPTION...: in the background, as the main process of a container
   "$KMODSMITH" peermem load --root "$ROOT" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
@@ -115,7 +115,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   rm -r "$ROOT/sys/module/nvidia_peermem" # somebody took it out
   kmodsmith "peermem probe"
   assert_status 0
-  for _ in {1..60}; do [ ! -d "$ROOT/sys/module/nvidia_peermem" ] || break; sleep 0.1; done
+  soon test -d "$ROOT/sys/module/nvidia_peermem"
   assert_equal "$(peermem_loads)" "load nvidia_peermem;load nvidia_peermem"
   rm -r "$ROOT/sys/module/nvidia_peermem" "$ROOT/proc/$loader"
   kill -9 "$loader"
@@ -150,10 +150,7 @@ start_init() { # OPTION...
   loader=$!
   mkdir -p "$ROOT/proc/$loader"
 }
-until_logged() { # TEXT
-  for _ in {1..100}; do ! grep -qF "$1" "$BATS_TEST_TMPDIR/log" || return 0; sleep 0.1; done
-  fail "not logged: $1: $(cat "$BATS_TEST_TMPDIR/log")"
-}
+until_logged() { log=$BATS_TEST_TMPDIR/log soon grep -qF "$1" "$BATS_TEST_TMPDIR/log"; } # TEXT
 
 @test "init: the GPUs are ready before the network driver, and nvidia-peermem follows it" {
   with_driver ib_register_peer_memory_client

@@ -69,11 +69,8 @@ start_init() { # NO_NEW_PRIVS OPTION...: until it is ready, and that has this va
   shift
   "$KMODSMITH" init --root "$ROOT" --package "$package" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
   init=$!
-  for _ in {1..100}; do
-    ! grep -q 'ready: driver' "$BATS_TEST_TMPDIR/log" || [ "$(of_init NoNewPrivs)" != "$privs" ] || return 0
-    sleep 0.1
-  done
-  fail "$(cat "$BATS_TEST_TMPDIR/log")"
+  is_ready() { grep -q 'ready: driver' "$BATS_TEST_TMPDIR/log" && [ "$(of_init NoNewPrivs)" = "$privs" ]; }
+  log=$BATS_TEST_TMPDIR/log soon is_ready
 }
 of_init() { sed -n "s/^$1:\t//p" "/proc/$init/status"; }
 at_most() { # FIELD MASK: nothing else is set

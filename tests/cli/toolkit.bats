@@ -3,16 +3,18 @@
 # Both sides of a hand-over to the driver toolkit, as two containers have it: ours, and a foreign root with a compiler and
 # headers but none of our libraries, where the statically linked program that we left in the shared directory runs. The
 # compiler is made up (package.bash); sandbox, proof, packages and loads on a recorded machine are not.
-# shellcheck disable=SC2154,SC2030,SC2031,SC2016 # bats and helper.bash set stderr, top and ROOT
+# shellcheck disable=SC2034,SC2154,SC2030,SC2031,SC2016 # bats and helper.bash set stderr, top and ROOT
 load helper
 load package
 
 kernel=6.1.0-56-cloud-amd64
-setup_file() {
-  [ -x "$top/build/release/kmodsmith-static" ] || make -s -C "$top" static
+static=${static_program:-$top/build/release/kmodsmith-static}
+setup_file() { # a runner makes it for all, and names it; make knows whether there is anything to do
+  [ -n "$static_program" ] || make_in release static
 }
 setup() {
   [ "$(id -u)" = 0 ] || skip "a root of its own needs root"
+  log=$BATS_TEST_TMPDIR/driver.log # shown where something does not come
   shared=$BATS_TEST_TMPDIR/shared foreign=$BATS_TEST_TMPDIR/foreign source=$BATS_TEST_TMPDIR/driver
   driver_log=$BATS_TEST_TMPDIR/driver.log toolkit_log=$BATS_TEST_TMPDIR/toolkit.log
   mkdir "$shared"
@@ -20,7 +22,7 @@ setup() {
   tiny_source "$source"
   touch "$source/kernel-open/nvidia/nvidia.Kbuild"
   foreign_root
-  export KMODSMITH_DTK_SHARED=$shared KMODSMITH_STATIC=$top/build/release/kmodsmith-static KMODSMITH_DTK_TIMEOUT=20
+  export KMODSMITH_DTK_SHARED=$shared KMODSMITH_STATIC=$static KMODSMITH_DTK_TIMEOUT=$hung
 }
 teardown() {
   local side
@@ -59,18 +61,14 @@ driver_starts() {
     >>"$driver_log" 2>&1 3>&- &
   driver=$!
 }
-soon() { # COMMAND...: becomes true within 20 s
-  local _
-  for _ in {1..200}; do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
-  batslib_decorate "not soon: $*" <<<"$(cat "$driver_log"; echo ---; cat "$toolkit_log")" | fail
-}
+waits_for_the_flag() { [[ $(readlink "/proc/$toolkit/exe") == *busybox ]]; }
 ready() { soon grep -q "ready: driver 535.261.03, open" "$driver_log"; }
 loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
 stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
 
 @test "the toolkit is there first, and stays when it is done" {
   toolkit_starts
-  sleep 0.5
+  soon waits_for_the_flag
   driver_starts
   ready
   assert_equal "$(loads)" "load nvidia"
@@ -157,7 +155,7 @@ MAKE
 @test "a shared directory without room: told, and init goes its own way" {
   ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
   run unshare -m --propagation private bash -c 'mount -t tmpfs -o size=1m shared "$1" && shift && exec "$@"' - "$shared" \
-    timeout 60 "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" nv-ctr-run-with-dtk --root "$ROOT" --source "$source"
+    timeout "$hung" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" nv-ctr-run-with-dtk --root "$ROOT" --source "$source"
   assert_failure 1
   assert_output --partial "going on without the driver toolkit: E_NO_SPACE: "
   assert_output --partial "error: E_HEADERS_NOT_FOUND"

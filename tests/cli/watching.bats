@@ -17,15 +17,6 @@ setup() {
 }
 teardown() { [ -z "${watcher-}" ] || ! kill -0 "$watcher" 2>/dev/null || kill -KILL "$watcher"; }
 
-within() { # COMMAND...: becomes true
-  local _
-  for _ in {1..200}; do
-    "$@" && return
-    sleep 0.1
-  done
-  cat "$log"
-  fail "did not happen: $*"
-}
 verdict() { jq -r --arg release "$1" '.kernels[] | select(.release == $release).verdict' "$ROOT/$record" 2>/dev/null; }
 is_verdict() { [ "$(verdict "$1")" = "$2" ]; }
 start() { # COMMAND OPTION...
@@ -33,7 +24,7 @@ start() { # COMMAND OPTION...
     >>"$log" 2>&1 3>&- &
   watcher=$!
 }
-watch() { start watch --quiet-time 1 && within is_watching; }
+watch() { start watch --quiet-time "${quiet:-1}" && soon is_watching; }
 is_watching() { grep -q inotify "/proc/$watcher/fdinfo/"* 2>/dev/null; }
 is_empty() { [ -z "$(ls "$1")" ]; }
 looks() { grep -c "store: it has no package" "$log" || true; }
@@ -53,17 +44,17 @@ index() { # as depmod: temporary names, then renames
 }
 
 @test "a kernel that is unpacked slowly is looked at when it is whole and quiet" {
+  local i quiet=5
   watch
   modules
-  local i
-  for i in {1..30}; do # for three seconds nothing is looked at
+  for i in {1..70}; do # longer than the quiet time together, and each far within it
     touch "$ROOT/lib/modules/$next/kernel.$i"
     sleep 0.1
   done
   assert_file_not_exist "$ROOT/$record"
   image
   index
-  within is_verdict $next ready
+  soon is_verdict $next ready
   assert_equal "$(looks)" 1
   leave
   assert_file_contains "$log" "signal 15: leaving"
@@ -72,12 +63,12 @@ index() { # as depmod: temporary names, then renames
 @test "half a kernel is told; the rest comes; it goes again, and its package with it" {
   watch
   modules
-  within is_verdict $next incomplete
+  soon is_verdict $next incomplete
   image
   index
-  within is_verdict $next ready
+  soon is_verdict $next ready
   rm -rf "$ROOT/lib/modules/$next" "$ROOT/boot/vmlinuz-$next"
-  within grep -q "leaves the store: its kernel was removed" "$log"
+  soon grep -q "leaves the store: its kernel was removed" "$log"
   leave
 }
 
@@ -86,7 +77,7 @@ index() { # as depmod: temporary names, then renames
   modules
   image
   index
-  within is_verdict $next ready
+  soon is_verdict $next ready
   local hook queue=$ROOT/var/lib/kmodsmith/kernels
   mkdir -p "$ROOT/etc/kernel/postinst.d" "$ROOT/usr/lib/kernel/install.d"
   run -0 "$top/scripts/hooks/install.sh" --gate "$ROOT"
@@ -106,7 +97,7 @@ index() { # as depmod: temporary names, then renames
   run -0 "$ROOT/etc/kernel/install.d/90-kmodsmith.install" inspect 6.9.11
   assert_equal "$(cd "$queue" && printf '%s ' *)" "6.9.10 6.9.9 "
   kill -CONT "$watcher"
-  within is_empty "$queue"
+  soon is_empty "$queue"
   leave
   KMODSMITH_STATE_DIR=/nonexistent run -0 "$hook" 6.9.9
   run -0 "$top/scripts/hooks/install.sh" --remove "$ROOT"
@@ -134,7 +125,7 @@ index() { # as depmod: temporary names, then renames
     wait "$watcher" || true
   done
   watch
-  within is_verdict $next ready
+  soon is_verdict $next ready
   leave
   kmodsmith "store verify"
   assert_status 0
@@ -162,10 +153,10 @@ slow_driver() { # SECONDS
   "$KMODSMITH" watch --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --flavour open --modules nvidia --quiet-time 1 \
     --from "oci:$builder" --insecure-skip-verify >>"$log" 2>&1 3>&- &
   watcher=$!
-  within is_verdict $next building
+  soon is_verdict $next building
   rm -rf "$ROOT/lib/modules/$next" "$ROOT/boot/vmlinuz-$next"
   forgotten() { [ "$(jq '.kernels | length' "$ROOT/$record")" = 0 ]; }
-  within forgotten
+  soon forgotten
   leave
   kmodsmith "store ls" --json
   assert_json '[.. | .tag? // empty | select(startswith("535"))] | length' 0
@@ -180,7 +171,7 @@ slow_driver() { # SECONDS
   "$KMODSMITH" init --root "$ROOT" --driver 535.261.03 --flavour open --source "$BATS_TEST_TMPDIR/driver" --insecure-skip-verify \
     --from "oci:$BATS_TEST_TMPDIR/now,oci:$builder" --no-daemons --export none --cdi none >>"$log" 2>&1 3>&- &
   watcher=$!
-  within is_verdict $next building
+  soon is_verdict $next building
   kmodsmith status
   assert_line --regexp "^kernel $next starts next: building: driver 535.261.03 is compiled for it now"
   child=$(pgrep -P "$watcher" -f 'watch --once')
@@ -188,9 +179,9 @@ slow_driver() { # SECONDS
   assert_output --regexp '^ *19 +B$'
   run -0 ionice -p "$child"
   assert_output idle
-  within pgrep -P "$child"
+  soon pgrep -P "$child"
   kill -KILL "$child"
-  within grep -q "ended by signal 9" "$log"
+  soon grep -q "ended by signal 9" "$log"
   kill -0 "$watcher"
   leave
   assert_file_contains "$log" "the driver stays loaded"
@@ -204,7 +195,7 @@ slow_driver() { # SECONDS
   "$KMODSMITH" init --root "$ROOT" --driver 535.261.03 --from "oci:$BATS_TEST_TMPDIR/now,oci:$package" \
     --insecure-skip-verify --no-daemons --export none --cdi none >>"$log" 2>&1 3>&- &
   watcher=$!
-  within is_verdict $next ready
+  soon is_verdict $next ready
   leave
   assert_file_contains "$log" "the driver stays loaded"
 }

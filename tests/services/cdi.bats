@@ -57,7 +57,7 @@ setup() {
 # nothing of podman's lies outside the test's folder.
 podman_run() { # ARGUMENT...
   store=$(mktemp -d "$BATS_TEST_TMPDIR/store.XXXXXX")
-  run timeout 60 unshare -m sh -euc '
+  run timeout "$hung" unshare -m sh -euc '
     mount -t tmpfs none /run
     mount -t tmpfs none /dev/shm
     mkdir -p /run/nvidia /run/cdi /run/nvidia-persistenced

@@ -4,6 +4,7 @@
 load ../cli/helper
 load ../cli/package
 load servers
+hung=$((4 * hung)) # servers that stall are waited for, several times
 
 DRIVER=535.261.03 KERNEL=6.1.0-56-cloud-amd64
 TAG=$DRIVER-open-$KERNEL-x86_64
@@ -20,14 +21,14 @@ layer_of() { # LAYOUT DIGEST: of its manifest -> the hexadecimal digest of its o
   jq -r '.layers[0].digest[7:]' "$1/blobs/sha256/${2#sha256:}"
 }
 
-# The program, as `run` does, for at most 60 s; what it took is in the file "measure": peak KiB and seconds.
+# The program, as `run` does; one that hangs is ended. What it took is in the file "measure": peak KiB and seconds.
 kmodsmith() { # ARGUMENT...
-  run --separate-stderr timeout 60 "$(type -P time)" -q -f '%M %e' -o "$BATS_TEST_TMPDIR/measure" "$KMODSMITH" "$@"
+  run --separate-stderr timeout "$hung" "$(type -P time)" -q -f '%M %e' -o "$BATS_TEST_TMPDIR/measure" "$KMODSMITH" "$@"
 }
-# Deadlines of a second and two; nothing is signed here.
+# Deadlines that a server on a busy machine keeps; nothing is signed here.
 fetch() { # FROM [OPTION...]: into the store of $state
   kmodsmith fetch --driver "$DRIVER" --flavour open --kernel "$KERNEL" --from "$1" --state-dir "$state" \
-    --connect-timeout 1 --stall-timeout 2 --insecure-skip-verify "${@:2}"
+    --connect-timeout 10 --stall-timeout 3 --insecure-skip-verify "${@:2}"
 }
 fresh() { # a state directory that nothing has been in
   state=$(mktemp -d "$BATS_TEST_TMPDIR/state.XXXXXX")
@@ -53,14 +54,14 @@ assert_small() { # the last run stayed below 32 MiB
   read -r kib _ <"$BATS_TEST_TMPDIR/measure"
   [ "$kib" -lt 32768 ] || told | batslib_decorate "it took $kib KiB" | fail
 }
-assert_quick() { # SECONDS: the last run did not hang; far above what it takes on a busy machine
-  awk -v most="$1" '{ exit !($2 < most) }' "$BATS_TEST_TMPDIR/measure" ||
+assert_quick() { # the last run did not hang: that is all, a busy machine takes long
+  awk -v most="$hung" '{ exit !($2 < most) }' "$BATS_TEST_TMPDIR/measure" ||
     told | batslib_decorate "it took $(<"$BATS_TEST_TMPDIR/measure") (KiB, seconds)" | fail
 }
 assert_refused() { # CODE [TEXT]: the last fetch failed with CODE, in bounded time and memory, and left nothing
   assert_error "$@"
   assert_small
-  assert_quick 60
+  assert_quick
   assert_equal "$(blobs_of "$state/store")" ""
   assert_equal "$(jq -c .manifests "$state/store/index.json" 2>/dev/null || echo '[]')" '[]'
   [ ! -e "$state/store" ] || run -0 "$KMODSMITH" store verify --state-dir "$state"

@@ -21,7 +21,7 @@ setup_file() {
 teardown_file() { servers_stop; }
 
 traced() { # FROM STRACE-OPTION...: a signed fetch into the store of $state
-  run timeout 20 strace -f -qq -e signal=none "${@:2}" "$KMODSMITH" fetch --driver "$DRIVER" --flavour open --kernel "$KERNEL" \
+  run timeout "$hung" strace -E ASAN_OPTIONS=detect_leaks=0 -f -qq -e signal=none "${@:2}" "$KMODSMITH" fetch --driver "$DRIVER" --flavour open --kernel "$KERNEL" \
     --from "$1" --trust-dir "$BATS_FILE_TMPDIR/trust" --state-dir "$state"
 }
 calls_of() { # FROM: "CALL N", the N-th of its kind, for every call of an undisturbed fetch from the first that writes on

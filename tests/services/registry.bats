@@ -19,7 +19,7 @@ teardown_file() { servers_stop; }
 setup() { fresh; }
 
 push() { # DEST [OPTION...]
-  kmodsmith push "oci:$layout" "$@" --connect-timeout 1 --stall-timeout 5
+  kmodsmith push "oci:$layout" "$@" --connect-timeout 10 --stall-timeout 10
 }
 accept="Accept: application/vnd.oci.image.manifest.v1+json"
 refute_secret() { # no password, no token, no header of either, in what was printed

@@ -19,14 +19,12 @@ setup() { fresh; }
 
 part() { stat -c %s "$state/store/blobs/sha256/.$layer.part" 2>/dev/null || echo 0; }
 killed() { # FROM BYTES: a fetch that is killed when so many bytes of the layer are there
-  local pid i
+  local pid
   "$KMODSMITH" fetch --driver "$DRIVER" --flavour open --kernel "$KERNEL" --from "$1" --state-dir "$state" \
     --insecure-skip-verify >"$BATS_TEST_TMPDIR/killed" 2>&1 3>&- &
   pid=$!
-  for ((i = 0; i < 200; i++)); do
-    [ "$(part)" -lt "$2" ] || break
-    sleep 0.05
-  done
+  has_come() { [ "$(part)" -ge "$1" ]; }
+  log=$BATS_TEST_TMPDIR/killed soon has_come "$2"
   kill -KILL "$pid"
   wait "$pid" || true
   [ "$(part)" -ge "$2" ] || fail "no part of $2 bytes: $(part); $(<"$BATS_TEST_TMPDIR/killed")"

@@ -20,7 +20,7 @@ setup_file() {
 }
 teardown_file() { servers_stop; }
 
-get() { : >body && run --separate-stderr timeout 20 curl -sS --max-time 5 -o body "$@"; }
+get() { : >body && run --separate-stderr timeout "$hung" curl -sS --max-time 30 -o body "$@"; }
 code() { get -w '%{http_code}' "$@"; } # the HTTP status is the output
 setup() { cd "$BATS_TEST_TMPDIR" || return; }
 evil() { echo "http://$EVIL/$1/blobs/sha256/$layer"; }

@@ -39,7 +39,7 @@ server_run() { # NAME PORT COMMAND...: in the background until servers_stop; ret
   shift 2
   timeout "${SERVERS_LIVE:-900}" "$@" >>"$SERVERS/$name.log" 2>&1 </dev/null 3>&- 4>&- &
   echo $! >"$SERVERS/$name.pid"
-  for ((i = 0; i < 100; i++)); do
+  for ((i = 0; i < 600; i++)); do
     kill -0 "$(<"$SERVERS/$name.pid")" 2>/dev/null || break
     ! (exec 9<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || return 0
     sleep 0.1

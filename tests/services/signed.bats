@@ -27,7 +27,7 @@ setup() {
 }
 believe() { # FROM [OPTION...]: a fetch that checks signatures
   kmodsmith fetch --driver "$DRIVER" --flavour open --kernel "$KERNEL" --from "$1" --state-dir "$state" \
-    --trust-dir "$trust" --connect-timeout 1 --stall-timeout 2 "${@:2}"
+    --trust-dir "$trust" --connect-timeout 10 --stall-timeout 10 "${@:2}"
 }
 push() { # FROM NAME
   kmodsmith push "$1" "docker+http://$HUB_PLAIN/$2"

@@ -1,0 +1,203 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The runner of the tests (tests/check): nothing passes by not running, nothing is lost in silence, nothing is left running.
+# shellcheck disable=SC2154,SC2016 # bats and helper.bash set stderr and top; scripts in strings
+load helper
+
+setup() { # a tree of its own: one tier, lint, whose tests are one script each
+  tree=$BATS_TEST_TMPDIR/tree
+  mkdir -p "$tree"/{scripts,tests/check,tests/vm,jobs}
+  cp "$top"/tests/check/{run,*.py} "$tree/tests/check/"
+  for script in scripts/{deps,inputs,matrix}.sh tests/vm/run; do script "$script" ''; done
+  cp "$top/tests/servers-left" "$tree/tests/"
+  script scripts/lint.sh 'case $1 in --list) ls jobs ;; *) exec jobs/"$1" ;; esac'
+  printf 'all static:\n\tfalse\n' >"$tree/Makefile"
+  lists 'check lint'
+  export KMODSMITH_CACHE=$BATS_TEST_TMPDIR/cache
+  unset CHECK_SINCE
+}
+script() { # FILE TEXT
+  printf '#!/bin/bash\n%s\n' "$2" >"$tree/$1"
+  chmod +x "$tree/$1"
+}
+lists() { # 'LIST PATTERN [FILE-PATTERN]'...
+  local entry list pattern when
+  for entry in "$@"; do
+    read -r list pattern when <<<"$entry"
+    printf '[[%s]]\ntests = ["%s"]\nwhy = "because"\n' "$list" "$pattern"
+    [ -z "$when" ] || printf 'when = ["%s"]\n' "$when"
+  done >"$tree/tests/check/lists.toml"
+  grep -q '^\[\[check-all' "$tree/tests/check/lists.toml" || echo 'check-all = []' | cat - "$tree/tests/check/lists.toml" >"$tree/new"
+  [ ! -e "$tree/new" ] || mv "$tree/new" "$tree/tests/check/lists.toml"
+}
+check() { run timeout 60 "$tree/tests/check/run" "$@"; }
+
+@test "a test that crashes, ends badly, prints no counts or runs nothing fails the run" {
+  while IFS='|' read -r text last; do
+    script jobs/a "$text"
+    check
+    assert_equal "${lines[-1]}" "$last"
+    case $last in [1-9]*" 0 failed"*) assert_success ;; *) assert_failure 1 ;; esac
+  done <<'EOF'
+echo "lint: 3 passed, 0 failed, 1 skipped"|3 passed, 0 failed, 1 skipped
+echo "lint: 3 passed, 2 failed, 1 skipped"; exit 1|3 passed, 2 failed, 1 skipped
+echo "lint: 3 passed, 0 failed, 0 skipped"; exit 1|3 passed, 1 failed, 0 skipped
+echo "lint: 0 passed, 0 failed, 7 skipped"|0 passed, 0 failed, 7 skipped
+echo "all is well"|0 passed, 1 failed, 0 skipped
+kill -9 $$|0 passed, 1 failed, 0 skipped
+echo "ok 1 - a"; echo "ok 2 - b # SKIP why"|1 passed, 0 failed, 1 skipped
+echo "ok 1 - a"; echo "not ok 2 - b"; exit 1|1 passed, 1 failed, 0 skipped
+echo "ok 1 - a"; kill -SEGV $$|1 passed, 1 failed, 0 skipped
+echo "1..2"; echo "ok 1 - a"|1 passed, 1 failed, 0 skipped
+true|0 passed, 1 failed, 0 skipped
+EOF
+}
+
+@test "a failing check is shown with what stands below it, and with the place of the whole log" {
+  script jobs/a 'echo "ok 1 - fine"; echo "# noise"; echo "not ok 2 - broken"; echo "# got: 7"; exit 1'
+  check
+  assert_failure 1
+  assert_output --partial "not ok 2 - broken"
+  assert_output --partial "# got: 7"
+  refute_output --partial "# noise"
+  assert_output --partial "build/check/lint/a.log"
+}
+
+@test "a server that outlives its test fails it, and is ended" {
+  script jobs/a 'echo "ok 1 - a"; (exec -a "server $TMPDIR" sleep 1000) & sleep 0.2'
+  check
+  assert_failure 1
+  assert_output --partial "left a process running"
+  run pgrep -f "server .*check\."
+  assert_failure
+}
+
+@test "tests whose preparation fails are not run, and the run fails" {
+  mkdir "$tree/tests/cli"
+  printf '@test "one" { true; }\n' >"$tree/tests/cli/a.bats"
+  script jobs/a 'echo "ok 1 - a"'
+  lists 'check lint' 'check cli' 'check-all cli-asan'
+  check
+  assert_failure 1
+  assert_output --partial "not run cli/a"
+  assert_output --partial "build/release failed"
+  assert_equal "${lines[-1]}" "1 passed, 2 failed, 0 skipped"
+}
+
+@test "guests whose inputs cannot be fetched are not run, and the run fails" {
+  printf '# mem: 1G\n' >"$tree/tests/vm/10-guest.sh"
+  script tests/vm/run '[ "$1" = --list ] || echo "ok 1 - never"; echo 10-guest@K61'
+  script scripts/inputs.sh 'echo "inputs: the mirror does not answer"; exit 3'
+  printf 'all static:\n\ttrue\n' >"$tree/Makefile"
+  script jobs/a 'echo "ok 1 - a"'
+  lists 'check lint' 'check vm'
+  check
+  assert_failure 1
+  assert_output --partial "the mirror does not answer"
+  assert_output --regexp 'not run +vm/10-guest@K61 .*prepare/inputs failed'
+}
+
+@test "a guest that needs more memory than there is is skipped with the reason" {
+  printf '# mem: 9000G\n' >"$tree/tests/vm/10-large.sh"
+  script tests/vm/run 'echo 10-large@K61'
+  script jobs/a 'echo "ok 1 - a"'
+  printf 'all static:\n\ttrue\n' >"$tree/Makefile"
+  lists 'check lint' 'check vm'
+  check
+  assert_success
+  assert_output --regexp 'skipped +vm/10-large@K61 .*needs [0-9]+ MiB of memory, and [0-9]+ are free here'
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 1 skipped"
+}
+
+@test "two runs in one checkout do not disturb each other: the second says so and ends" {
+  mkdir -p "$tree/build/check"
+  script jobs/a 'echo "ok 1 - a"'
+  exec 7>"$tree/build/check/lock"
+  flock 7
+  echo 4711 >&7
+  check
+  assert_failure
+  assert_output --partial "another run, process 4711, tests this checkout"
+}
+
+@test "an interrupted run says so, fails, and leaves nothing running" {
+  script jobs/a 'touch started; exec -a "hanging $TMPDIR" sleep 1000'
+  "$tree/tests/check/run" >"$tree/out" 2>&1 3>&- &
+  until [ -e "$tree/started" ]; do kill -0 $! && sleep 0.1; done
+  kill -TERM $!
+  local status=0
+  wait $! || status=$?
+  assert_equal "$status" 1
+  run cat "$tree/out"
+  assert_output --partial "interrupted"
+  assert_equal "${lines[-1]}" "0 passed, 1 failed, 0 skipped"
+  run pgrep -f "hanging .*check\."
+  assert_failure
+}
+
+@test "what is left out is named with its reason, and --all runs it" {
+  script jobs/a 'echo "ok 1 - a"'
+  script jobs/b 'echo "ok 1 - $CHECK"'
+  lists 'check lint/a' 'check-all lint/b'
+  check
+  assert_success
+  assert_output --partial "left out here, and run by"
+  assert_output --partial "lint/b"
+  assert_output --partial "because"
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
+  check --all
+  assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
+  run cat "$tree/build/check/lint/b.log"
+  assert_output "ok 1 - all"
+}
+
+@test "a change since the last complete pass brings back the tests that it can break" {
+  script jobs/a 'echo "ok 1 - a"'
+  script jobs/b 'echo "ok 1 - b"'
+  lists 'check lint/a' 'check-all lint/b engine/*'
+  mkdir "$tree/engine"
+  cd "$tree"
+  printf 'build\njobs\n' >.gitignore
+  git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm one
+  git rev-parse HEAD >tests/check/passed
+  check
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
+  touch engine/part.c
+  check
+  assert_output --partial "engine/part.c changed since commit"
+  assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
+  echo 0123456789012345678901234567890123456789 >tests/check/passed
+  check
+  assert_output --partial "is not in this clone"
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
+}
+
+@test "a test that is in no list, in two, or in no tier, and a pattern that means nothing are found" {
+  mkdir "$tree/tests/cli" "$tree/tests/attic"
+  script jobs/a ''
+  check --lint
+  assert_success
+  script jobs/b ''
+  lists 'check lint/a'
+  check --lint
+  assert_failure 1
+  assert_output --partial "lint/b is in no list"
+  lists 'check lint' 'check lint/a'
+  check --lint
+  assert_output --partial "lint/a is in more than one entry"
+  lists 'check lint' 'check lint/z'
+  check --lint
+  assert_output --partial "'lint/z' in [[check]] means no test"
+  lists 'check lint'
+  touch "$tree/tests/attic/old.bats"
+  check --lint
+  assert_failure 1
+  assert_output --partial "tests/attic/old.bats: is in no tier"
+}
+
+@test "a name that is no test is refused with the way to see all of them" {
+  script jobs/a ''
+  check lint/nothing
+  assert_failure
+  assert_output --partial "no test 'lint/nothing'; tests/check/run --list prints them all"
+}
