@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # make            build/release/kmodsmith            make demo    the main job on a real kernel with simulated GPUs
 # make static     build/release/kmodsmith-static     make images  the container images, in build/images
-# make MODE=asan  with ASan and UBSan                make check   every test
+# make MODE=asan  with ASan and UBSan                make check   what a change can break
+# make fuzz, make coverage, make mutate: see scripts/NAME.sh
 # V=1 shows the commands, CC=clang builds with clang, B=DIR builds elsewhere.
 MODE ?= release
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
@@ -15,18 +16,20 @@ PKGS := libelf jansson libcurl libssl libcrypto
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
 # Its tar writer drags in references to nettle, which the linker drops again but wants to see.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
-HAVE := $(shell pkg-config --exists $(PKGS) libarchive && echo yes)
+HAVE := $(shell pkg-config --exists $(PKGS) libarchive 2>/dev/null && echo yes)
 CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -Iinstaller -I. \
   $(if $(HAVE),$(shell pkg-config --cflags $(PKGS)))
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef \
   -Wformat=2 -Wvla -Wcast-qual
 CFLAGS_release := -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE -ffunction-sections -fdata-sections
 CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-CFLAGS_analyzer := -O1 -g -fanalyzer
-CFLAGS += -std=gnu11 $(WARN) $(CFLAGS_$(MODE))
+CFLAGS_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_coverage := -O0 -g --coverage -ffunction-sections -fdata-sections
+CFLAGS += -std=gnu11 $(WARN) $(CFLAGS_$(MODE)) $(if $(WERROR),-Werror)
 LDFLAGS_release := -pie -Wl,-z,relro,-z,now,--gc-sections,--as-needed
 LDFLAGS_asan := -fsanitize=address,undefined -Wl,--gc-sections,--as-needed
-LDFLAGS_analyzer := -Wl,--gc-sections,--as-needed
+LDFLAGS_fuzz := -Wl,--gc-sections,--as-needed
+LDFLAGS_coverage := -Wl,--gc-sections,--as-needed
 LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
@@ -39,9 +42,12 @@ MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmod
   $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
+FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$(wildcard tests/fuzz/*.c)))
 
 .DELETE_ON_ERROR:
-.PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check cli cluster cluster-oldest services bench lint format man
+.PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check check-all \
+  cli cluster cluster-oldest services matrix vm bench lint format man print-flags
+.PHONY: fuzz coverage mutate
 all: $B/kmodsmith
 
 $B/kmodsmith: $B/installer/main.o $(LIB)
@@ -74,50 +80,45 @@ $B/kmod/probes.o: kmod/ask.sh
 $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka -larchive $(LIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $(filter %.c %.o,$^) $(LIB) -lcmocka -larchive $(LIBS)
 
 # The Kubernetes client on a simulated server: what is in tests/sim comes before the library's own of the same names.
-$(filter $B/unit/sim_%,$(UNIT)) $B/bench/scale: $B/%: tests/%.c $(SIM) $(LIB) Makefile
-	@echo "  CC      $<"
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(SIM) $(LIB) -lcmocka $(LIBS)
+$(filter $B/unit/sim_%,$(UNIT)) $B/bench/scale: $(SIM)
+$B/unit/corpus_test: $(FUZZ)
 
-$B/cluster/client $B/cluster/conform $B/bench/crowd: $B/%: tests/%.c $(LIB) Makefile
+$B/cluster/client $B/cluster/conform $B/bench/crowd $B/bench/scale $B/fuzz/seed: $B/%: tests/%.c $(LIB) Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MT $@ -MF $@.d $(LDFLAGS) -o $@ $(filter %.c %.o,$^) $(LIB) -lcmocka $(LIBS)
+
+$B/fuzz: $B/tests/fuzz/main.o $(FUZZ) $(LIB)
+	@echo "  LD      $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
 unit-build: $(UNIT)
-unit: unit-build
-	$(Q)scripts/unit.sh $(UNIT)
+unit cli services cluster images-test matrix vm lint:
+	@scripts/check.sh $(@:images-test=images)
+cluster-oldest:
+	@KUBERNETES=1.30 scripts/check.sh cluster
 
 deps:
 	scripts/deps.sh
 check:
 	@scripts/check.sh
+check-all:
+	@scripts/check.sh --all
+print-flags: # one a line, for scripts/analyze.sh
+	@printf '%s\n' $(CPPFLAGS) -std=gnu11 $(WARN)
 demo:
 	@scripts/demo.sh
-demo-cluster:
-	@scripts/demo-cluster.sh
-demo-registry:
-	@scripts/demo-registry.sh
+demo-cluster demo-registry fuzz coverage mutate:
+	@scripts/$@.sh
 bench: $B/kmodsmith $B/bench/scale $B/bench/crowd
 	@scripts/bench.sh
-lint:
-	@scripts/lint.sh
 format:
-	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch] tests/sim/*.[ch])
+	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch] tests/sim/*.[ch] tests/fuzz/*.[ch])
 images: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images.sh
-cli: $B/kmodsmith
-	$(Q)scripts/cli.sh $<
-images-test: $B/kmodsmith $B/kmodsmith-static
-	$(Q)scripts/images-test.sh $<
-services: $B/kmodsmith
-	$(Q)scripts/services.sh $<
-cluster cluster-oldest: $B/kmodsmith $B/cluster/client $B/cluster/conform
-	$(Q)$(if $(filter %-oldest,$@),KUBERNETES=1.30) scripts/cluster.sh $<
-
 # Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd
 $B/mkman: $B/installer/mkman.o $(LIB)
 	@echo "  LD      $@"
@@ -140,4 +141,4 @@ install: $B/kmodsmith $(MAN)
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(SIM:.o=.d) $(wildcard $B/static/*.d $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)
+-include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(wildcard $B/static/*.d $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

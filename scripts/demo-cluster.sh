@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A roll-out, end to end: a real kube-apiserver with etcd, two coordinators, and the agents of twelve nodes: two are virtual
-# machines with NVIDIA's real modules, ten are recorded machines whose kernel is written down. From 535.216.03 to 535.261.03
-# in two waves, then a target that no kernel takes, which is undone by itself.
+# machines with NVIDIA's real modules, ten are recorded machines whose kernel is written down. To a newer version in two waves,
+# then a target that no kernel takes, which is undone by itself.
 #   make demo-cluster
 # shellcheck disable=SC2154 # the helpers of the tests set old, new, vms
 set -euo pipefail
@@ -19,6 +19,8 @@ flock -n 8 || { echo "another make demo-cluster runs here" >&2 && exit 1; }
 rm -rf "$work" && mkdir -p "$work"
 # shellcheck source=tests/cluster/outside.bash
 . tests/cluster/outside.bash "$work" helper agent rollout demo
+version_of() { HOME=$home scripts/inputs.sh | sed -nE "s/^$1=.*_([0-9.]+)-[^_]*_[^_]*\.deb\$/\1/p"; }
+old=$(version_of TESLA535) new=$(version_of PROPRIETARY) # what the virtual machines have packages of
 
 say "3. API server, rights, and twelve nodes with $old; gpu-11 and gpu-12 are virtual machines with the real modules"
 demo_server

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
-#   scripts/deps.sh [TIER...]    build test cli services cluster images lint vm man bench; without a name: all of them
+#   scripts/deps.sh [TIER...]    build test cli services cluster images lint vm man bench fuzz mutate coverage; without names all but these 3
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
@@ -13,10 +13,10 @@ declare -A tiers=(
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static"
   [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3-yaml binutils busybox-static docker-registry etcd-server golang-go libcmocka-dev procps zstd"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps runc python3-yaml util-linux"
-  [lint]="clang clang-format clang-tidy cppcheck shellcheck codespell"
+  [check]="python3 procps" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell"
   [vm]="ccache curl etcd-server golang-go procps python3-yaml docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc
-    patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates"
-  [man]="scdoc man-db" [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
+    patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates" [fuzz]="clang libclang-rt-dev" [mutate]="python3 python3-clang"
+  [coverage]="gcovr" [man]="scdoc man-db" [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
 )
 
 missing() { # PACKAGE... -> those that are not installed, one a line
@@ -29,7 +29,7 @@ offered() { # does apt know every one of these packages?
   known=$(apt-cache policy "$@" 2>/dev/null | grep -cE '^  Candidate: [^(]' || true)
   [ "$known" -eq $# ]
 }
-[ $# -gt 0 ] || set -- build test cli services cluster images lint vm man bench
+[ $# -gt 0 ] || set -- "${!tiers[@]}"
 packages=()
 for tier in "$@"; do
   [ -n "${tiers[$tier]-}" ] || { echo "deps: there is no tier '$tier' (${!tiers[*]})" >&2; exit 2; }

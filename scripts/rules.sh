@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The house rules that no ready-made tool checks. Prints each violation as FILE:LINE:TEXT; exit 1 if there is one.
-#   scripts/rules.sh RULE    calls paths prints hosts columns sizes spdx notes
+#   scripts/rules.sh RULE    one of those that scripts/rules.sh --list prints
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 sources() { find installer kmod precompiled -name '*.[ch]' 2>/dev/null | sort; }
@@ -18,7 +18,6 @@ links='installer/base/sys\.c'                   # mount(2) takes a descriptor on
 texts='installer/node/(scan|space)\.c|kmod/compile\.c' # compare names and what links of proc say; open nothing by them
 speakers='installer/cmd/[a-z_]+\.c|installer/(main|mkman)\.c|installer/base/log\.c'
 export LC_ALL=C.UTF-8
-
 calls() { # no shell, no unbounded copy, no process without exec, no host path that bypasses a root
   code 'none' '\<(system|popen|strcpy|strcat|sprintf|vsprintf|gets|strtok|mktemp|tmpnam|alloca|vfork|atoi|atol)[(]'
   code "$mounts|$callers" '\<fork[(]'
@@ -28,16 +27,14 @@ calls() { # no shell, no unbounded copy, no process without exec, no host path t
 paths() { code "$seams|$programs|$mounts|$links|$texts" '"/(etc|proc|sys)[/"]'; }
 prints() { code "$speakers" '\<(printf|puts|putchar|perror|fputs|fprintf|vfprintf|vprintf)[(]'; }
 hosts() { # neither the mirrors that this machine uses nor Debian's well-known ones
-  local names
-  names=$(grep -rhoE '[a-z+]+://[^/ ]+' /etc/apt/sources.list{,.d} 2>/dev/null | sed 's#.*//##' | sort -u)
+  local names; names=$(grep -rhoE '[a-z+]+://[^/ ]+' /etc/apt/sources.list{,.d} 2>/dev/null | sed 's#.*//##' | sort -u)
   { ours; printf '%s\n' Makefile README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md; } |
     xargs -r grep -nHFs -e "${names:-no mirror is configured}" -e "deb"".debian.org" -e "security"".debian.org"
 }
-columns() { # tables (.def) read as rows; what a shell test runs and expects stands on one line, up to a bound
-  { ours; echo Makefile; } | grep -vE '\.def$' | while read -r f; do
-    case $f in *.c | *.h) most=121 ;; *) most=181 ;; esac
-    expand "$f" | grep -nE "^.{$most,}" | sed "s|^|$f:|"
-  done
+# Tables (.def) read as rows; what a shell test runs and expects stands on one line, up to a bound.
+columns() { # shellcheck disable=SC2016 # perl's own variables
+  { ours; echo Makefile; } | grep -vE '\.def$' | xargs perl -CSDA -ne 'chomp; 1 while s/\t/" " x (8 - $-[0] % 8)/e;
+    print "$ARGV:$.:$_\n" if length > ($ARGV =~ /\.[ch]$/ ? 120 : 180); close ARGV if eof'
 }
 sizes() {
   [ "$(wc -l <Makefile)" -lt 150 ] || echo "Makefile:1: has 150 lines or more"
@@ -48,12 +45,16 @@ sizes() {
     FILENAME !~ /^tests/ && /^{$/ { start = FNR } FILENAME !~ /^tests/ && /^}$/ && FNR - start > 61 { print FILENAME ":" start ": function has more than 60 lines" }'
 }
 spdx() {
-  ours | while read -r f; do head -3 "$f" | grep -q 'SPDX-License-Identifier: ' || echo "$f:1: has no SPDX line"; done
+  ours | xargs awk 'FNR == 1 { if (file && !seen) print file ":1: has no SPDX line"; file = FILENAME; seen = 0 }
+    FNR <= 3 && /SPDX-License-Identifier: / { seen = 1 } END { if (file && !seen) print file ":1: has no SPDX line" }'
 }
 notes() { { ours; echo Makefile; } | xargs -r grep -nHwE 'TO[D]O|FI[X]ME|X[X]X|HA[C]K'; }
-
-case ${1-} in
-calls | paths | prints | hosts | columns | sizes | spdx | notes) found=$("$1") ;;
-*) echo "rules: there is no rule '${1-}'" >&2; exit 2 ;;
+vacuous() { find tests \( -name '*.bats' -o -name '*.bash' \) -print0 | sort -z | xargs -0r scripts/vacuous.sh; }
+versions() { scripts/versions.sh; }
+rules=" calls paths prints hosts columns sizes spdx notes versions vacuous "
+case $rules in
+*" ${1:?usage: rules.sh RULE} "*) found=$("$1") ;;
+*) [ "$1" = --list ] && xargs -n1 <<<"$rules" && exit
+  echo "rules: there is no rule '$1'" >&2 && exit 2 ;;
 esac
 [ -z "$found" ] || { echo "$found"; exit 1; }

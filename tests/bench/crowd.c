@@ -90,8 +90,8 @@ static int take(void *ctx, json_t *node, struct err *err)
 		snprintf(p->name, sizeof(p->name), "%s", name);
 		p->node = (struct agent_node){ .kube = crowd.kube, .name = p->name };
 		p->facts = (struct agent_facts){ .is_known = true, .loaded = OLD, .store = { OLD } };
-		snprintf(p->facts.version, sizeof(p->facts.version), "535.216.03");
-		snprintf(p->facts.release, sizeof(p->facts.release), "6.1.0-56-cloud-amd64");
+		snprintf(p->facts.version, sizeof(p->facts.version), "535.1"); // made up
+		snprintf(p->facts.release, sizeof(p->facts.release), "6.1.0-1-cloud-amd64"); // made up
 		snprintf(p->facts.srcversion, sizeof(p->facts.srcversion), "0123456789ABCDEF0123456");
 		p->journal.current = OLD;
 		crowd.count += 1;
@@ -130,7 +130,7 @@ static void reap(struct person *p, struct agent_end *ret)
 		p->facts.store[0] = order->aim;
 	} else if (agent_changes(order->verb)) {
 		p->facts.loaded = order->aim;
-		snprintf(p->facts.version, sizeof(p->facts.version), "535.261.03");
+		snprintf(p->facts.version, sizeof(p->facts.version), "535.2"); // made up
 	}
 }
 

@@ -11,6 +11,7 @@ kmodsmith=$1
 # shellcheck source=tests/vm/packages.sh
 . "$top/tests/vm/packages.sh"
 release=$(of K61)
+driver=$(driver_version OPEN)
 real=$(package open K61)
 work=$(mktemp -d)
 export BATS_FILE_TMPDIR=$work
@@ -29,7 +30,7 @@ nginx_start plain "$work/www"
 for name in real large; do
   layer=$(blob_of "$work/www/$name" layers)
   "$kmodsmith" sign "$work/www/$name" --key "$work/key" --catalog >/dev/null
-  fetch="$kmodsmith fetch --quiet --driver 535.261.03 --flavour open --kernel $release --from $NGINX_PLAIN/$name"
+  fetch="$kmodsmith fetch --quiet --driver $driver --flavour open --kernel $release --from $NGINX_PLAIN/$name"
   fetch+=" --trust-dir $work/trust --state-dir $work/state"
   row="curl -sf -o $work/got/layer $NGINX_PLAIN/$name/blobs/sha256/${layer##*/};sha256sum $work/got/layer"
   row+=";tar --zstd -xf $work/got/layer -C $work/got"

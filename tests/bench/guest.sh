@@ -11,8 +11,10 @@
 # mem: 1536M
 # timeout: 600
 set -eu
+# shellcheck source=/dev/null
+. /vm/inputs
 export TMPDIR=/tmp
-install="kmodsmith install --driver 535.261.03 --flavour open"
+install="kmodsmith install --driver $OPEN_VERSION --flavour open"
 printf 'rm -rf /dev/nvidia* /dev/char/*\n' >/tmp/clean
 calls() { # STRACE-FILTER: calls of a start with the wished driver loaded
   # shellcheck disable=SC2086 # a command with its arguments

@@ -13,7 +13,8 @@ cp -r "$here/../hosts/h100x8" "$TMPDIR/host"
 host=$TMPDIR/host
 # So that /dev/nvidia0 can be opened without a driver it gets the number of /dev/full, which nobody else has open.
 sed -i '/^Character devices:/a\  1 nvidia-of-the-bench' "$host/proc/devices"
-install="$kmodsmith install --driver 535.261.03 --flavour open"
+driver=$(<"$host/sys/module/nvidia/version")
+install="$kmodsmith install --driver $driver --flavour open"
 separate=
 for minor in 0 1 2 3 4 5 6 7 255; do separate+="$modprobe -c $minor;"; done
 for minor in 0 1 2 3 255; do separate+="$modprobe -s -c $minor;"; done

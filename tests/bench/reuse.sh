@@ -10,7 +10,7 @@ kmodsmith=$1
 . "$(dirname "$0")/../vm/cache.sh"
 # shellcheck source=tests/vm/packages.sh
 . "$top/tests/vm/packages.sh"
-release=$(of K61) before=$(of K61B)
+release=$(of K61) before=$(of K61B) driver=$(driver_version OPEN)
 package=$(package open K61B)
 kernel=$(kernel K61)
 headers=$(headers K61)
@@ -19,9 +19,9 @@ trap 'rm -rf "$work"' EXIT
 
 cp -a "$top/tests/hosts/h100x2-unloaded" "$work/root"
 cp -a "$kernel"/{boot,lib} "$work/root"
-"$kmodsmith" fetch --quiet --root "$work/root" --driver 535.261.03 --flavour open --kernel "$before" \
+"$kmodsmith" fetch --quiet --root "$work/root" --driver "$driver" --flavour open --kernel "$before" \
   --from "oci:$package/layout" --insecure-skip-verify >/dev/null 2>&1
-plan="$kmodsmith plan --root $work/root --driver 535.261.03 --flavour open"
+plan="$kmodsmith plan --root $work/root --driver $driver --flavour open"
 
 phase() { # of 15 plans: "MEDIAN LOW HIGH" of the phase, in ms
   for _ in {1..15}; do $plan 2>&1 >/dev/null | sed -nE 's/^kmodsmith: reuse +([0-9.]+) s .*/\1/p'; done | sort -n |

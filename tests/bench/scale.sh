@@ -66,7 +66,7 @@ of_coordinator='(.user.username == "system:serviceaccount:kube-system:kmodsmith-
 policy() { # ZONE LIMIT
   local text
   text=$(jq -nc --arg zone "$1" --argjson n "$2" '{maxUnavailable: $n, maxParallel: $n, maxStaging: $n, pools: [{name: "gpus",
-    maxUnavailable: $n, maxParallel: $n, selector: {"topology.kubernetes.io/zone": $zone}, target: {driver: "535.261.03", flavour: "open"}}]}')
+    maxUnavailable: $n, maxParallel: $n, selector: {"topology.kubernetes.io/zone": $zone}, target: {driver: "535.2", flavour: "open"}}]}')
   kube POST /api/v1/namespaces/kube-system/configmaps "$(jq -nc --arg p "$text" \
     '{metadata: {name: "kmodsmith-policy"}, data: {"policy.json": $p}}')" >/dev/null
 }

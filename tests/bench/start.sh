@@ -11,6 +11,7 @@ kmodsmith=$1
 # shellcheck source=tests/vm/packages.sh
 . "$top/tests/vm/packages.sh"
 release=$(of K61)
+driver=$(driver_version OPEN)
 package=$(package open K61)
 kernel=$(kernel K61)
 layer=$(blob_of "$package/layout" layers)
@@ -22,14 +23,14 @@ mkdir -p "$work/root/lib/modules/$release"
 cp -a "$kernel/boot" "$work/root"
 cp -a "$kernel/lib/modules/$release"/modules.* "$work/root/lib/modules/$release"
 cp "$top/tests/hosts/h100x8/proc/devices" "$work/root/proc/devices"
-mkdir -p "$work/root/proc/driver" "$work/root/lib/firmware/nvidia/535.261.03"
+mkdir -p "$work/root/proc/driver" "$work/root/lib/firmware/nvidia/$driver"
 cp -a "$top/tests/hosts/h100x8/proc/driver/nvidia" "$work/root/proc/driver/"
 rm -rf "$work"/root/proc/driver/nvidia/gpus/0000:[6-9ab]*
 sed -i /nvswitch/d "$work/root/proc/devices"
-echo gsp | tee "$work/root/lib/firmware/nvidia/535.261.03"/gsp_{tu10x,ga10x}.bin >/dev/null
-"$kmodsmith" fetch --quiet --root "$work/root" --driver 535.261.03 --flavour open --kernel "$release" \
+echo gsp | tee "$work/root/lib/firmware/nvidia/$driver"/gsp_{tu10x,ga10x}.bin >/dev/null
+"$kmodsmith" fetch --quiet --root "$work/root" --driver "$driver" --flavour open --kernel "$release" \
   --from "oci:$package/layout" --insecure-skip-verify >/dev/null 2>&1
-start="$kmodsmith install --root $work/now --driver 535.261.03 --flavour open --no-compile --offline"
+start="$kmodsmith install --root $work/now --driver $driver --flavour open --no-compile --offline"
 reboot="rm -rf $work/now $work/out;cp -a $work/root $work/now;mkdir $work/out;sync"
 
 IFS=';' read -ra steps <<<"$reboot"

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tests `make check` runs: tests/check/lists.toml, and what changed since every test passed."""
+import fnmatch
+import glob
+import os
+import subprocess
+import time
+import tomllib
+
+LISTS = "tests/check/lists.toml"
+PASSED = "tests/check/passed"  # COMMIT DATE: the last one for which `make check-all` passed
+
+
+def load():
+    with open(LISTS, "rb") as file:
+        return tomllib.load(file)
+
+
+def match(patterns, names):
+    """The names that one of the patterns means: TIER, TIER/NAME or TIER/NAME@KIND, with * as in a shell."""
+    def means(pattern, name):
+        return name == pattern or fnmatch.fnmatchcase(name, pattern) or name.split("/")[0] == pattern or \
+            name.split("@")[0] == pattern
+    return [n for n in names if any(means(p, n) for p in patterns)]
+
+
+def git(*words):
+    done = subprocess.run(["git", *words], capture_output=True, text=True)
+    return done.stdout.split("\n")[:-1] if done.returncode == 0 else None
+
+
+def changed_files():
+    """(files, since what) that differ from the last tree for which everything passed; files is None when nobody knows."""
+    since = os.environ.get("CHECK_SINCE", "")
+    if not since and os.path.exists(PASSED):
+        with open(PASSED, encoding="ascii") as file:
+            since = file.read().split()[0]
+    if not since:
+        return None, "there is no record of a complete `make check-all`"
+    files = git("diff", "--name-only", since, "--")
+    if files is None:
+        return None, f"commit {since[:12]}, for which everything passed, is not in this clone"
+    return files + (git("ls-files", "--others", "--exclude-standard") or []), f"commit {since[:12]}"
+
+
+def choose(plan, tests, changed):
+    """(chosen, left out as (names, why), widened as (names, why))"""
+    files, since = changed
+    chosen = set(match(sum((entry["tests"] for entry in plan["check"]), []), tests))
+    left_out, widened = [], []
+    for entry in plan["check-all"]:
+        names = [n for n in match(entry["tests"], tests) if n not in chosen]
+        touched = [f for f in files or [] if any(fnmatch.fnmatchcase(f, p) for p in entry.get("when", []))]
+        if touched:
+            chosen.update(names)
+            widened.append((names, f"{touched[0]}{' and others' if len(touched) > 1 else ''} changed since {since}"))
+        elif names:
+            left_out.append((names, entry["why"]))
+    if files is None:
+        left_out.append(([], f"changes bring nothing back in this run: {since}"))
+    return [n for n in tests if n in chosen], left_out, widened
+
+
+def lint(tests):
+    """Each test in exactly one list, no pattern without a test, no file that looks like a test in no tier. Exit status."""
+    plan, wrong = load(), []
+    entries = [(kind, entry) for kind in ("check", "check-all") for entry in plan[kind]]
+    for kind, entry in entries:
+        wrong += [f"{LISTS}: '{p}' in [[{kind}]] means no test" for p in entry["tests"] if not match([p], tests)]
+        wrong += [f"{LISTS}: '{entry['tests'][0]}' in [[{kind}]] has no reason" for _ in [0] if not entry.get("why")]
+        wrong += [f"{LISTS}: '{p}' in `when` matches no file" for p in entry.get("when", [])
+                  if not any(fnmatch.fnmatchcase(f, p) for f in git("ls-files") or [p])]
+    for name in tests:
+        where = [kind for kind, entry in entries if match(entry["tests"], [name])]
+        if len(where) != 1:
+            wrong.append(f"{LISTS}: {name} is in {'no list' if not where else 'more than one entry'}")
+    known = {name.split("/")[1].split("@")[0] for name in tests}
+    for path in sum((glob.glob(f"tests/{shape}") for shape in ("*/*.bats", "*/*_test.c", "vm/[0-9]*.sh")), []):
+        if os.path.splitext(os.path.basename(path))[0] not in known:
+            wrong.append(f"{path}: is in no tier, so that nothing runs it")
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+def remember_full_pass():
+    """After a `make check-all` without a failure: the inputs and the commit, for `make check` to start from."""
+    head = git("rev-parse", "HEAD")
+    if not head or git("status", "--porcelain", "--untracked-files=no") != []:
+        print("Not recorded as a complete pass: this is not a commit.")
+        return
+    subprocess.run(["scripts/inputs.sh", "--lock"], check=True)
+    with open(PASSED, "w", encoding="ascii") as file:
+        print(head[0], time.strftime("%Y-%m-%d"), file=file)
+    print(f"Recorded in {PASSED} and tests/inputs.lock: commit both.")

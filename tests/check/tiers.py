@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tiers: which tests each has, and the job that runs one."""
+import functools
+import glob
+import os
+import re
+import subprocess
+
+import report
+from pool import Job
+
+# What scripts/deps.sh calls the packages that a tier needs.
+PACKAGES = {"lint": "build test lint", "unit": "build test", "cli": "build cli", "cli-asan": "build cli",
+            "services": "build services", "cluster": "build cluster", "images": "build images", "matrix": "build vm",
+            "vm": "build vm", "fuzz": "build fuzz"}
+ENVIRONMENT = "build/check/prepare/{}.env"  # what tests/TIER/prepare prints
+BINARY = os.path.abspath("build/release/kmodsmith")
+
+
+def lines(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def files(pattern):
+    return sorted(os.path.splitext(os.path.basename(path))[0] for path in glob.glob(pattern))
+
+
+@functools.cache
+def names():
+    """Every test there is, as TIER/NAME."""
+    tiers = {
+        "lint": lines("scripts/lint.sh", "--list"),
+        "unit": files("tests/unit/*_test.c"),
+        "cli": files("tests/cli/*.bats"),
+        "services": files("tests/services/*.bats"),
+        "matrix": lines("scripts/matrix.sh", "--list"),
+        "cluster": files("tests/cluster/*.bats"),
+        "images": files("tests/images/*.bats"),
+        "vm": lines("tests/vm/run", "--list") + ["selftest"] * os.path.exists("tests/vm/selftest"),
+        "cli-asan": files("tests/cli/*.bats"),
+        "fuzz": sorted(os.listdir("tests/fuzz/corpus")) if os.path.isdir("tests/fuzz/corpus") else [],
+    }
+    return [f"{tier}/{name}" for tier, members in tiers.items() for name in members]
+
+
+def header(name, key, default=""):
+    with open(f"tests/vm/{name}.sh", encoding="utf-8") as file:
+        for line in file:
+            if not line.startswith("#"):
+                break
+            if line.startswith(f"# {key}: "):
+                return line.split(": ", 1)[1].strip()
+    return default
+
+
+def titles(path):
+    """How many tests a bats file has."""
+    with open(path, encoding="utf-8") as file:
+        return sum(line.startswith("@test ") for line in file)
+
+
+def bats(tier, name, **job):
+    path = f"tests/{tier.split('-')[0]}/{name}.bats"
+    return Job(f"{tier}/{name}", ["bats", "--tap", path], skips=titles(path),
+               **{"seconds": 15, "needs": ["build/release"], **job, "env": {"KMODSMITH": BINARY, **job.get("env", {})}})
+
+
+def lint(name):
+    return Job(f"lint/{name}", ["scripts/lint.sh", name], seconds=60 if name.startswith("c:") else 5)
+
+
+def unit(name):
+    return Job(f"unit/{name}", [f"build/asan/unit/{name}"], needs=["build/unit"], seconds=20 if name.startswith("sim_") else 1,
+               env={"CMOCKA_MESSAGE_OUTPUT": "TAP"})
+
+
+def cli_asan(name):
+    env = {"KMODSMITH": os.path.abspath("build/asan/kmodsmith"), "TIMEOUT_SCALE": "3"}
+    return bats("cli-asan", name, needs=["build/asan"], env=env)
+
+
+def services(name):
+    return bats("services", name, processors=0, seconds=40)
+
+
+def cluster(name):
+    return bats("cluster", name, processors=0, seconds=60, needs=["build/release", "build/cluster", "prepare/cluster"],
+                environment=ENVIRONMENT.format("cluster"))
+
+
+def images(name):
+    return bats("images", name, seconds=60, needs=["build/release", "prepare/images"], environment=ENVIRONMENT.format("images"))
+
+
+def matrix(name, processors):
+    return Job(f"matrix/{name}", ["scripts/matrix.sh", name], processors=processors, seconds=1000, limit=3600,
+               needs=["build/release", "prepare/inputs"])
+
+
+def packages_of(name, key):
+    """The rows of the matrix whose packages a guest is given: they are compiled once, before it starts."""
+    stands_for = {"cut": f"open@{key}"}
+    for word in header(name, "packages").split():
+        source, _, kernel = word.partition(":")
+        yield "matrix/" + stands_for.get(source, f"{source}@{kernel or key}")
+
+
+def vm(name):
+    if name == "selftest":
+        return Job("vm/selftest", ["tests/vm/selftest"], needs=["build/release", "prepare/inputs"], seconds=120)
+    script, _, key = name.partition("@")
+    size = header(script, "mem", "1G")
+    memory = int(size.rstrip("GM")) * (1024 if size.endswith("G") else 1) + 300
+    needs = ["build/release", "prepare/inputs", *packages_of(script, key)]
+    if header(script, "image"):
+        needs.append("prepare/images")
+    return Job(f"vm/{name}", ["tests/vm/run", name], needs=needs, memory=memory, limit=7200,
+               seconds=int(header(script, "timeout", "300").split()[0]) / 10)
+
+
+def fuzz(name):
+    env = {"TARGETS": name, "FUZZ_SECONDS": os.environ.get("FUZZ_SECONDS", "10")}
+    return Job(f"fuzz/{name}", ["scripts/fuzz.sh"], needs=["build/fuzz"], seconds=12, env=env)
+
+
+def preparations(tests, processors):
+    """What has to be there before the tests, of it what these tests need."""
+    def make(name, *targets, mode="release", seconds=60):
+        command = ["make", "-s", f"-j{processors}", "CC=ccache gcc", "WERROR=1", f"MODE={mode}", *targets]
+        return Job(f"build/{name}", command, processors=processors, seconds=10000 + seconds, counts=False, limit=3600)
+
+    def prepare(tier, **job):
+        path = ENVIRONMENT.format(tier)
+        command = ["bash", "-c", f'mkdir -p "{os.path.dirname(path)}" && exec tests/{tier}/prepare >"{path}"']
+        return Job(f"prepare/{tier}", command, counts=False, limit=5400, **job)
+    every = {job.name: job for job in (
+        make("release", "all", "static", seconds=90),
+        make("unit", "unit-build", mode="asan", seconds=80),
+        make("asan", "all", mode="asan", seconds=0),
+        make("cluster", "build/release/cluster/client", "build/release/cluster/conform", seconds=70),
+        Job("build/fuzz", ["scripts/fuzz.sh", "--list"], processors=processors, seconds=9000, counts=False, limit=3600),
+        Job("prepare/inputs", ["scripts/inputs.sh"], processors=0, seconds=20000, counts=False, limit=3600),
+        prepare("images", seconds=5000, needs=["build/release", "prepare/inputs"]),
+        prepare("cluster", seconds=8000, processors=processors, may_lack=True),
+    )}
+    every["build/asan"].needs = ["build/unit"]  # two makes in one folder are one too many
+    every["build/cluster"].needs = ["build/release"]
+    wanted, queue = {}, [need for test in tests for need in test.needs]
+    while queue:
+        name = queue.pop()
+        if name in every and name not in wanted:
+            wanted[name] = every[name]
+            queue += every[name].needs
+    return [job for name, job in every.items() if name in wanted]
+
+
+def jobs(tests, processors):
+    """The jobs for these tests and for what they need."""
+    os.environ.setdefault("CCACHE_DIR", os.path.join(os.path.dirname(os.path.dirname(report.TIMES)), "ccache"))
+    os.environ["CCACHE_NOHASHDIR"] = "1"
+    make = {"lint": lint, "unit": unit, "cli": functools.partial(bats, "cli"), "cli-asan": cli_asan, "services": services,
+            "cluster": cluster, "images": images, "matrix": functools.partial(matrix, processors=processors), "vm": vm,
+            "fuzz": fuzz}
+    made = [make[tier](name) for tier, name in (test.split("/", 1) for test in tests)]
+    known = report.times()
+    for job in made:
+        job.seconds = known.get(job.name, job.seconds) if not job.name.startswith("matrix/") else job.seconds
+    return preparations(made, processors) + made

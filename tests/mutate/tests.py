@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests that look for mutants: programs of the unit tier, and files of the cli tier with the real binary."""
+import concurrent.futures
+import glob
+import json
+import os
+import signal
+import subprocess
+import time
+
+LEAST_S, FACTOR = 20, 6  # of the time limit: a test may take so many times what it took without a mutant
+
+
+def chosen(variable, pattern, suffix):
+    """NAMES of the variable, all of them when it is not set, none for "none"."""
+    names = os.environ.get(variable, "").split()
+    if names == ["none"]:
+        return []
+    every = {os.path.basename(f).removesuffix(suffix): f for f in sorted(glob.glob(pattern))}
+    for name in names:
+        if name not in every:
+            raise SystemExit(f"mutate: {variable}: there is no test '{name}'")
+    return names or list(every)
+
+
+class Tests:
+    def __init__(self, build):
+        self.build, self.top = build, os.path.abspath(f"{build}/tree")
+        unit = chosen("UNIT", "tests/unit/*_test.c", ".c")
+        cli = chosen("CLI", "tests/cli/*.bats", ".bats")
+        self.selected = [f"unit/{n}" for n in unit] + [f"cli/{n}" for n in cli]
+        self.seconds, self.reached = {}, {}
+
+    def goals(self):
+        goals = [f"build/asan/{t}" for t in self.selected if t.startswith("unit/")]
+        return goals + (["build/asan/kmodsmith"] if len(goals) < len(self.selected) else [])
+
+    def command(self, test):
+        tier, name = test.split("/")
+        if tier == "unit":
+            return [f"build/asan/unit/{name}"]
+        return ["bats", f"tests/cli/{name}.bats"]
+
+    def run(self, test, limit_s, **more):
+        """True: it passed within the time. All that it started ends with it."""
+        env = dict(os.environ, KMODSMITH=f"{self.top}/build/asan/kmodsmith", **more)
+        with subprocess.Popen(self.command(test), cwd=self.top, env=env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as p:
+            try:
+                ok = p.wait(limit_s) == 0
+            except subprocess.TimeoutExpired:
+                ok = False
+            try:
+                os.killpg(p.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            return ok
+
+    def record_one(self, test):
+        trace = os.path.abspath(f"{self.build}/trace/{test.replace('/', '-')}")
+        if not os.path.exists(f"{trace}.json"):
+            if os.path.exists(trace):
+                os.unlink(trace)
+            start = time.monotonic()
+            ok = self.run(test, 600, MUTANT_TRACE=trace)
+            seconds = time.monotonic() - start
+            numbers = []
+            if os.path.exists(trace):
+                with open(trace, encoding="ascii") as f:
+                    numbers = sorted({int(line) for line in f})
+            with open(f"{trace}.new", "w", encoding="ascii") as f:
+                json.dump([ok, seconds, numbers], f)
+            os.replace(f"{trace}.new", f"{trace}.json")
+        with open(f"{trace}.json", encoding="ascii") as f:
+            return test, *json.load(f)
+
+    def record(self, jobs):
+        """Each test once, without a mutant: what it reaches, and how long it takes. One that fails says nothing."""
+        os.makedirs(f"{self.build}/trace", exist_ok=True)
+        print(f"mutate: which of {len(self.selected)} tests reaches what", flush=True)
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for test, ok, seconds, numbers in pool.map(self.record_one, self.selected):
+                if not ok:
+                    print(f"mutate: {test} fails without a mutant and is not used", flush=True)
+                    continue
+                self.seconds[test] = seconds
+                for number in numbers:
+                    self.reached.setdefault(number, []).append(test)
+
+    def reaching(self, number):
+        """Unit programs first, the quickest first."""
+        return sorted(self.reached.get(number, []), key=lambda t: (t.startswith("cli/"), self.seconds[t]))
+
+    def passes(self, test, number):
+        return self.run(test, max(LEAST_S, FACTOR * self.seconds[test]), MUTANT=str(number))
