@@ -12,6 +12,7 @@ config() { # a kubeconfig of a server that is not there
 }
 until_that() { # CONDITION COMMAND OPTION...: then told to end; $output has its log
   log=$BATS_TEST_TMPDIR/log
+  : >"$log"
   timeout --preserve-status $((2 * hung)) "$KMODSMITH" "$2" --root "$ROOT" --node gpu1 --kubeconfig "$BATS_TEST_TMPDIR/config" \
     --policy "$BATS_TEST_TMPDIR/policy.json" "${@:3}" >"$log" 2>&1 3>&- 4>&- &
   soon eval "$1"

@@ -446,6 +446,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_error E_USAGE "'surplus'"
   local signal
   for signal in TERM INT; do
+    : >"$BATS_TEST_TMPDIR/log"
     "$KMODSMITH" init --root "$ROOT" --package "$package" 2>"$BATS_TEST_TMPDIR/log" &
     log=$BATS_TEST_TMPDIR/log soon grep -q ready: "$BATS_TEST_TMPDIR/log"
     kill -s "$signal" $!

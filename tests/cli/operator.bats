@@ -17,6 +17,7 @@ teardown() { [ -z "${pod-}" ] || end_pod KILL || true; }
 start_pod() { # TEXT ARGUMENT...
   local text=$1
   shift
+  : >"$BATS_TEST_TMPDIR/log"
   KMODSMITH_ROOT=$ROOT KMODSMITH_PACKAGE=$package "$driver" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
   pod=$!
   said_or_gone() { grep -q "$text" "$BATS_TEST_TMPDIR/log" || ! kill -0 "$pod"; }

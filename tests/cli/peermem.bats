@@ -36,6 +36,7 @@ until_state() { # STATE
   soon is_state "$1"
 }
 start_load() { # OPTION...: in the background, as the main process of a container
+  : >"$BATS_TEST_TMPDIR/log"
   "$KMODSMITH" peermem load --root "$ROOT" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
   loader=$!
   mkdir -p "$ROOT/proc/$loader"
@@ -146,6 +147,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
 }
 
 start_init() { # OPTION...
+  : >"$BATS_TEST_TMPDIR/log"
   env GPU_DIRECT_RDMA_ENABLED=true "$KMODSMITH" init --root "$ROOT" --package "$package" --no-daemons "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
   loader=$!
   mkdir -p "$ROOT/proc/$loader"

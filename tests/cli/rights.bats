@@ -67,6 +67,7 @@ with_caps() { # MASK: of the process on the recorded machine
 start_init() { # NO_NEW_PRIVS OPTION...: until it is ready, and that has this value
   local privs=$1
   shift
+  : >"$BATS_TEST_TMPDIR/log"
   "$KMODSMITH" init --root "$ROOT" --package "$package" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 &
   init=$!
   is_ready() { grep -q 'ready: driver' "$BATS_TEST_TMPDIR/log" && [ "$(of_init NoNewPrivs)" = "$privs" ]; }

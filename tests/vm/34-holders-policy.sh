@@ -9,6 +9,7 @@
 modules() { awk '/^(nvidia|gdrdrv)/ { print $1 }' /proc/modules | sort | tr '\n' ' '; }
 flavour() { sed -nE '/Open/s/.*/open/p; /UNIX x86_64/s/.*/proprietary/p' /proc/driver/nvidia/version | head -n 1; }
 in_background() { # COMMAND...: its output goes to /tmp/log, its process is $job
+  : >/tmp/log # here: the background process may empty it only after somebody has found the old lines
   "$@" >/tmp/log 2>&1 &
   job=$!
 }

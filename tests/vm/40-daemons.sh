@@ -22,6 +22,7 @@ until_state() { # of the node, as others read it
   until [ "$(jq -r .state /run/kmodsmith/status.json)" = "$1" ]; do kill -0 "$init" || return 1; sleep 0.1; done
 }
 start_init() { # ARGUMENT...
+  : >/tmp/init.log # here: the background process may empty it only after somebody has found the old lines
   NVFM_CONFIG_LOG_LEVEL=3 NVFM_CONFIG_FABRIC_MODE=0 kmodsmith init "$@" >/tmp/init.log 2>&1 &
   init=$!
   until grep -q 'ready: driver' /tmp/init.log; do kill -0 $init 2>/dev/null || return 1; sleep 0.1; done
