@@ -28,11 +28,14 @@ CFLAGS=-w make -s -j"$(nproc)" MODE=coverage CC="$cc" B="$b" "$b/kmodsmith" "${u
 find "$b" -name '*.gcda' -delete
 umask 0 # others than us write counters, too: tests that give up their rights
 failed=0
-run_unit() { scripts/unit.sh "${unit[@]}"; }
-run_cli() { scripts/cli.sh "$b/kmodsmith" "${cli[@]}"; }
-if [ ${#unit[@]} -gt 0 ]; then run_unit || failed=1; fi
-if [ ${#cli[@]} -gt 0 ]; then run_cli || failed=1; fi
-mkdir -p "$b/html"
+mkdir -p "$b/html" "$b/logs"
+run_each() { # COMMAND...: with each of the names on standard input
+  # shellcheck disable=SC2016 # the inner shell expands it
+  xargs -r -P "$(nproc)" -I{} bash -c 'log=$1/logs/$(basename "${!#}").log
+    "${@:2}" >"$log" 2>&1 </dev/null || { echo "failed: ${!#}, see $log"; exit 1; }' - "$b" "$@" {}
+}
+printf '%s\n' "${unit[@]}" | sed '/^$/d' | run_each env CMOCKA_MESSAGE_OUTPUT=TAP || failed=1
+printf '%s\n' "${cli[@]}" | sed '/^$/d' | run_each env KMODSMITH="$PWD/$b/kmodsmith" bats --tap || failed=1
 gcovr --root . --object-directory "$b" --filter '(installer|kmod|precompiled)/' -j "$(nproc)" --csv "$b/files.csv" \
   --html-details "$b/html/index.html" "$b" >/dev/null
 # filename,line_total,line_covered,line_percent,branch_total,branch_covered,...
