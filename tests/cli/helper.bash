@@ -5,11 +5,14 @@
 #   load helper
 #   @test "..." { host h100x8; kmodsmith status --json; assert_status 0; assert_json .ready false; }
 bats_require_minimum_version 1.5.0
-bats_load_library bats-support
-bats_load_library bats-assert
-bats_load_library bats-file
+# The parts that the tests use, each by its name: the libraries' own loaders start dirname for each part, in each test.
+for part in output error lang; do bats_load_library "bats-support/src/$part.bash"; done
+for part in {assert,refute}_{output,line,regex} assert_{equal,not_equal,success,failure}; do
+  bats_load_library "bats-assert/src/$part.bash"
+done
+bats_load_library bats-file/src/file.bash
 
-top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+top=${BATS_TEST_DIRNAME%/*/*}
 : "${KMODSMITH:=$top/build/release/kmodsmith}"
 static_program=${KMODSMITH_STATIC-} # the runner's; see toolkit.bats
 unset "${!KMODSMITH_@}" # the environment of whoever runs the tests decides nothing
@@ -22,15 +25,20 @@ host() { # NAME
   ROOT=$BATS_TEST_TMPDIR/host
   rm -rf "$ROOT"
   cp -a "$top/tests/hosts/$1" "$ROOT"
-  snapshot
+  unchanged=$BATS_FILE_TMPDIR/$1.state # every copy's: looked at once in a file of tests
+  [ -e "$unchanged" ] || snapshot "$unchanged"
 }
 
-# Run the program as `run` does: $status, $output (standard output alone) and $stderr. One that hangs is ended.
+# Run the program as `run --separate-stderr` does, with fewer processes of its own: $status, $output (standard output
+# alone), $lines and $stderr. One that hangs is ended.
 kmodsmith() { # COMMAND ARGUMENT...: a command of two words is one argument here: "store gc"
   local command
   read -ra command <<<"$1"
   shift
-  run --separate-stderr timeout "$hung" "$KMODSMITH" "${command[@]}" ${ROOT:+--root "$ROOT"} "$@"
+  output=$(timeout "$hung" "$KMODSMITH" "${command[@]}" ${ROOT:+--root "$ROOT"} "$@" 2>"$BATS_TEST_TMPDIR/stderr") &&
+    status=0 || status=$?
+  IFS=$'\n' read -d '' -ra lines <<<"$output" || true
+  read -d '' -r stderr <"$BATS_TEST_TMPDIR/stderr" || true
   [[ ${stderr-} != *Sanitizer:* ]] || told | batslib_decorate "a sanitizer's finding" | fail
 }
 soon() { # COMMAND...: becomes true; what never does fails when anything would have hung. $log is shown then
@@ -74,10 +82,14 @@ tree_state() { # every file, link and mode below ROOT, without the record of cal
   (cd "$ROOT" && find . ! -name .sys-calls -printf '%p %y %m %l\n' | sort
     find . -type f ! -name .sys-calls ! -path ./run/kmodsmith/lock ! -path ./run/kmodsmith/ahead.lock -print0 | sort -z | xargs -0r sha256sum)
 }
-snapshot() { tree_state >"$BATS_TEST_TMPDIR/before"; }
+snapshot() { # [FILE]: what assert_unchanged compares with from here on
+  unchanged=${1-$BATS_TEST_TMPDIR/before}
+  tree_state >"$unchanged.new"
+  mv "$unchanged.new" "$unchanged"
+}
 assert_unchanged() { # nothing below ROOT differs from the last snapshot
   tree_state >"$BATS_TEST_TMPDIR/after"
-  run diff -u "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after"
+  run diff -u "$unchanged" "$BATS_TEST_TMPDIR/after"
   assert_success
 }
 calls() { cat "$ROOT/.sys-calls" 2>/dev/null || true; } # what would have been asked of the kernel

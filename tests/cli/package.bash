@@ -32,7 +32,17 @@ layout() { # DIR KERNEL-RELEASE [OPTION...]
   python3 "$top/tests/services/make_layout.py" --kernel "$2" --label kernel.build-id= "${@:3}" "$1" "$1".d/*.ko >/dev/null
 }
 
-tiny_package() { # DIR KERNEL-RELEASE: modules in DIR.d, their package in the layout DIR
+tiny_package() { # DIR KERNEL-RELEASE: modules in DIR.d, their package in the layout DIR; made once in a file of tests
+  local kept=$BATS_FILE_TMPDIR/package-of-$2
+  if [ ! -d "$kept" ]; then
+    EXTRA='' CRCS='' COMPILER='' make_package "$kept.new" "$2"
+    rm -rf "$kept.d" && mv "$kept.new.d" "$kept.d" && mv "$kept.new" "$kept"
+  fi
+  rm -rf "$1" "$1.d"
+  cp -r "$kept" "$1"
+  cp -r "$kept.d" "$1.d"
+}
+make_package() { # DIR KERNEL-RELEASE
   rm -rf "$1.d" && mkdir -p "$1.d"
   tiny_module "$1.d/nvidia.ko" "$2" nvidia_register_module ""
   tiny_module "$1.d/nvidia-uvm.ko" "$2" "" nvidia_register_module
@@ -66,7 +76,20 @@ tiny_firmware() { # VERSION: of every GPU that has a System Processor
 }
 
 # A recorded machine whose kernel can be told to modules, and that after the load looks as the driver makes it look.
+# The first test of a file that wants one makes it, the others copy it.
 loadable() {
+  local kept=$BATS_FILE_TMPDIR/loadable
+  if [ ! -d "$kept" ]; then
+    rm -rf "$kept.new" && mkdir "$kept.new"
+    BATS_TEST_TMPDIR=$kept.new make_loadable
+    mv "$kept.new" "$kept"
+  fi
+  ROOT=$BATS_TEST_TMPDIR/host
+  rm -rf "$ROOT" "$BATS_TEST_TMPDIR"/package{,.d}
+  cp -a "$kept"/{host,package,package.d} "$BATS_TEST_TMPDIR"
+  unchanged=$kept/before
+}
+make_loadable() {
   local kernel=6.1.0-56-cloud-amd64
   host h100x2-unloaded
   cp "$top/tests/hosts/h100x8/proc/devices" "$ROOT/proc"
