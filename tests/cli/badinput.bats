@@ -30,14 +30,16 @@ refused() { # COMMAND CODE TEXT ARGUMENT...: in text and in JSON, with the exit 
 }
 archives() { # what a hostile or broken server may hand out
   mkdir -p directory real/kernel-open real/usr
-  hostile_tar dotdot.tar.gz ../evil f
-  hostile_tar inner.tar.gz usr/src/../../../evil f
-  hostile_tar absolute.tar.gz "$BATS_TEST_TMPDIR/evil" f
-  hostile_tar device.tar.gz usr/src/null c
-  hostile_tar pipe.tar.gz usr/src/pipe p
-  hostile_tar hardlink.tar.gz usr/src/passwd h ../../etc/passwd
-  hostile_tar nolink.tar.gz usr/src/passwd h usr/src/none
-  hostile_tar good.tar.gz usr/src/other f
+  hostile_tars <<EOF
+dotdot.tar.gz ../evil f
+inner.tar.gz usr/src/../../../evil f
+absolute.tar.gz $BATS_TEST_TMPDIR/evil f
+device.tar.gz usr/src/null c
+pipe.tar.gz usr/src/pipe p
+hardlink.tar.gz usr/src/passwd h ../../etc/passwd
+nolink.tar.gz usr/src/passwd h usr/src/none
+good.tar.gz usr/src/other f
+EOF
   : >empty.deb
   head -c 5000 /dev/urandom >random.deb
   head -c 100 good.tar.gz >cut.tar.gz
@@ -237,7 +239,7 @@ EOF
 @test "what killed runs left behind is removed by the next one" {
   tiny_source tree
   head -c 20000000 /dev/urandom >tree/kernel-open/large
-  tar -cJf tree.tar.xz tree
+  XZ_OPT=-0 tar -cJf tree.tar.xz tree # no level makes random bytes smaller
   for at in 50 200; do # writes: in the midst of unpacking
     run strace -E ASAN_OPTIONS=detect_leaks=0 -qq -o /dev/null -e inject=write:signal=KILL:when="$at" \
       "$KMODSMITH" plan --root "$ROOT" --state-dir "$state" --source tree.tar.xz

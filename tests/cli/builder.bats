@@ -47,7 +47,7 @@ from() { build --from "oci:$builder" --insecure-skip-verify "$@"; }
     case $code in
     E_TOOLCHAIN) rm "$builder.tar.d/usr/bin/make" && tar -cf "$builder.tar" -C "$builder.tar.d" . ;;
     E_ARCHIVE) head -c 40000 "$builder.tar" >"$builder.cut" && mv "$builder.cut" "$builder.tar" ;;
-    E_ARCHIVE_UNSAFE) hostile_tar "$builder.tar" usr/../../evil f ;;
+    E_ARCHIVE_UNSAFE) hostile_tars <<<"$builder.tar usr/../../evil f" ;;
     ENOENT) rm "$builder.tar" ;;
     esac
     run pack

@@ -285,7 +285,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   assert_not_exist "$BATS_TEST_TMPDIR/c"
   kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar"
   assert_error E_USAGE "needs --kernel"
-  hostile_tar "$BATS_TEST_TMPDIR/evil.tar" ../../evil f
+  hostile_tars <<<"$BATS_TEST_TMPDIR/evil.tar ../../evil f"
   kmodsmith "pack headers" "$BATS_TEST_TMPDIR/evil.tar" --kernel "$K1" --state-dir "$state"
   assert_error E_ARCHIVE_UNSAFE
 }
@@ -376,7 +376,7 @@ fetch() { # OPTION...: the payload of V
   assert_error E_USAGE "needs --driver"
   kmodsmith "pack payload" "$BATS_TEST_TMPDIR/none.tar" --driver "$V" --state-dir "$state"
   assert_error E_NOT_FOUND "FILE: open '$BATS_TEST_TMPDIR/none.tar'"
-  hostile_tar "$BATS_TEST_TMPDIR/evil.tar" ../../evil f
+  hostile_tars <<<"$BATS_TEST_TMPDIR/evil.tar ../../evil f"
   kmodsmith "pack payload" "$BATS_TEST_TMPDIR/evil.tar" --driver "$V" --state-dir "$state"
   assert_error E_ARCHIVE_UNSAFE
 }

@@ -35,7 +35,7 @@ kmodsmith() { # COMMAND ARGUMENT...: a command of two words is one argument here
   local command
   read -ra command <<<"$1"
   shift
-  output=$(timeout "$hung" "$KMODSMITH" "${command[@]}" ${ROOT:+--root "$ROOT"} "$@" 2>"$BATS_TEST_TMPDIR/stderr") &&
+  output=$(exec timeout "$hung" "$KMODSMITH" "${command[@]}" ${ROOT:+--root "$ROOT"} "$@" 2>"$BATS_TEST_TMPDIR/stderr") &&
     status=0 || status=$?
   IFS=$'\n' read -d '' -ra lines <<<"$output" || true
   read -d '' -r stderr <"$BATS_TEST_TMPDIR/stderr" || true
@@ -70,6 +70,11 @@ killed_after() { # SECONDS COMMAND...
 
 # Every command, one a line; of a group each verb: "store gc".
 commands() {
+  local kept=$BATS_FILE_TMPDIR/commands # of this program: asked once in a file of tests
+  [ -e "$kept" ] || { listed_commands >"$kept.new" && mv "$kept.new" "$kept"; }
+  cat "$kept"
+}
+listed_commands() {
   local name verbs
   "$KMODSMITH" --help | sed -nE 's/^  ([a-z-]+) +[^ ].*/\1/p' | while read -r name; do
     verbs=$("$KMODSMITH" "$name" --help | sed -nE "s/^  ($name [a-z-]+) +[^ ].*/\1/p")

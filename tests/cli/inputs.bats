@@ -9,9 +9,13 @@ load helper
 setup() {
   tree=$BATS_TEST_TMPDIR/tree
   export MIRROR=$BATS_TEST_TMPDIR/mirror KMODSMITH_CACHE=$BATS_TEST_TMPDIR/cache PATH=$BATS_TEST_TMPDIR/bin:$PATH
+  cp -r "$BATS_FILE_TMPDIR/made"/. "$BATS_TEST_TMPDIR"
+}
+setup_file() { # a copy of the scripts, a mirror and an apt, for each test to have its own
+  local n BATS_TEST_TMPDIR=$BATS_FILE_TMPDIR/made
+  local tree=$BATS_TEST_TMPDIR/tree MIRROR=$BATS_TEST_TMPDIR/mirror
   mkdir -p "$tree/tests" "$MIRROR" "$BATS_TEST_TMPDIR/bin"
   cp -r "$top/scripts" "$tree/scripts"
-  local n
   for n in 7:aa 6:aa 5:bb 3:cc; do offer_kernel "6.1.0-${n%:*}" "6.1.${n%:*}-1" "${n#*:}"; done
   echo "linux-image-6.1.0-4-cloud-amd64 6.1.4-1 bookworm/main" >>"$MIRROR/offers" # its headers are gone
   offer_kernel 6.12.9+deb12 6.12.9-1 dd

@@ -27,9 +27,17 @@ tiny_module() { # FILE.ko KERNEL-RELEASE EXPORT IMPORT
 }
 
 # An OCI layout with a package of the modules in DIR.d, as another program would write it. OPTION: see make_layout.py.
+# The same modules and options make the same bytes: once in a file of tests.
 layout() { # DIR KERNEL-RELEASE [OPTION...]
+  local kept
+  kept=$(cd "$1.d" && { printf '%s\n' "${@:2}" *.ko && cat ./*.ko; } | sha256sum)
+  kept=$BATS_FILE_TMPDIR/layout-${kept%% *}
+  if [ ! -d "$kept" ]; then
+    python3 "$top/tests/services/make_layout.py" --kernel "$2" --label kernel.build-id= "${@:3}" "$kept.new" "$1".d/*.ko >/dev/null
+    mv "$kept.new" "$kept"
+  fi
   rm -rf "$1"
-  python3 "$top/tests/services/make_layout.py" --kernel "$2" --label kernel.build-id= "${@:3}" "$1" "$1".d/*.ko >/dev/null
+  cp -r "$kept" "$1"
 }
 
 tiny_package() { # DIR KERNEL-RELEASE: modules in DIR.d, their package in the layout DIR; made once in a file of tests
@@ -124,22 +132,23 @@ tiny_payload() { # FILE.tar DRIVER-VERSION
   tar -cf "$1" -C "$work" lib usr
 }
 
-hostile_tar() { # FILE NAME TYPE [LINK]: a tar with a good file and then an entry of this name: f, l, h, c (device), p
-  python3 - "$@" <<'PYTHON'
+# Of each line "FILE NAME TYPE [LINK]" a tar with a good file and then an entry of this name: f, l, h, c (device), p.
+hostile_tars() {
+  python3 -c '
 import io, sys, tarfile
-name, entry, kind = sys.argv[1:4]
 kinds = {"f": tarfile.REGTYPE, "l": tarfile.SYMTYPE, "h": tarfile.LNKTYPE, "c": tarfile.CHRTYPE, "p": tarfile.FIFOTYPE}
-with tarfile.open(name, "w:gz") as tar:
-    good = tarfile.TarInfo("usr/src/good")
-    good.size = 4
-    tar.addfile(good, io.BytesIO(b"good"))
-    bad = tarfile.TarInfo(entry)
-    bad.type = kinds[kind]
-    bad.linkname = sys.argv[4] if len(sys.argv) > 4 else ""
-    bad.size = 4 if kind == "f" else 0
-    bad.devmajor, bad.devminor = 1, 3
-    tar.addfile(bad, io.BytesIO(b"evil") if kind == "f" else None)
-PYTHON
+for line in sys.stdin:
+    name, entry, kind, *link = line.split()
+    with tarfile.open(name, "w:gz") as tar:
+        good = tarfile.TarInfo("usr/src/good")
+        good.size = 4
+        tar.addfile(good, io.BytesIO(b"good"))
+        bad = tarfile.TarInfo(entry)
+        bad.type = kinds[kind]
+        bad.linkname = "".join(link)
+        bad.size = 4 if kind == "f" else 0
+        bad.devmajor, bad.devminor = 1, 3
+        tar.addfile(bad, io.BytesIO(b"evil") if kind == "f" else None)'
 }
 
 # Headers of tiny_headers, of a kernel that a gcc of this major version built.

@@ -5,19 +5,23 @@
 load helper
 load package
 
+setup_file() {
+  local kernel
+  tiny_package "$BATS_FILE_TMPDIR/any" 6.1-any
+  for kernel in "$(cat "$top/tests/hosts/h100x8/proc/sys/kernel/osrelease")" 6.2-installed 6.3-removed 6.4-never; do
+    keep "$kernel" "$BATS_FILE_TMPDIR/store"
+  done
+}
 setup() { # a machine whose store has packages for its kernel, an installed one and two that are gone
   host h100x8
   store=$ROOT/var/lib/kmodsmith/store
   mkdir -p "$ROOT/var/lib/kmodsmith" "$ROOT/lib/modules"/{6.2-installed,6.3-removed}
   touch "$ROOT/lib/modules/6.2-installed/modules.dep"
   running=$(cat "$ROOT/proc/sys/kernel/osrelease")
-  tiny_package "$BATS_TEST_TMPDIR/any" 6.1-any
-  for kernel in "$running" 6.2-installed 6.3-removed 6.4-never; do
-    keep "$kernel"
-  done
+  cp -r "$BATS_FILE_TMPDIR/store" "$store"
 }
-keep() { # KERNEL: a package for it, as another program would write it
-  python3 "$top/tests/services/make_layout.py" --kernel "$1" "$store" "$BATS_TEST_TMPDIR"/any.d/*.ko >/dev/null
+keep() { # KERNEL STORE: a package for it, as another program would write it
+  python3 "$top/tests/services/make_layout.py" --kernel "$1" "${2:?}" "$BATS_FILE_TMPDIR"/any.d/*.ko >/dev/null
 }
 tag() { echo "535.261.03-open-$1-x86_64"; }
 kernels() { jq -r '.[].key.release' <<<"$output" | sort | tr '\n' ' '; }
@@ -95,7 +99,7 @@ digest() { # KERNEL: of its manifest
     assert_status 0
     kmodsmith "store ls" --json
     assert_json length 3
-    keep 6.4-never
+    keep 6.4-never "$store"
   done
 }
 

@@ -64,13 +64,14 @@ load helper
   local code codes
   mapfile -t codes < <(sed -nE 's/^X\((E_[A-Z_]+),.*/\1/p' "$top/installer/base/errors.def")
   for code in "${codes[@]}"; do
-    run --separate-stderr "$KMODSMITH" explain "$code"
+    kmodsmith explain "$code"
     assert_status 0
     assert_output --partial "Next: "
-    run --separate-stderr "$KMODSMITH" explain "$code" --json
-    assert_json .code "$code"
-    assert_json '.next | length > 10'
+    kmodsmith explain "$code" --json
+    echo "$output" >>"$BATS_TEST_TMPDIR/all"
   done
+  run jq -r 'select(.next | length > 10).code' "$BATS_TEST_TMPDIR/all"
+  assert_output "$(printf '%s\n' "${codes[@]}")"
   run --separate-stderr "$KMODSMITH" explain --json
   assert_json 'length >= 30'
 }
