@@ -6,7 +6,9 @@
 load helper
 
 setup_file() {
-  work=$(mktemp -d /tmp/kmodsmith-check.XXXXXX) # the user must be able to enter it
+  local where=/tmp # the user must be able to enter it
+  [[ $BATS_FILE_TMPDIR != /dev/shm/* ]] || where=/dev/shm
+  work=$(mktemp -d "$where/kmodsmith-check.XXXXXX")
   mkdir "$work/state"
   "$BATS_TEST_DIRNAME/../../scripts/inputs.sh" >"$work/inputs.env"
   cp "${KMODSMITH:-$BATS_TEST_DIRNAME/../../build/release/kmodsmith}" "$work/kmodsmith"
