@@ -7,7 +7,7 @@
 bats_require_minimum_version 1.5.0
 # The parts that the tests use, each by its name: the libraries' own loaders start dirname for each part, in each test.
 for part in output error lang; do bats_load_library "bats-support/src/$part.bash"; done
-for part in {assert,refute}_{output,line,regex} assert_{equal,not_equal,success,failure}; do
+for part in {assert,refute}{,_output,_line,_regex} assert_{equal,not_equal,success,failure}; do
   bats_load_library "bats-assert/src/$part.bash"
 done
 bats_load_library bats-file/src/file.bash
