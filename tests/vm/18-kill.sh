@@ -7,7 +7,7 @@
 # kernel: K61
 # gpus: 1
 # packages: smallopen smallset
-# programs: strace
+# programs: kill_at
 # mem: 2G
 # timeout: 1200
 wish() { # MODE COMMAND...: another parameter is a replacement, and shows in the kernel
@@ -24,9 +24,7 @@ now() { # what the kernel has: the mode and the modules
 has_both() { [ "$(now)" = "$1 nvidia_modeset nvidia_uvm nvidia" ]; }
 journal() { sed -n "s/.*\"$1\": \"\\(.*\\)\",*/\\1/p" /var/lib/kmodsmith/journal | tail -n 1; }
 
-moments() { # CALL: how many there were in the change that went through
-  awk -v call="$1(" 'index($2, call) == 1 && ++n[$1] > most { most = n[$1] } END { print most + 0 }' /tmp/calls
-}
+moments() { sed -n "s/^kill_at: \([0-9]*\) calls of $1\$/\1/p" /tmp/log; } # CALL: how many there were in the change that went through
 step=1 from=1
 if [ "$CHECK" = check ]; then step=3 from=$((1 + DAY % 3)); fi
 
@@ -34,7 +32,7 @@ t "a driver to begin with" kmodsmith install --package /packages/smallopen --par
 old=432 new=438 points=0 total=0
 printf '%-18s %-44s %s\n' "killed at" "what was left (journal step: modules)" "after the next start" >/tmp/table
 # Cut off before anything changed, and somebody has changed their mind: what was meant is not what works.
-wish $new strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=KILL:when=2 >/tmp/log 2>&1
+wish $new kill_at fsync 2 >/tmp/log 2>&1
 is "an install is killed before its first unload" "$? $(journal step)" "137 unload"
 t "the driver that is there is wished again" settled wish $old
 is "the driver that was wished again is the last good one, with its parameters" "$(journal state) $(sed -n 's/.*"nvidia \(NVreg.*\)".*/\1/p' \
@@ -43,7 +41,7 @@ is "the driver that was wished again is the last good one, with its parameters" 
 for call in fsync finit_module pidfd_open fchmodat; do # a rename is between two fsyncs
   number=$from
   while :; do
-    wish $new strace -f -qq -o /tmp/calls -e trace=$call -e inject=$call:signal=KILL:when=$number >/tmp/log 2>&1
+    wish $new kill_at $call $number >/tmp/log 2>&1
     if [ $? -ne 137 ]; then # there are no more; that one went through
       last=$old old=$new new=$last total=$((total + $(moments $call)))
       break
@@ -78,8 +76,7 @@ t "nothing but the last good driver is remembered" sh -c '! grep -q E_ /var/lib/
 # The same for another flavour, at the moments in which the kernel has neither.
 for call in finit_module pidfd_open; do
   kmodsmith install --driver "$SMALLOPEN_VERSION" --flavour open >/dev/null 2>&1
-  strace -f -qq -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=2 \
-    kmodsmith install --package /packages/smallset >/dev/null 2>&1
+  kill_at $call 2 kmodsmith install --package /packages/smallset >/dev/null 2>&1
   left=$(now)
   settled kmodsmith install --driver 999.1 --no-compile
   like "$call 2 of another flavour ($left): the old one comes back" "$(cat /proc/driver/nvidia/version)" 'Open Kernel Module'

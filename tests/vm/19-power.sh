@@ -7,7 +7,7 @@
 # kernel: K61
 # gpus: 1
 # packages: smallopen smallset
-# programs: strace mke2fs
+# programs: kill_at mke2fs
 # disk: 256M
 # boots: 7 13
 # mem: 2G
@@ -15,7 +15,7 @@ state=/var/lib/kmodsmith
 now() { sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params 2>/dev/null; }
 open() { echo --driver $SMALLOPEN_VERSION --flavour open --param "nvidia:NVreg_DeviceFileMode=$1"; }
 cut_at() { # CALL NUMBER OPTIONS: a change ends there, and the boot with it
-  strace -f -qq -o /dev/null -e trace="$1" -e inject="$1:signal=KILL:when=$2" kmodsmith install $3 >/tmp/log 2>&1
+  kill_at "$1" "$2" kmodsmith install $3 >/tmp/log 2>&1
   is "boot $boot: the power goes at $1 $2" $? 137
   power_cut
 }

@@ -7,7 +7,7 @@
 # gpus: 2
 # stub: yes
 # packages: open
-# programs: strace
+# programs: kill_at
 # mem: 1536M
 # timeout: 150
 install="kmodsmith install --package /packages/open"
@@ -81,8 +81,7 @@ is "  gives it that GPU, too" "$(drivers)" "nvidia nvidia "
 t "unload" kmodsmith unload
 
 modprobe nouveau
-t_fails 137 "R-D1: killed when the load was due" \
-  strace -f -qq -o /dev/null -e trace=finit_module -e inject=finit_module:signal=KILL:when=1 $install
+t_fails 137 "R-D1: killed when the load was due" kill_at finit_module 1 $install
 is "  nobody has the GPUs" "$(drivers)" "none none "
 t "the next start" $install
 is "  puts the driver in" "$(drivers)" "nvidia nvidia "

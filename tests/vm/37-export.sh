@@ -5,7 +5,7 @@
 # gpus: 1
 # stub: yes
 # beside: payloads
-# programs: strace unshare
+# programs: strace unshare kill_at
 # mem: 1536M
 # timeout: 900
 # firmware: no
@@ -87,12 +87,12 @@ is "  loads what the module needs, too" "$(grep -c '^nvidia' /proc/modules)" 2
 t "the rest is loaded, the export is as it should be" from a
 unlike "  and stays" "$out" 'export  +[0-9]'
 
-t "a start that finds everything" strace -f -e trace=mount,umount2,unshare,setns,connect -o /tmp/calls kmodsmith install --driver $driver \
+t "a start that finds everything" strace -f --seccomp-bpf -e trace=mount,umount2,unshare,setns,connect -o /tmp/calls kmodsmith install --driver $driver \
   --from docker://192.0.2.1/drivers
 is "  changes no mount and asks nobody" "$(grep -cE 'mount|unshare|setns|connect' /tmp/calls)" 0
 is "  and no generation" "$(generations) $(mounts)" "0 $base"
 hold /dev/nvidia0
-t "R-E4: another payload of the same version, while the GPU is held" strace -f -e trace=delete_module,finit_module,init_module \
+t "R-E4: another payload of the same version, while the GPU is held" strace -f --seccomp-bpf -e trace=delete_module,finit_module,init_module \
   -o /tmp/calls kmodsmith install --package /beside/b
 like "  only the payload is put in place" "$out" '^kmodsmith: payload .*'
 is "  no module goes or comes" "$(grep -c module /tmp/calls)" 0
@@ -122,7 +122,7 @@ is "  modules and user space are those from before" \
 is "  and the kernel looks for their firmware" "$(cat $fwpath)" $root/lib/firmware
 t "  and ready" kmodsmith status
 rm /run/kmodsmith/export.json
-t "a pod that does not know what the one before it exported" strace -f -e trace=mount,umount2,unshare,setns -o /tmp/calls kmodsmith install \
+t "a pod that does not know what the one before it exported" strace -f --seccomp-bpf -e trace=mount,umount2,unshare,setns -o /tmp/calls kmodsmith install \
   --package /beside/b --export $root
 is "  sees that it is right" "$(grep -cE 'mount|unshare|setns' /tmp/calls) $(generations) $(mounts)" "0 0 $b_base"
 like "  and measures it" "$out" "pass  export +$root"
@@ -188,7 +188,7 @@ wrong=0 step=2 from=1
 if [ "$CHECK" = check ]; then step=6 from=$((1 + DAY % 3 * 2)) && echo "# CHECK=check: every third of 20 moments from number $from"; fi
 for n in $(seq $from $step 40); do
   break_it
-  strace -qq -e trace=mount -e inject=mount:signal=KILL:when=$n -o /dev/null kmodsmith install --package /beside/b >/dev/null 2>&1
+  kill_at mount $n kmodsmith install --package /beside/b >/dev/null 2>&1
   from b >/tmp/out 2>&1
   now="$? $(mounts) $(generations) $(wc -l </proc/$other/mountinfo) $(grep -c ' /dev/pts ' /proc/self/mountinfo)"
   [ "$now" = "0 $b_base 0 $others 1" ] || { wrong=$((wrong + 1)) && echo "$n: $now" && cat /tmp/out; }
@@ -233,6 +233,6 @@ t "a payload that an image carries" carried
 like "  is copied to the node" "$out" 'payload .* MiB of the image copied'
 t "  and exported from there" library
 is "  with its driver as the wish" "$(cat /sys/module/nvidia/version)" "$driver"
-t "a second start" strace -f -e trace=openat,openat2,open -o /tmp/calls kmodsmith install --payload /beside/carried --package /beside/plain
+t "a second start" strace -f --seccomp-bpf -e trace=openat,openat2,open -o /tmp/calls kmodsmith install --payload /beside/carried --package /beside/plain
 is "  opens nothing of it but its document" "$(grep carried /tmp/calls | grep -vc '"/beside/carried"')" 0
 unlike "  and copies nothing" "$out" 'copied|export  +[0-9]'

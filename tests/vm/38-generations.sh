@@ -6,7 +6,7 @@
 # stub: yes
 # kernel: K61 K612
 # beside: payloads
-# programs: strace
+# programs: kill_at
 # mem: 1536M
 # timeout: 900
 driver=$OPEN_VERSION
@@ -46,7 +46,7 @@ for call in mount umount2 unshare setns; do
   n=$((from - step))
   while n=$((n + step)); do
     break_it
-    strace -f -qq -e trace=$call -e inject=$call:signal=KILL:when=$n -o /dev/null kmodsmith install --package /beside/a >/dev/null 2>&1
+    kill_at $call $n kmodsmith install --package /beside/a >/dev/null 2>&1
     [ $? -eq 137 ] || break
     killed=$((killed + 1))
     library >/dev/null || lost=$((lost + 1))

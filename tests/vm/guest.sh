@@ -9,7 +9,7 @@
 #                            a bare name is for the kernel that runs: /packages/open
 #   # firmware: no           leave out what stands for the GPUs' firmware of every driver version              [yes]
 #   # debs: MODPROBE ...     Debian packages (keys of scripts/inputs.sh) unpacked into the guest's /
-#   # programs: strace ...   programs of this machine, with the libraries they need
+#   # programs: strace ...   programs of this machine, with the libraries they need, or of tests/vm/programs
 #   # files: PATH ...        files of this repository, in /files under their base names
 #   # net: yes              a network card; 10.0.2.2 is the loopback of this machine, and nothing else is reached
 #   # beside: registry      tests/vm/beside/registry runs meanwhile; what it prepares lies in the guest's /beside
@@ -87,7 +87,11 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
     dpkg-deb --extract "$made" "$1"
   done
   for name in $(header "$3" programs ""); do
-    made=$(command -v "$name")
+    if [ -f "$here/programs/$name.c" ]; then
+      made=$(cached "program-$name" compile_program "$here/programs/$name.c")/program
+    else
+      made=$(command -v "$name")
+    fi
     add_program "$1" "$made" "/usr/bin/$name"
   done
   for name in $(header "$3" files ""); do ln -s "$top/$name" "$1/files/"; done
@@ -97,6 +101,8 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
   done
   if [ "$(header "$3" net no)" = yes ]; then add_drivers "$1" "$2" virtio_pci virtio_net; fi
 }
+
+compile_program() { gcc -O1 -static -o "$1/program" "$2"; } # DIR SOURCE
 
 # The simulated GPUs have no processor that would take it: its presence is all that counts.
 add_firmware() { # ROOT
