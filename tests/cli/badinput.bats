@@ -89,7 +89,7 @@ pipe.tar.gz|E_ARCHIVE_UNSAFE|the entry 'usr/src/pipe' is a device, fifo or socke
 hardlink.tar.gz|E_ARCHIVE_UNSAFE|'usr/src/passwd' is a hard link that leaves the target directory
 nolink.tar.gz|E_ARCHIVE|'usr/src/passwd' is a hard link to 'usr/src/none', which the archive did not bring
 EOF
-  run find . /tmp -maxdepth 1 -name 'evil*'
+  run find . /tmp "${BATS_RUN_TMPDIR%/*}" -maxdepth 1 -name 'evil*'
   assert_output ""
 }
 
@@ -118,7 +118,7 @@ EOF
   run find "$state/headers" -mindepth 1 ! -name .tmp
   assert_output ""
   refused check E_HEADERS_NOT_FOUND "has none of /lib/modules/$kernel/build" --kernel "$kernel" --headers good.tar.gz
-  run find . /tmp -maxdepth 1 -name 'evil*'
+  run find . /tmp "${BATS_RUN_TMPDIR%/*}" -maxdepth 1 -name 'evil*'
   assert_output ""
 }
 
