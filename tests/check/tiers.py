@@ -72,8 +72,9 @@ def lint(name):
 
 
 def unit(name):
-    return Job(f"unit/{name}", [f"build/asan/unit/{name}"], needs=["build/unit"], seconds=20 if name.startswith("sim_") else 1,
-               env={"CMOCKA_MESSAGE_OUTPUT": "TAP"})
+    env = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "INPUTS": os.path.abspath(ENVIRONMENT.format("inputs"))}
+    return Job(f"unit/{name}", [f"build/asan/unit/{name}"], seconds=20 if name.startswith("sim_") else 1, env=env,
+               needs=["build/unit"] + ["prepare/inputs"] * (name == "kernels_test"))
 
 
 def cli_asan(name):
@@ -131,9 +132,9 @@ def preparations(tests, processors):
         command = ["make", "-s", f"-j{processors}", "CC=ccache gcc", "WERROR=1", f"MODE={mode}", *targets]
         return Job(f"build/{name}", command, processors=processors, seconds=10000 + seconds, counts=False, limit=3600)
 
-    def prepare(tier, **job):
+    def prepare(tier, program="", **job):
         path = ENVIRONMENT.format(tier)
-        command = ["bash", "-c", f'mkdir -p "{os.path.dirname(path)}" && exec tests/{tier}/prepare >"{path}"']
+        command = ["bash", "-c", f'mkdir -p "{os.path.dirname(path)}" && exec {program or f"tests/{tier}/prepare"} >"{path}"']
         return Job(f"prepare/{tier}", command, counts=False, limit=5400, **job)
     every = {job.name: job for job in (
         make("release", "all", "static", seconds=90),
@@ -141,7 +142,7 @@ def preparations(tests, processors):
         make("asan", "all", mode="asan", seconds=0),
         make("cluster", "build/release/cluster/client", "build/release/cluster/conform", seconds=70),
         Job("build/fuzz", ["scripts/fuzz.sh", "--list"], processors=processors, seconds=9000, counts=False, limit=3600),
-        Job("prepare/inputs", ["scripts/inputs.sh"], processors=0, seconds=20000, counts=False, limit=3600),
+        prepare("inputs", "scripts/inputs.sh", processors=0, seconds=20000),
         prepare("images", seconds=5000, needs=["build/release", "prepare/inputs"]),
         prepare("cluster", seconds=8000, processors=processors, may_lack=True),
     )}
