@@ -67,7 +67,7 @@ def table(jobs, wall):
     for tier, (p, f, s, cpu, took) in rows.items():
         print(f"{tier:10} {p:7} {f:7} {s:8} {cpu:8.0f} s {took:9.0f} s")
     total = sum(row[3] for row in rows.values())
-    print(f"{'':35} {total:8.0f} s, in {wall // 60:.0f} min {wall % 60:.0f} s of wall time")
+    print(f"{'':35} {total:8.0f} s, in {round(wall) // 60} min {round(wall) % 60} s of wall time")
 
 
 def end(jobs, left_out, widened, wall, interrupted):
