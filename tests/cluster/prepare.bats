@@ -141,11 +141,10 @@ assert_prepared() { # and the programs are three names of one
   run -0 "$top/tests/servers-left" "$dir"
   TMPDIR=$dir sleep 61 3>&- 4>&- &
   pids+=($!)
-  sh -c 'sleep 62; :' "$dir/servers/x" 3>&- 4>&- &
+  (exec -a "$dir/servers/x" sleep 62) 3>&- 4>&- &
   pids+=($!)
   SECONDS_TO_END=1 run -1 "$top/tests/servers-left" "$dir"
   assert_line --partial "${pids[0]} sleep 61"
-  assert_line --partial "${pids[1]} sh -c sleep 62; : $dir/servers/x"
+  assert_line --partial "${pids[1]} $dir/servers/x 62"
   for pid in "${pids[@]}"; do refute kill -0 "$pid"; done
-  pkill -P "${pids[1]}" || true
 }
