@@ -27,6 +27,7 @@ start_init() { # ARGUMENT...
   init=$!
   until grep -q 'ready: driver' /tmp/init.log; do kill -0 $init 2>/dev/null || return 1; sleep 0.1; done
 }
+until_said() { until grep -q "$1" /tmp/init.log; do kill -0 "$init" || return 1; sleep 0.1; done; } # TEXT: by init, which is ready first
 running() { pidof nv-fabricmanager | wc -w; }
 
 insmod /vm/modules/fakehold.ko
@@ -45,11 +46,11 @@ is "  with the wished configuration, in the foreground" "$(grep -v '^#' /run/nvi
   "LOG_LEVEL=3 LOG_FILE_NAME= DAEMONIZE=0 LOG_USE_SYSLOG=0 STATE_FILE_NAME=/run/nvidia-fabricmanager/fabricmanager.state FABRIC_MODE=0 "
 is "  in the driver root" "$(readlink /proc/"$first"/root)" /run/nvidia/driver
 is "  in a session of its own" "$(awk '{ print $6 }' /proc/"$first"/stat)" "$first"
-like "  its output is in the log" "$(cat /tmp/init.log)" "nvidia-fabricmanager: Fabric Manager version is : $driver"
+t "  its output is in the log" until_said "nvidia-fabricmanager: Fabric Manager version is : $driver"
 t "nvidia-persistenced comes up in the background" until_of nvidia-persistenced state up
 is "  by its pid file" "$(of nvidia-persistenced pid)" "$(cat /run/nvidia-persistenced/nvidia-persistenced.pid)"
 t "  with its socket where consumers of the driver root look" test -S /run/nvidia/driver/run/nvidia-persistenced/socket
-like "  what it tells syslog is in the log" "$(cat /tmp/init.log)" "nvidia-persistenced: Started \\($(persistenced)\\)"
+t "  what it tells syslog is in the log" until_said "nvidia-persistenced: Started ($(persistenced))"
 t "  and kept" test "$(of nvidia-persistenced 'log | length')" -gt 0
 t "status" kmodsmith status
 like "  tells of them" "$out" "pass  daemons .*nvidia-fabricmanager up \(pid $first\); nvidia-persistenced up \(pid $(persistenced)\)"
@@ -71,9 +72,9 @@ wait "$init"
 is "R-P1: init is killed, the daemon goes on" "$(running) $(fabric pid)" "1 $second"
 t "  status measures it" kmodsmith status
 t "the next init" start_init --package /beside/good
-t "  takes it over" grep -q "nvidia-fabricmanager runs already, pid $second" /tmp/init.log
+t "  takes it over" until_said "nvidia-fabricmanager runs already, pid $second"
 t "  and keeps it" until_is pid "$second"
-t "  the other, too" grep -q "nvidia-persistenced runs already, pid $kept" /tmp/init.log
+t "  the other, too" until_said "nvidia-persistenced runs already, pid $kept"
 
 hold /dev/nvidia0
 t_fails 1 "unload while somebody uses the GPU" kmodsmith unload
