@@ -87,7 +87,7 @@ EOF
 @test "guests whose inputs cannot be fetched are not run, and the run fails" {
   printf '# mem: 1G\n' >"$tree/tests/vm/10-guest.sh"
   script tests/vm/run '[ "$1" = --list ] || echo "ok 1 - never"; echo 10-guest@K61'
-  script scripts/inputs.sh 'echo "inputs: the mirror does not answer"; exit 3'
+  script scripts/inputs.sh 'echo "inputs: the mirror does not answer" >&2; exit 3'
   printf 'all static:\n\ttrue\n' >"$tree/Makefile"
   script jobs/a 'echo "ok 1 - a"'
   lists 'check lint' 'check vm'
