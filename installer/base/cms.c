@@ -13,7 +13,7 @@ struct anchor {
 
 static void free_biop(BIO **bio)
 {
-	BIO_free(*bio);
+	BIO_free_all(*bio);
 }
 static void free_cmsp(CMS_ContentInfo **cms)
 {
@@ -121,7 +121,9 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 		return err_set(err, E_KEY, "the first certificate of '%s' does not belong to key %s", name, key_id(k));
 	auto_free(list) STACK_OF(X509) *others = X509_chain_up_ref(certs);
 	X509_free(sk_X509_shift(others));
-	auto_free(bio) BIO *content = BIO_new_mem_buf(data, (int)len);
+	// Behind a buffer: of a BIO that is plain memory CMS_verify() makes a copy, and OpenSSL 3.0 loses that when the
+	// signature names a digest that it does not know.
+	auto_free(bio) BIO *content = BIO_push(BIO_new(BIO_f_buffer()), BIO_new_mem_buf(data, (int)len));
 	auto_free(cms) CMS_ContentInfo *cms = CMS_sign(leaf, key_private(k), others, content, flags);
 	unsigned char *der = NULL;
 	int der_len = cms ? i2d_CMS_ContentInfo(cms, &der) : -1;
@@ -218,7 +220,9 @@ int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_l
 		return refuse(ret, "it is no CMS signature over SHA-2 of one signer with a certificate");
 	if (!describe(signer, ret))
 		return refuse(ret, "its certificate has a kind of key that is not used");
-	auto_free(bio) BIO *content = BIO_new_mem_buf(data, (int)len);
+	// Behind a buffer: of a BIO that is plain memory CMS_verify() makes a copy, and OpenSSL 3.0 loses that when the
+	// signature names a digest that it does not know.
+	auto_free(bio) BIO *content = BIO_push(BIO_new(BIO_f_buffer()), BIO_new_mem_buf(data, (int)len));
 	X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(a->store), now);
 	if (CMS_verify(parsed, NULL, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY) != 1) {
 		ret->is_wrong = true;

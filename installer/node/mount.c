@@ -115,12 +115,25 @@ const struct mount *mounts_find(const struct mounts *m, unsigned id)
 	return NULL;
 }
 
-bool path_is_below(const char *path, const char *dir)
+// What follows the directory in a path that is below it, from its slash; NULL = it is elsewhere.
+static const char *rest_below(const char *path, const char *dir)
 {
 	size_t len = strlen(dir);
 	while (len && dir[len - 1] == '/')
 		len--;
-	return strncmp(path, dir, len) == 0 && (!path[len] || path[len] == '/');
+	return strncmp(path, dir, len) == 0 && (!path[len] || path[len] == '/') ? path + len : NULL;
+}
+
+bool path_is_below(const char *path, const char *dir)
+{
+	return rest_below(path, dir);
+}
+
+static struct spot spot_in(const struct mount *at, const char *rest)
+{
+	return (struct spot){ .major = at->major,
+			      .minor = at->minor,
+			      .path = str_fmt("%s%s", str_eq(at->root, "/") ? "" : at->root, rest) };
 }
 
 void mounts_spot(const struct mounts *m, const char *path, struct spot *ret)
@@ -134,21 +147,16 @@ void mounts_spot(const struct mounts *m, const char *path, struct spot *ret)
 		*ret = (struct spot){ .path = str_dup(path) };
 		return;
 	}
-	const char *rest = path + (str_eq(best->point, "/") ? 0 : strlen(best->point));
-	*ret = (struct spot){ .major = best->major,
-			      .minor = best->minor,
-			      .path = str_fmt("%s%s", str_eq(best->root, "/") ? "" : best->root, rest) };
+	*ret = spot_in(best, rest_below(path, best->point));
 }
 
 bool mounts_under(const struct mounts *m, const struct mount *at, struct spot *ret)
 {
 	const struct mount *parent = mounts_find(m, at->parent);
-	if (!parent)
+	const char *rest = parent ? rest_below(at->point, parent->point) : NULL;
+	if (!rest)
 		return false;
-	const char *rest = at->point + (str_eq(parent->point, "/") ? 0 : strlen(parent->point));
-	*ret = (struct spot){ .major = parent->major,
-			      .minor = parent->minor,
-			      .path = str_fmt("%s%s", str_eq(parent->root, "/") ? "" : parent->root, rest) };
+	*ret = spot_in(parent, rest);
 	return true;
 }
 

@@ -34,7 +34,9 @@ void params_done(struct params *p)
 // Next blank-separated word, quotes respected and dropped; NULL = end.
 static char *next_word(const char **text)
 {
-	const char *s = *text + strspn(*text, " \t\r\n");
+	const char *s = *text;
+	while (isspace((unsigned char)*s))
+		s++;
 	if (!*s)
 		return NULL;
 	char *word = mem_alloc(strlen(s) + 1), *end = word;

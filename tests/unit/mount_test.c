@@ -88,6 +88,23 @@ static void test_where_a_directory_is(void **state)
 	}
 }
 
+// No kernel writes this; but nothing is read past the end of a path.
+static void test_odd_mount_points(void **state)
+{
+	(void)state;
+	auto_mounts struct mounts m = { 0 };
+	auto_spot struct spot spot = { 0 }, under = { 0 };
+	mounts_parse("1 0 8:1 / / rw - ext4 r rw\n2 1 0:22 / /run// rw - tmpfs t rw\n3 2 0:23 / /a rw - tmpfs t rw\n",
+		     &m);
+	auto_str char *path = str_dup("/run");
+	mounts_spot(&m, path, &spot);
+	assert_int_equal(spot.minor, 22);
+	assert_string_equal(spot.path, "");
+	assert_false(mounts_under(&m, mounts_find(&m, 3), &under)); // its parent is mounted elsewhere
+	assert_true(mounts_under(&m, mounts_find(&m, 2), &under));
+	assert_string_equal(under.path, "/run//");
+}
+
 // R-D4: what stays is what somebody sees, wherever it is mounted and whatever it is called by now.
 static void test_who_refers(void **state)
 {
@@ -162,9 +179,13 @@ static void test_the_views_of_a_machine(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_is_mounted), cmocka_unit_test(test_what_lies_on_top),
-		cmocka_unit_test(test_below),           cmocka_unit_test(test_where_a_directory_is),
-		cmocka_unit_test(test_who_refers),      cmocka_unit_test(test_the_views_of_a_machine),
+		cmocka_unit_test(test_what_is_mounted),
+		cmocka_unit_test(test_what_lies_on_top),
+		cmocka_unit_test(test_below),
+		cmocka_unit_test(test_where_a_directory_is),
+		cmocka_unit_test(test_odd_mount_points),
+		cmocka_unit_test(test_who_refers),
+		cmocka_unit_test(test_the_views_of_a_machine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,7 @@ static void reads_modprobe_d(void **state)
 	tempdir_write(&t, "lib/modprobe.d/a.conf", "options nvidia NVreg_Hidden=1\n"); // the name is taken by /etc
 	tempdir_write(&t, "usr/lib/modprobe.d/b.conf", "options nvidia NVreg_A=2\n");
 	tempdir_write(&t, "etc/modprobe.d/c.conf.bak", "options nvidia NVreg_Backup=1\n");
+	tempdir_write(&t, "etc/modprobe.d/d.conf", "\voptions\fnvidia \v NVreg_V=1\f\n"); // any blank is one
 	tempdir_write(&t, "etc/alternatives/z", "options nvidia NVreg_Linked=1\n");
 	tempdir_link(&t, "etc/modprobe.d/z.conf", "/etc/alternatives/z"); // inside the root, as Debian has it
 	tempdir_write(&t, "proc/cmdline",
@@ -33,6 +34,7 @@ static void reads_modprobe_d(void **state)
 	assert_int_equal(params_read_modprobe(&p, &t.root, &t.root, &err), 0);
 	assert_string_equal(value(&p, "nvidia", "NVreg_A"), "3");
 	assert_string_equal(value(&p, "nvidia", "NVreg_B"), "x y");
+	assert_string_equal(value(&p, "nvidia", "NVreg_V"), "1");
 	assert_string_equal(value(&p, "nvidia", "NVreg_Linked"), "1");
 	assert_string_equal(value(&p, "nvidia", "NVreg_Hidden"), "(none)");
 	assert_string_equal(value(&p, "nvidia", "NVreg_Comment"), "(none)");
