@@ -40,7 +40,7 @@ looks_again() { # the program pauses between two looks: after three more pauses 
   soon paused
 }
 says() { soon grep -qF -- "$1" "$log"; }
-flag() { [ -s "$shared/$1" ] && [ "$(cat "$shared/$1")" = "$(id_of_request)" ]; }
+flag() { [ -f "$shared/$1" ] && [ -s "$shared/$1" ] && [ "$(cat "$shared/$1")" = "$(id_of_request)" ]; }
 id_of_request() { sha256sum "$shared/kmodsmith/request.json" | cut -c1-64; }
 request() { jq -r "$1" "$shared/kmodsmith/request.json"; }
 asked_anew() { [ "$(id_of_request)" != "$1" ] && flag dir_prepared; } # ID
