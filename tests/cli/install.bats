@@ -479,8 +479,9 @@ import socket, sys
 server = socket.create_server(("127.0.0.1", 0))
 print(server.getsockname()[1], flush=True)
 while True:
-    server.accept()[0].close()
-    print("asked", flush=True)
+    client = server.accept()[0]
+    print("asked", flush=True)  # before whoever asked knows that it is over
+    client.close()
 PYTHON
   python3 "$BATS_TEST_TMPDIR/server.py" >"$BATS_TEST_TMPDIR/asked" &
   local server=$! port once
