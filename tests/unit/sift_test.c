@@ -58,6 +58,7 @@ static const struct row {
 	{ &list, "{\"items\":[1,\"x\",[{\"metadata\":{\"name\":\"no\"}}],{\"metadata\":{\"name\":\"yes\"}}]}",
 	  "{\"metadata\":{\"name\":\"yes\"}}", "{}" },
 	{ &list, "{\"a\":{\"items\":[{\"metadata\":{\"name\":\"no\"}}]}}", NULL, "{}" },
+	{ &list, "{\"items\":{\"metadata\":{\"name\":\"no\"}}}", NULL, "{}" },
 	{ &stream, "", NULL, "{}" },
 	{ &stream, " {\"metadata\":{\"name\":\"a\"}}\n{\"metadata\":{\"name\":\"b\",\"name2\":1}} {}",
 	  "{\"metadata\":{\"name\":\"a\"}} {\"metadata\":{\"name\":\"b\"}} {}", "{}" },
