@@ -4,7 +4,7 @@
 # tests/mutate/mutate.py. A report: the exit status is 0, except with MIN_KILLED. Takes from minutes to hours and goes on
 # where it was interrupted. Needs: scripts/deps.sh build test cli mutate
 #   make mutate [MUTANTS=120] [SEED=1] [ROOM=installer/cluster] [JOBS=2] [MIN_KILLED=PERCENT]
-#               [UNIT="root_test ..."|none] [CLI="usage ..."|none]    only these tests
+#               [UNIT="root_test ..."|none] [CLI="usage ..."|none] [SERVICES=...] [CLUSTER=...]    only these tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for python in python3 /usr/bin/python3; do # Debian's libclang is found by Debian's Python alone

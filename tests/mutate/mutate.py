@@ -18,7 +18,7 @@ import threading
 
 import find
 import tree
-from tests import Tests
+from tests import TIERS, Tests
 
 BUILD = "build/mutate"
 STATE = f"{BUILD}/state.json"
@@ -155,14 +155,14 @@ def report(mutants, left_out):
     print("\nNot noticed by a test (the second line is what tests/mutate/equivalent would say of a harmless one):")
     for m in alive:
         show(m)
-    columns = ("mutants", "unit", "cli", "alive", "unreached")
+    columns = ("mutants", *TIERS, "alive", "unreached")
     print("\n" + f"{'room':24}" + "".join(f"{c:>11}" for c in columns) + f"{'killed':>11}")
     for room in sorted(rooms, key=lambda r: (r == "all", r)):
         c = rooms[room]
-        killed = 100 * (c["unit"] + c["cli"]) / c["mutants"]
+        killed = 100 * sum(c[tier] for tier in TIERS) / c["mutants"]
         print(f"{room:24}" + "".join(f"{c[n]:11}" for n in columns) + f"{killed:10.0f}%")
-    print("\nunit and cli: killed there (a unit program comes first). unreached: also what runs only where the switch cannot"
-          "\nbe seen: in children with an environment of their own, and in guests, images and clusters, which are not run.")
+    print("\nA tier: killed there (unit programs come first). unreached: also what runs only where the switch cannot be seen: in"
+          "\nchildren with an environment of their own, and in guests and images, which are not run.")
     killed = len(mutants) - len(alive)
     print(f"mutate: {killed} of {len(mutants)} killed, {len(alive)} survived, {left_out} known harmless left out")
     return 100 * killed / len(mutants)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests that look for mutants: programs of the unit tier, and files of the cli tier with the real binary."""
+"""The tests that look for mutants: programs of the unit tier, and files of the cli, services and cluster tiers with the
+real binary."""
 import concurrent.futures
 import glob
 import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 
+TIERS = {"unit": ("tests/unit/*_test.c", ".c"), "cli": ("tests/cli/*.bats", ".bats"),
+         "services": ("tests/services/*.bats", ".bats"), "cluster": ("tests/cluster/*.bats", ".bats")}
 LEAST_S, FACTOR = 20, 6  # of the time limit: a test may take so many times what it took without a mutant
 
 
@@ -26,10 +30,20 @@ def chosen(variable, pattern, suffix):
 class Tests:
     def __init__(self, build):
         self.build, self.top = build, os.path.abspath(f"{build}/tree")
-        unit = chosen("UNIT", "tests/unit/*_test.c", ".c")
-        cli = chosen("CLI", "tests/cli/*.bats", ".bats")
-        self.selected = [f"unit/{n}" for n in unit] + [f"cli/{n}" for n in cli]
+        self.selected = [f"{tier}/{name}" for tier, files in TIERS.items() for name in chosen(tier.upper(), *files)]
+        self.servers = self.prepared()
         self.seconds, self.reached = {}, {}
+
+    def prepared(self):
+        """The environment of the cluster tier; without Kubernetes its tests are left out."""
+        if not any(t.startswith("cluster/") for t in self.selected):
+            return {}
+        done = subprocess.run(["tests/cluster/prepare"], stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            print(f"mutate: without the cluster tier: {done.stdout.strip() or 'tests/cluster/prepare failed'}", flush=True)
+            self.selected = [t for t in self.selected if not t.startswith("cluster/")]
+            return {}
+        return dict(line.split("=", 1) for line in done.stdout.split("\n") if "=" in line)
 
     def goals(self):
         goals = [f"build/asan/{t}" for t in self.selected if t.startswith("unit/")]
@@ -39,21 +53,24 @@ class Tests:
         tier, name = test.split("/")
         if tier == "unit":
             return [f"build/asan/unit/{name}"]
-        return ["bats", f"tests/cli/{name}.bats"]
+        return ["bats", f"tests/{tier}/{name}.bats"]
 
     def run(self, test, limit_s, **more):
-        """True: it passed within the time. All that it started ends with it."""
-        env = dict(os.environ, KMODSMITH=f"{self.top}/build/asan/kmodsmith", **more)
-        with subprocess.Popen(self.command(test), cwd=self.top, env=env, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as p:
-            try:
-                ok = p.wait(limit_s) == 0
-            except subprocess.TimeoutExpired:
-                ok = False
-            try:
-                os.killpg(p.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        """True: it passed within the time. All that it started ends with it, and its temporary files go."""
+        with tempfile.TemporaryDirectory(prefix="mutate.", ignore_cleanup_errors=True) as folder:
+            env = dict(os.environ, KMODSMITH=f"{self.top}/build/asan/kmodsmith", TMPDIR=folder, **self.servers, **more)
+            with subprocess.Popen(self.command(test), cwd=self.top, env=env, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as p:
+                try:
+                    ok = p.wait(limit_s) == 0
+                except subprocess.TimeoutExpired:
+                    ok = False
+                try:
+                    os.killpg(p.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            if not test.startswith("unit/"):
+                subprocess.run(["tests/servers-left", folder], env=dict(os.environ, SECONDS_TO_END="1"), stdout=subprocess.DEVNULL)
             return ok
 
     def record_one(self, test):
@@ -88,8 +105,8 @@ class Tests:
                     self.reached.setdefault(number, []).append(test)
 
     def reaching(self, number):
-        """Unit programs first, the quickest first."""
-        return sorted(self.reached.get(number, []), key=lambda t: (t.startswith("cli/"), self.seconds[t]))
+        """Tier by tier, the quickest first."""
+        return sorted(self.reached.get(number, []), key=lambda t: (list(TIERS).index(t.split("/")[0]), self.seconds[t]))
 
     def passes(self, test, number):
         return self.run(test, max(LEAST_S, FACTOR * self.seconds[test]), MUTANT=str(number))
