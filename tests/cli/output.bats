@@ -33,6 +33,16 @@ load helper
   assert_output --partial E_SYSTEM
 }
 
+@test "a column begins at one place, behind the longest word before it" {
+  host h100x8
+  kmodsmith doctor
+  run awk '/^(pass|warn|FAIL|skip) / { match($0, /^[A-Za-z]+ +/); first = RLENGTH; match($0, /^[A-Za-z]+ +[a-z-]+/); word = RLENGTH
+    match($0, /^[A-Za-z]+ +[a-z-]+ +/); longest = word > longest ? word : longest; print first, RLENGTH }
+    END { print first, longest + 2 }' <<<"$output"
+  assert_equal "$(sort -u <<<"$output" | wc -l)" 1
+  [ "${#lines[@]}" -gt 5 ]
+}
+
 @test "an error is JSON whenever --json is on the command line, and the JSON is the same error" {
   local args
   host h100x2-unloaded
