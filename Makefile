@@ -85,6 +85,7 @@ $B/unit/%: tests/unit/%.c $(LIB) Makefile
 # The Kubernetes client on a simulated server: what is in tests/sim comes before the library's own of the same names.
 $(filter $B/unit/sim_%,$(UNIT)) $B/bench/scale: $(SIM)
 $B/unit/corpus_test: $(FUZZ)
+$(UNIT): $B/tests/unit/descriptors.o
 
 $B/cluster/client $B/cluster/conform $B/bench/crowd $B/bench/scale $B/fuzz/seed: $B/%: tests/%.c $(LIB) Makefile
 	@echo "  CC      $<"

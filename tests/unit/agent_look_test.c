@@ -170,6 +170,19 @@ static void given(void **state)
 		check_given(&given_rows[i]);
 }
 
+static void an_empty_store_has_nothing(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_root struct root machine = ROOT_NONE, kept = ROOT_NONE;
+	make_machine(&folder, &machine, &kept);
+	folder_dir(&folder, "m/var/lib/kmodsmith/store");
+	folder_file(&folder, "m/var/lib/kmodsmith/store/oci-layout", "{\"imageLayoutVersion\":\"1.0.0\"}");
+	folder_file(&folder, "m/var/lib/kmodsmith/store/index.json", "{\"manifests\":[],\"schemaVersion\":2}");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		check(&rows[i], &machine, &kept);
+}
+
 static void parameters(void **state)
 {
 	(void)state;
@@ -186,6 +199,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t36_t39_names),
 		cmocka_unit_test(given),
+		cmocka_unit_test(an_empty_store_has_nothing),
 		cmocka_unit_test(parameters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

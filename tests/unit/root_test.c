@@ -134,6 +134,14 @@ static void test_magic_links_are_refused(void **state)
 	assert_true(root_exists(&proc, "self/status"));
 	assert_true(root_exists(&proc, "mounts"));
 	assert_true(root_exists(&proc, "net/dev"));
+	// proc states 64 as the size of a link below fd: so long may a path really be.
+	auto_str char *path = str_fmt("%s/", folder.path), *link = NULL;
+	while (strlen(path) < 64)
+		str_add(&path, "x");
+	auto_fd int fd = open(path, O_RDWR | O_CREAT, 0644);
+	assert_true(fd >= 0);
+	link = str_fmt("self/fd/%d", fd);
+	expect(root_open(&proc, link, O_PATH, &err) == -1 && err.code == ELOOP, link);
 	auto_str char *exe = NULL;
 	assert_int_equal(root_readlink(&proc, "self/exe", &exe, &err), 1);
 	assert_true(strstr(exe, "root_test"));
