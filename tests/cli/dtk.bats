@@ -323,6 +323,15 @@ EOF
   assert_output ""
 }
 
+asks_again() { # ATTEMPT, and sees it refused
+  jq ".attempt = $1" "$shared/kmodsmith/request.json" >"$shared/new"
+  mv "$shared/new" "$shared/kmodsmith/request.json"
+  looks_again # not prepared: nothing is done
+  run ! flag driver_build_started
+  set_flag dir_prepared
+  soon flag driver_toolkit_broken
+}
+
 @test "the toolkit's side: a kernel or headers that it does not have are a reason, and it stays for the next request" {
   loadable
   driver_side
@@ -336,13 +345,18 @@ EOF
   run cat "$shared/driver_toolkit_broken.reason"
   assert_line --index 0 E_HEADERS_NOT_FOUND
   assert_output --partial "the toolkit image is not of this kernel: no lib/modules/$kernel/vmlinuz, it has $kernel"
+  mv "$ROOT/lib/modules" "$ROOT/lib/kept"
+  asks_again 2
+  run cat "$shared/driver_toolkit_broken.reason"
+  assert_output --partial "no lib/modules/$kernel/vmlinuz, it has none"
+  ln -s modules "$ROOT/lib/modules"
+  asks_again 3
+  run cat "$shared/driver_toolkit_broken.reason"
+  assert_output --partial "Too many levels of symbolic links"
+  rm "$ROOT/lib/modules"
+  mv "$ROOT/lib/kept" "$ROOT/lib/modules"
   touch "$ROOT/lib/modules/$kernel/vmlinuz"
-  jq '.attempt = 2' "$shared/kmodsmith/request.json" >"$shared/new"
-  mv "$shared/new" "$shared/kmodsmith/request.json"
-  looks_again # not prepared: nothing is done
-  run ! flag driver_build_started
-  set_flag dir_prepared
-  soon flag driver_toolkit_broken
+  asks_again 4
   run cat "$shared/driver_toolkit_broken.reason"
   assert_output --partial "headers of $kernel: host:"
   kill -TERM "$side"

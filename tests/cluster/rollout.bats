@@ -43,6 +43,13 @@ teardown() { farm_clean; }
   metric a 'kmodsmith_api_requests_total{connection="lease",verb="PUT",code="200"} [1-9]'
   metric a 'kmodsmith_resident_memory_max_bytes [1-9]'
   metric a 'kmodsmith_leader 1'
+  # each metric has its two lines of explanation, and each line is of the format
+  grep -v '^#' "$BATS_TEST_TMPDIR/a.prom" | sed -E 's/[ {].*//; s/_(bucket|count|sum)$//' | sort -u >"$BATS_TEST_TMPDIR/metrics"
+  assert [ "$(wc -l <"$BATS_TEST_TMPDIR/metrics")" -gt 10 ]
+  for kind in HELP TYPE; do
+    run comm -23 "$BATS_TEST_TMPDIR/metrics" <(sed -nE "s/^# $kind ([a-z_]+) .*/\1/p" "$BATS_TEST_TMPDIR/a.prom" | sort -u)
+    assert_output ""
+  done
   run grep -vE '^(# (HELP|TYPE) kmodsmith_[a-z_]+ .+|kmodsmith_[a-z_]+(\{([a-zA-Z]+="[^"]*",?)+\})? -?[0-9]+)$' "$BATS_TEST_TMPDIR/a.prom"
   assert_output ""
   # And again: nothing is to be done, so nothing is written.
