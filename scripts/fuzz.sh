@@ -37,8 +37,10 @@ mkdir -p "$b/finds"
 found=0
 for target in "${targets[@]}"; do
   mkdir -p "$b/corpus/$target"
+  # malloc's limit is above that of memory in use: libarchive asks for all of a cpio name, up to 4 GiB, before it reads it
   if FUZZ_TARGET=$target "$b/fuzz" -max_total_time="$seconds" -max_len=65536 -timeout=20 -rss_limit_mb=4096 \
-    -print_final_stats=1 -artifact_prefix="$b/finds/$target-" "$b/corpus/$target" "tests/fuzz/corpus/$target" \
+    -malloc_limit_mb=4200 -print_final_stats=1 -artifact_prefix="$b/finds/$target-" \
+    "$b/corpus/$target" "tests/fuzz/corpus/$target" \
     >"$b/$target.log" 2>&1 </dev/null && runs=$(grep -oP '^stat::number_of_executed_units: *\K[1-9][0-9]*' "$b/$target.log"); then
     echo "ok $target: $runs runs, $(grep -oE 'cov: [0-9]+' "$b/$target.log" | tail -n1) edges"
   else
