@@ -49,8 +49,9 @@ assert_fetched() { # DIGEST: the last fetch brought this package into the store 
   assert_layout "$state/store" "$1"
   assert_small
 }
-assert_small() { # the last run stayed below 32 MiB
+assert_small() { # the last run stayed below 32 MiB; AddressSanitizer needs more than the program
   local kib
+  ! grep -q __asan_init "$KMODSMITH" || return 0
   read -r kib _ <"$BATS_TEST_TMPDIR/measure"
   [ "$kib" -lt 32768 ] || told | batslib_decorate "it took $kib KiB" | fail
 }
