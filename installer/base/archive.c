@@ -177,6 +177,8 @@ static int unpack_entry(struct unpack *u, struct archive *a, struct archive_entr
 	case AE_IFDIR:
 		return extract_dir(&u->to, name, archive_entry_perm(e), err);
 	case AE_IFLNK:
+		if (!archive_entry_symlink(e))
+			return err_set(err, E_ARCHIVE, "'%s': the link '%s' leads nowhere", u->name, name);
 		return extract_symlink(&u->to, name, archive_entry_symlink(e), err);
 	default:
 		return unsafe(u, raw, "is a device, fifo or socket", err);
