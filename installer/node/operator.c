@@ -101,7 +101,6 @@ void operator_leave(struct operator_pod *o)
 		root_unlink(o->host, STATUS, &ignored);
 		root_unlink(o->host, PID, &ignored);
 	}
-	operator_done(o);
 }
 
 void operator_done(struct operator_pod *o)
