@@ -472,6 +472,24 @@ bound_to() { # DRIVER: who has the first GPU
   assert_json '.checks[] | select(.name == "packages") | .evidence | startswith("1 were taken")'
 }
 
+@test "what a far source takes is a step of its own, a near one is not worth a line" {
+  loadable
+  python3 -c 'import functools, http.server as h
+handler = functools.partial(h.SimpleHTTPRequestHandler, directory="'"$package"'")
+s = h.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+print(s.server_port, flush=True)
+s.serve_forever()' >"$BATS_TEST_TMPDIR/port" 2>/dev/null 3>&- &
+  local server=$!
+  soon test -s "$BATS_TEST_TMPDIR/port"
+  kmodsmith plan --driver 535.261.03 --flavour open --from "oci:$package" --insecure-skip-verify
+  assert_status 0
+  run ! grep -E ' find ' <<<"$stderr"
+  kmodsmith plan --driver 535.261.03 --flavour open --from "http://127.0.0.1:$(<"$BATS_TEST_TMPDIR/port")" --insecure-skip-verify
+  kill "$server"
+  assert_status 0
+  assert_regex "$stderr" "find +[0-9.]+ s +535.261.03-open-[^ ]+ in http://127.0.0.1:"
+}
+
 @test "R-A10: a source that cannot be reached is asked once in a start, whatever else is looked for" {
   loadable
   cat >"$BATS_TEST_TMPDIR/server.py" <<'PYTHON'

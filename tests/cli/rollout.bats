@@ -47,6 +47,8 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_json '.pools[0].reason' status-lost
   plan --resumed
   assert_output --partial 'gets a slot'
+  assert_line --regexp '^n1 +gpu +.*gets a slot'
+  refute_line --regexp '(; *$|  ; )'
   plan --json --resumed
   assert_json '.granted' 2
   assert_json "$(node n5 .reason)" limit-parallel

@@ -3,7 +3,11 @@
 // 1.10, R-P1).
 #include "node/daemon_stop.h"
 
+#include "node/daemon_process.h"
 #include "tests/unit/tempdir.h"
+
+#include <signal.h>
+#include <sys/wait.h>
 
 static struct folder folder;
 static struct sys sys;
@@ -229,6 +233,35 @@ static void stopped_backwards_and_started_again(void **state)
 	assert_false(daemon_entry_runs(&r.items[0], &folder.root));
 }
 
+// Of a real process that takes its time to end: whoever ended it may start the next one on its socket.
+static void its_end_is_waited_for(void **state)
+{
+	(void)state;
+	auto_root struct root kern = ROOT_NONE;
+	assert_int_equal(root_init(&kern, "/", &err), 0);
+	auto_str char *self = realpath("/proc/self/exe", NULL);
+	int ready[2];
+	char byte;
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		sigset_t term;
+		int number;
+		sigemptyset(&term);
+		sigaddset(&term, SIGTERM);
+		sigprocmask(SIG_BLOCK, &term, NULL);
+		if (write(ready[1], "x", 1) == 1 && sigwait(&term, &number) == 0)
+			usleep(300000);
+		_exit(0);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	const struct daemon_place place = { .host = &kern, .kern = &kern, .sys = sys_real(), .driver = "run/x" };
+	expect(daemon_end(&place, self, pid, holder_start(&kern, pid), &err) == 0, err.text);
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);
+	close(ready[0]);
+	close(ready[1]);
+}
+
 static void whoever_keeps_them_starts_them(void **state)
 {
 	(void)state;
@@ -251,6 +284,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_recorded, setup, teardown),
 		cmocka_unit_test_setup_teardown(ours_are_no_holders, setup, teardown),
 		cmocka_unit_test_setup_teardown(of_others, setup, teardown),
+		cmocka_unit_test_setup_teardown(its_end_is_waited_for, setup, teardown),
 		cmocka_unit_test_setup_teardown(stopped_backwards_and_started_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(whoever_keeps_them_starts_them, setup, teardown),
 	};

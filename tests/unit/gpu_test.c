@@ -17,6 +17,19 @@ static void function(const struct folder *t, const char *address, const char *ve
 		tempdir_link(t, link, target);
 }
 
+static void what_cannot_be_listed_is_no_empty_machine(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_gpus struct gpus g = { 0 };
+	folder_make(&t);
+	tempdir_link(&t, "sys/bus/pci/devices", "devices");
+	assert_int_equal(gpus_read(&t.root, &g, &err), -1);
+	assert_int_equal(err.code, ELOOP);
+	assert_true(str_starts(err.text, "look for NVIDIA PCI functions"));
+}
+
 static void finds_gpus_and_switches_only(void **state)
 {
 	(void)state;
@@ -110,6 +123,7 @@ static void another_driver_is_named(void **state) // R-P8
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_cannot_be_listed_is_no_empty_machine),
 		cmocka_unit_test(finds_gpus_and_switches_only),
 		cmocka_unit_test(no_function_is_a_value),
 		cmocka_unit_test(another_driver_is_named),

@@ -154,6 +154,11 @@ static void test_passphrase(void **state)
 	assert_int_equal(key_open(path, long_one, &key, &err), -1);
 	assert_null(key);
 	assert_int_equal(key_open(path, "secret", &key, &err), 0);
+	auto_str char *empty = make_file(&folder, "empty.pem", "EC:P-256", ""); // is encrypted, too
+	auto_key struct key *other = NULL;
+	assert_int_equal(key_open(empty, NULL, &other, &err), -1);
+	assert_non_null(strstr(err.text, "it is encrypted"));
+	assert_int_equal(key_open(empty, "", &other, &err), 0);
 }
 
 static void test_private_keys_that_cannot_be_used(void **state)

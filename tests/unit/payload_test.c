@@ -113,6 +113,21 @@ static void expect_link(const struct folder *f, const char *path, const char *wa
 	expect(root_readlink(&f->root, path, &target, &err) == 1 && str_eq(target, wanted), path);
 }
 
+// The base has a file where every root has a directory.
+static void test_no_place_for_the_merged_directories(void **state)
+{
+	(void)state;
+	static const struct member base[] = { { "usr/sbin", "a file", NULL }, { 0 } };
+	auto_folder struct folder f;
+	auto_strv struct strv files = { 0 };
+	struct err err = { 0 };
+	folder_make(&f);
+	archive(&f, "base.tar", base, NULL);
+	archive(&f, "debian.tar", DEBIAN, &files);
+	assert_int_equal(make(&f, &files, "base.tar", "into", &err), -1);
+	expect(strstr(err.text, "usr/sbin"), err.text);
+}
+
 static void test_laid_out(void **state)
 {
 	(void)state;
@@ -409,6 +424,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_versions_in_names),
+		cmocka_unit_test(test_no_place_for_the_merged_directories),
 		cmocka_unit_test(test_laid_out),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_allowed),

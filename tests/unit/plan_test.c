@@ -29,6 +29,7 @@ struct row {
 	enum plan_outcome outcome;
 	const char *driver;  // of the plan; NULL = not looked at
 	const char *subject; // of its first step; NULL = not looked at
+	const char *why;     // of its unload; NULL = not looked at
 	const char *steps;   // "package prove load nodes verify"
 };
 
@@ -104,6 +105,7 @@ static const struct row rows[] = {
 	  .package = "535.1",
 	  .srcversion = "S2",
 	  .outcome = PLAN_CHANGE,
+	  .why = "nvidia has srcversion S1, the package's has S2",
 	  .steps = "preflight package prove unload load nodes verify" },
 	{ .name = "another version is a replacement, proven first",
 	  HAS("530.1"),
@@ -420,6 +422,8 @@ static void check_plan(const struct row *row, const struct plan *plan)
 		str_add(&steps, "%s%s", i ? " " : "", step_kind_name(plan->steps[i].kind));
 		expect(plan->steps[i].subject && *plan->steps[i].subject && plan->steps[i].why && *plan->steps[i].why,
 		       row->name);
+		if (row->why && plan->steps[i].kind == STEP_UNLOAD)
+			expect(strstr(plan->steps[i].why, row->why), plan->steps[i].why);
 	}
 	expect(plan->outcome == row->outcome, row->name);
 	expect(!row->driver || str_eq(plan->driver, row->driver), row->name);

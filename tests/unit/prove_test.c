@@ -356,6 +356,14 @@ static void test_ten_symbols(void **state)
 	assert_null(strstr(proof.text, "symbol_09"));
 	assert_int_equal(proof_error(&proof, &err), -1);
 	assert_non_null(strstr(err.text, "and 5 more")); // it fits
+
+	static const char lone[] = "0x00000001\tmodule_layout\tvmlinux\tEXPORT_SYMBOL\t\n";
+	auto_kernel_abi struct kernel_abi poor = { 0 };
+	auto_proof struct proof absent = { 0 };
+	assert_int_equal(kernel_abi_add_tree(&poor, RELEASE, lone, strlen(lone), CONFIG, sizeof(CONFIG) - 1, &err), 0);
+	prove_modules(set, 1, &poor, NULL, &absent);
+	expect(absent.text && strstr(absent.text, "symbol_09 and 4 more"), absent.text);
+	assert_null(strstr(absent.text, "symbol_10"));
 }
 
 static const struct forge_symver nv_exports[] = { { "nv_open", 0x77, NULL, false }, { 0 } };

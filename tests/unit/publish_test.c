@@ -93,6 +93,29 @@ static void withdrawn_before_it_changes(void **state)
 	expect_state(&t, "CHANGING", "unload", "change", NULL);
 }
 
+// Measured by somebody who changes nothing: the last run stays, and one that is under way is not written over.
+static void measured_by_somebody_else(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err;
+	struct facts f = facts_of("535.1");
+	struct status good = status_of(true);
+	folder_make(&t);
+	assert_int_equal(publish_status(&t.root, &f, &good, &err), 1);
+	expect_state(&t, "READY", NULL, NULL, NULL);
+	auto_json json_t *first = read_file(&t);
+	assert_true(json_is_null(json_object_get(first, "run")));
+	assert_int_equal(end(&t, true, "change", 0), 1);
+	struct status bad = status_of(false);
+	assert_int_equal(publish_status(&t.root, &f, &bad, &err), 1);
+	expect_state(&t, "NOT_READY", NULL, "change", NULL);
+	step(&t, "load", true);
+	good = status_of(true);
+	assert_int_equal(publish_status(&t.root, &f, &good, &err), 0);
+	expect_state(&t, "CHANGING", "load", "change", NULL);
+}
+
 static void failures(void **state)
 {
 	(void)state;
@@ -163,6 +186,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(withdrawn_before_it_changes),
+		cmocka_unit_test(measured_by_somebody_else),
 		cmocka_unit_test(failures),
 		cmocka_unit_test(what_is_said_already_is_not_written),
 		cmocka_unit_test(of_this_boot_only),

@@ -166,6 +166,8 @@ static void agents_may_say_anything(void **state)
 					      "99999999999",
 					      "0 0 0",
 					      "\xff\xfe",
+					      "aaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb:no",
+					      "aaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb:okay",
 					      "aaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb:good" };
 	static const char *const names[] = { "ack", "loaded", "store", "holders", "health", "wants" };
 	for (size_t n = 0; n < ARRAY_SIZE(names); n++)

@@ -303,6 +303,29 @@ static void t75_waves_do_not_shift_when_nodes_join(void **state)
 	assert_int_equal(slots.sums[0].parallel_limit, 2);
 }
 
+// The draw is by hash, not by the order in which the API server lists nodes: a uid has the same luck wherever it stands.
+static void a_counted_wave_is_drawn_by_uid(void **state)
+{
+	(void)state;
+	waves[0] = (struct wave){ .name = "canary", .count = 3, .failures = LIMIT_NONE };
+	pool.wave_count = 1;
+	plan("queued queued queued queued queued queued queued queued queued queued queued queued");
+	bool is_drawn[12], is_first_three = true;
+	for (size_t i = 0; i < 12; i++) {
+		is_drawn[i] = slots.seats[i].wave == 0;
+		is_first_three = is_first_three && is_drawn[i] == (i < 3);
+	}
+	assert_false(is_first_three);
+	struct member reversed[12];
+	for (size_t i = 0; i < 12; i++)
+		reversed[i] = members[11 - i];
+	struct cluster c = { &policy, &rollout, reversed, 12, &ledger, 1, NOW };
+	slots_done(&slots);
+	slots_plan(&c, &slots);
+	for (size_t i = 0; i < 12; i++)
+		assert_int_equal(slots.seats[11 - i].wave == 0, is_drawn[i]);
+}
+
 static void stable_follows_the_last_wave(void **state)
 {
 	(void)state;
@@ -380,6 +403,7 @@ int main(void)
 		T(t03_breaker_says_who),
 		T(waves_open_one_after_the_other),
 		T(t75_waves_do_not_shift_when_nodes_join),
+		T(a_counted_wave_is_drawn_by_uid),
 		T(stable_follows_the_last_wave),
 		T(t60_a_lost_status_begins_halted),
 		T(waiting_has_its_own_cap),

@@ -41,6 +41,7 @@ struct row {
 	int now_failed; // side
 	bool evicts;
 	bool takes_back; // the order; without it only where the node is done
+	bool gives_back; // paused operands and receipt
 };
 
 #define OURS .receipt = true, .slot = SLOT_WORK, .previous = OLD
@@ -124,6 +125,8 @@ static void check(const struct row *w)
 		fail_msg("%s: %s, %s, order %s, cordon %d, evicts %d, by rule '%s'", w->name,
 			 phase_info(d.next.phase)->name, reason_info(why)->code, verb_names[order], (int)d.cordon,
 			 d.evicts, d.rule ? rule_text(d.rule) : "none");
+	if (w->gives_back)
+		expect(m.record.paused && !d.next.paused && !d.next.receipt.is_there, w->name);
 	if (w->now_failed)
 		expect(aim_eq(&d.next.failed, &sides[w->now_failed]), w->name);
 	expect(!d.rule || seq_cmp(d.next.seq, m.record.seq) > 0, w->name);

@@ -290,7 +290,9 @@ static void test_links_and_renames(void **state)
 	assert_int_equal(root_rename(&folder.root, "a/none", "etc/moved", &err), -1);
 	assert_int_equal(err.code, ENOENT);
 	assert_int_equal(root_rename(&folder.root, "none/a", "etc/moved", &err), -1);
+	assert_int_equal(err.code, ENOENT);
 	assert_int_equal(root_rename(&folder.root, "etc/moved", "none/a", &err), -1);
+	assert_int_equal(err.code, ENOENT);
 	folder_expect(&folder, "m/etc/moved", " text \n");
 }
 
