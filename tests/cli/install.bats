@@ -236,6 +236,7 @@ bound_to() { # DRIVER: who has the first GPU
   cp -a "$dir/535.1" "$ROOT/opt/theirs/nvidia/535.261.03"
   kmodsmith install --package "$package"
   assert_status 0
+  assert_regex "$stderr" "preflight .*firmware [^;]*/opt/theirs/nvidia/535.261.03"
   assert_equal "$(cat "$ROOT/sys/module/firmware_class/parameters/path")" /opt/theirs
 }
 

@@ -123,6 +123,32 @@ static void test_token_requests(void **state)
 	}
 }
 
+// Two challenges in one line: what belongs to the second says nothing about the first.
+static void test_the_next_challenge_in_the_same_line(void **state)
+{
+	(void)state;
+	auto_setup struct setup s;
+	struct err err = { 0 };
+	setup_start(&s, (struct hub){ .wants = BEARER }, "{\"auth\":\"dTpw\"}");
+	auto_str char *place = server_url(&s.tokens, "/token?account=x"),
+		      *realm = str_fmt("%s\", Digest x=y, realm=\"http://127.0.0.1:1/other", place);
+	s.hub.realm = realm;
+	expect(get(&s, "one", &err) == 1, err.text);
+	assert_int_equal(server_count(&s.tokens), 1);
+	auto_str char *head = server_head(&s.tokens, 0);
+	expect(strstr(head, "service=&scope="), head);
+}
+
+static void test_no_token_server(void **state)
+{
+	(void)state;
+	auto_setup struct setup s;
+	struct err err = { 0 };
+	setup_start(&s, (struct hub){ .wants = BEARER, .realm = "http://127.0.0.1:1/token" }, NULL);
+	assert_int_equal(get(&s, "one", &err), -1);
+	expect(err.code == E_NETWORK && strstr(err.text, "127.0.0.1:1/token"), err.text);
+}
+
 static void test_tokens_run_out(void **state)
 {
 	(void)state;
@@ -218,6 +244,8 @@ static void test_referrers(void **state)
 		s.hub.fallback = str_dup(rows[i].fallback);
 		expect(repository_referrers(s.repository, SUBJECT, &x, &err) == (rows[i].code ? -1 : 0), rows[i].name);
 		expect(x.count == rows[i].count && (!rows[i].code || err.code == rows[i].code), rows[i].name);
+		auto_str char *head = server_head(&s.server, 0);
+		expect(strstr(head, "/referrers/") && strstr(head, "Accept: " OCI_INDEX), head);
 	}
 }
 
@@ -255,10 +283,16 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_manifests),           cmocka_unit_test(test_who_we_are),
-		cmocka_unit_test(test_token_requests),      cmocka_unit_test(test_tokens_run_out),
-		cmocka_unit_test(test_blobs_and_redirects), cmocka_unit_test(test_tags),
-		cmocka_unit_test(test_referrers),           cmocka_unit_test(test_names),
+		cmocka_unit_test(test_manifests),
+		cmocka_unit_test(test_who_we_are),
+		cmocka_unit_test(test_token_requests),
+		cmocka_unit_test(test_tokens_run_out),
+		cmocka_unit_test(test_the_next_challenge_in_the_same_line),
+		cmocka_unit_test(test_no_token_server),
+		cmocka_unit_test(test_blobs_and_redirects),
+		cmocka_unit_test(test_tags),
+		cmocka_unit_test(test_referrers),
+		cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
 }

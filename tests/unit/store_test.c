@@ -278,6 +278,14 @@ static void readers_can_quarantine(void **state)
 	assert_true(!has(&s, 0) && has(&s, 1));
 	assert_int_equal(store_quarantine(&s.store, s.layer[0], NULL, &err), 0); // gone already
 	expect_sound(&s);
+	// what stands in its place there does not keep it here
+	auto_str char *other = str_fmt("quarantine/%s/other", s.layer[1]);
+	assert_int_equal(root_mkdirs(&s.store.state, other, 0755, &err), 0);
+	assert_int_equal(store_quarantine(&s.store, s.layer[1], NULL, &err), 0);
+	assert_false(has(&s, 1));
+	auto_str char *blob = layout_blob_path(s.layer[1]);
+	assert_false(root_exists(&s.store.layout.root, blob));
+	expect_sound(&s);
 }
 
 int main(void)
