@@ -20,7 +20,7 @@ chosen() { # NAMES FOLDER SUFFIX: files of a tier, one a line
   done
 }
 list=$(chosen "${UNIT-}" tests/unit .c)
-mapfile -t unit < <(sed -n 's#^tests/\(unit/.*\)\.c$#build/coverage/\1#p' <<<"$list")
+mapfile -t unit < <(sed -n 's#^tests/\(unit/.*_test\)\.c$#build/coverage/\1#p' <<<"$list")
 list=$(chosen "${CLI-}" tests/cli .bats)
 mapfile -t cli < <(sed '/^$/d' <<<"$list")
 mkdir -p "$b"
