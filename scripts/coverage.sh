@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 b=build/coverage cc=gcc
-hash gcovr 2>/dev/null || { echo "coverage: gcovr is missing; run scripts/deps.sh build test cli coverage" >&2; exit 1; }
+hash gcovr setfacl 2>/dev/null || { echo "coverage: gcovr or setfacl is missing; run scripts/deps.sh build test cli coverage" >&2; exit 1; }
 if hash ccache 2>/dev/null; then cc="ccache gcc"; fi
 chosen() { # NAMES FOLDER SUFFIX: files of a tier, one a line
   local name
@@ -26,7 +26,7 @@ mapfile -t cli < <(sed '/^$/d' <<<"$list")
 mkdir -p "$b"
 CFLAGS=-w make -s -j"$(nproc)" MODE=coverage CC="$cc" B="$b" "$b/kmodsmith" "${unit[@]}" >"$b/build.log"
 find "$b" -name '*.gcda' -delete
-umask 0 # others than us write counters, too: tests that give up their rights
+setfacl -R -m d:o::rwX,o::rwX "$b" # others than us write counters, too: tests that give up their rights
 failed=0
 mkdir -p "$b/html" "$b/logs"
 run_each() { # COMMAND...: with each of the names on standard input
