@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 
-enum { CHUNK = 1 << 16 };
+enum { CHUNK = 1 << 16, PATH_MOST = 2048, DEPTH_MOST = 128 };
 static const struct archive_limits LIMITS = { .bytes = 8ull << 30, .entries = 500000 };
 
 struct input {
@@ -67,7 +67,8 @@ static int fail(const struct unpack *u, struct archive *a, struct err *err)
 
 static int unsafe(const struct unpack *u, const char *raw, const char *why, struct err *err)
 {
-	return err_set(err, E_ARCHIVE_UNSAFE, "'%s': the entry '%s' %s", u->name, raw, why);
+	return err_set(err, E_ARCHIVE_UNSAFE, "'%s': the entry '%.200s%s' %s", u->name, raw,
+		       strlen(raw) > 200 ? "..." : "", why);
 }
 
 static la_ssize_t read_file(struct archive *a, void *ctx, const void **ret)
@@ -155,6 +156,14 @@ static int unpack_hardlink(struct unpack *u, struct archive *a, struct archive_e
 	return extract_hardlink(&u->to, name, target, err);
 }
 
+static size_t depth_of(const char *name)
+{
+	size_t n = 1;
+	for (; (name = strchr(name, '/')); name++)
+		n++;
+	return n;
+}
+
 static int unpack_entry(struct unpack *u, struct archive *a, struct archive_entry *e, struct err *err)
 {
 	const char *raw = archive_entry_pathname(e);
@@ -169,6 +178,8 @@ static int unpack_entry(struct unpack *u, struct archive *a, struct archive_entr
 		return unsafe(u, raw, "leaves the target directory", err);
 	if (!*name || (u->select && !u->select(u->ctx, name)))
 		return 0;
+	if (strlen(name) > PATH_MOST || depth_of(name) > DEPTH_MOST)
+		return unsafe(u, name, "has a longer or deeper path than the limits allow", err);
 	if (archive_entry_hardlink(e))
 		return unpack_hardlink(u, a, e, name, err);
 	switch (archive_entry_filetype(e)) {

@@ -2,8 +2,9 @@
 // Archives through libarchive, named formats only: tar, ar (.deb), cpio and rpm, through gzip, xz, zstd and lz4.
 //
 // Unpacking is for hostile input: an entry whose name is absolute or has "..", a hard link that leaves the tree, a
-// device, a fifo or a socket is E_ARCHIVE_UNSAFE; a cut or damaged archive is E_ARCHIVE; limits bound bytes and
-// entries. Symbolic links are kept verbatim, and nothing is ever written through one.
+// device, a fifo or a socket is E_ARCHIVE_UNSAFE; a cut or damaged archive is E_ARCHIVE; limits bound bytes, entries,
+// and the length (2048 bytes) and depth (128) of a path. Symbolic links are kept verbatim, and nothing is ever written
+// through one.
 #pragma once
 #include "base/root.h"
 

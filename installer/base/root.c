@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/resolve.h"
+#include "base/subtree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -322,37 +323,12 @@ int root_unlink(const struct root *root, const char *path, struct err *err)
 	return 1;
 }
 
-// Removes what dir/name is; never follows a link out of the tree. errno on failure.
-static int remove_below(int dir, const char *name)
-{
-	if (unlinkat(dir, name, 0) == 0)
-		return 1;
-	if (errno != EISDIR)
-		return errno == ENOENT ? 0 : -1;
-	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	DIR *list = fdopendir(fd);
-	if (!list) {
-		close(fd);
-		return -1;
-	}
-	int r = 0;
-	for (struct dirent *e; r >= 0 && (e = readdir(list));)
-		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
-			r = remove_below(fd, e->d_name);
-	int problem = errno;
-	closedir(list);
-	errno = problem;
-	return r < 0 || unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -1 : 1;
-}
-
 int root_rmtree(const struct root *root, const char *path, struct err *err)
 {
 	auto_str char *name = NULL;
 	auto_fd int dir = root_parent(root, path, &name, err);
 	if (dir < 0)
 		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
-	int r = remove_below(dir, name);
+	int r = subtree_remove(dir, name);
 	return r < 0 ? fail(root, "remove", path, err) : r;
 }

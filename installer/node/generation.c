@@ -2,8 +2,8 @@
 #include "node/generation.h"
 
 #include "base/file.h"
+#include "base/subtree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 
@@ -272,45 +272,12 @@ static int detach(const struct space *s, const struct root *parent, const char *
 	}
 }
 
-static int remove_at(int dir, const char *name);
-
-static int remove_below(int fd)
-{
-	DIR *list = fdopendir(fd);
-	int r = 0;
-	if (!list) {
-		close(fd);
-		return -1;
-	}
-	for (struct dirent *e; r == 0 && (e = readdir(list));)
-		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
-			r = remove_at(fd, e->d_name);
-	int problem = errno;
-	closedir(list);
-	errno = problem;
-	return r;
-}
-
-// The kernel refuses to remove a mount point before it looks whether the directory is empty: so nothing that is seen
-// through a mount is ever entered. In other namespaces whatever is left on the directory goes with it.
-static int remove_at(int dir, const char *name)
-{
-	if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
-		return 0;
-	if (errno == ENOTDIR)
-		return unlinkat(dir, name, 0);
-	if (errno != ENOTEMPTY && errno != EEXIST)
-		return -1;
-	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 || remove_below(fd) < 0 ? -1 : unlinkat(dir, name, AT_REMOVEDIR);
-}
-
+// No mount is entered. In other namespaces whatever is left on the directory goes with it.
 int generation_remove(const struct space *s, const struct root *parent, const char *name, struct err *err)
 {
 	auto_fd int dir = open_path(parent, ".", err);
 	if (dir < 0 || detach(s, parent, name, err) < 0)
 		return -1;
-	if (remove_at(dir, name) == 0)
-		return 1;
-	return errno == ENOENT ? 0 : file_fail("remove", name, err);
+	int r = subtree_remove(dir, name);
+	return r < 0 ? file_fail("remove", name, err) : r;
 }

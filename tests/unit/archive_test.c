@@ -143,6 +143,37 @@ static void test_hostile_archives(void **state)
 	}
 }
 
+// A tree that nobody could walk or name again.
+static void test_deep_and_long_names(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *what, *part;
+		size_t count;
+		int code;
+	} rows[] = {
+		{ "as deep as it may be", "d/", 127, 0 },
+		{ "one deeper", "d/", 128, E_ARCHIVE_UNSAFE },
+		{ "as deep as nobody could go back", "d/", 50000, E_ARCHIVE_UNSAFE },
+		{ "as long as it may be", "0123456789012345678901234567890123456789012345678901234567890/", 33, 0 },
+		{ "longer", "0123456789012345678901234567890123456789012345678901234567890/", 34, E_ARCHIVE_UNSAFE },
+	};
+	static char buf[1 << 18];
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder folder;
+		folder_make(&folder);
+		auto_str char *name = str_dup("");
+		name = mem_grow(name, rows[i].count * strlen(rows[i].part) + 2, 1);
+		char *p = name;
+		for (size_t k = 0; k < rows[i].count; k++)
+			p = stpcpy(p, rows[i].part);
+		stpcpy(p, "x");
+		const struct member member = { name, AE_IFREG, NULL, "text" };
+		size_t len = make(&member, 1, archive_write_add_filter_none, buf, sizeof(buf));
+		expect(unpack(&folder, buf, len, 0, NULL) == rows[i].code, rows[i].what);
+	}
+}
+
 static void test_cut_archives(void **state)
 {
 	(void)state;
@@ -244,6 +275,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plain_archives),
 		cmocka_unit_test(test_hostile_archives),
+		cmocka_unit_test(test_deep_and_long_names),
 		cmocka_unit_test(test_cut_archives),
 		cmocka_unit_test(test_debian_packages),
 		cmocka_unit_test(test_a_debian_package_without_files),
