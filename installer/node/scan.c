@@ -17,7 +17,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
-enum { PATH_LEN = 4096, BUFFER_LEN = 65536, CMDLINE_MOST = 200 };
+enum { PATH_LEN = 4096, BUFFER_LEN = 65536, CMDLINE_MOST = 200, DRM_MAJOR = 226 };
 
 // Majors of every NVIDIA character device that is registered now.
 static void read_majors(struct scan *s, const char *proc_devices)
@@ -67,8 +67,16 @@ static bool is_node_name(const char *path)
 	return !slash || str_starts(name, "nvidia-caps");
 }
 
+static bool is_major(const struct scan *s, unsigned major, bool is_drm)
+{
+	for (size_t i = 0; i < s->major_count; i++)
+		if (s->majors[i] == major)
+			return true;
+	return is_drm && major == DRM_MAJOR;
+}
+
 // 1 = a character device of ours by number, 0 = something else, -1 = cannot be told.
-static int look_number(const struct scan *s, int fds, const char *fd, const char *target)
+static int look_number(const struct scan *s, int fds, const char *fd, const char *target, bool is_drm)
 {
 	unsigned major = 0;
 	if (s->is_procfs) {
@@ -88,25 +96,21 @@ static int look_number(const struct scan *s, int fds, const char *fd, const char
 			return S_ISREG(st.st_mode) ? -1 : 0; // a recorded node may be a plain file
 		major = major(st.st_rdev);
 	}
-	for (size_t i = 0; i < s->major_count; i++)
-		if (s->majors[i] == major)
-			return 1;
-	return s->major_count ? 0 : -1;
+	return is_major(s, major, is_drm) ? 1 : s->major_count ? 0 : -1;
 }
 
+// Of an entry of proc/PID/fd or map_files. A name alone proves nothing: anybody may call a file /dev/nvidia0.
 static bool is_device(const struct scan *s, int fds, const char *fd, const char *target)
 {
 	static const char *const never[] = { "/dev/null", "/dev/pts/", "/dev/zero", "/dev/urandom",
 					     "/proc/",    "/sys/",     "/memfd:" };
 	if (*target != '/')
 		return false;
-	if (strv_has(&s->drm, target))
-		return true;
-	bool is_named = is_node_name(target);
+	bool is_drm = strv_has(&s->drm, target), is_named = is_drm || is_node_name(target);
 	for (size_t i = 0; !is_named && i < ARRAY_SIZE(never); i++)
 		if (str_starts(target, never[i]))
 			return false;
-	int r = look_number(s, fds, fd, target);
+	int r = look_number(s, fds, fd, target, is_drm);
 	return r > 0 || (r < 0 && is_named);
 }
 
@@ -193,12 +197,25 @@ static int scan_fds(const struct scan *s, int pid, struct scan_result *r)
 	return 0;
 }
 
+// What is mapped is a link of proc/PID/map_files; who may not follow it goes by the name.
+static void scan_map(const struct scan *s, int pid, uint64_t start, uint64_t end, const char *path,
+		     struct scan_result *r)
+{
+	char link[96];
+	if (!is_node_name(path) && !strv_has(&s->drm, path))
+		return;
+	snprintf(link, sizeof(link), "%d/map_files/%jx-%jx", pid, (uintmax_t)start, (uintmax_t)end);
+	if (is_device(s, s->proc, link, path))
+		add(s, r, pid, HOLDER_MAP, path);
+}
+
 // A line of maps: range, rights, offset, device, inode, path. The device there is that of the file system.
 static void scan_map_line(const struct scan *s, int pid, const char *line, struct scan_result *r)
 {
+	uintmax_t start, end;
 	const char *path = strchr(line, '/');
-	if (path && (is_node_name(path) || strv_has(&s->drm, path)))
-		add(s, r, pid, HOLDER_MAP, path);
+	if (path && sscanf(line, "%jx-%jx", &start, &end) == 2)
+		scan_map(s, pid, start, end, path, r);
 }
 
 static void scan_map_text(const struct scan *s, int pid, const char *text, size_t len, struct scan_result *r)
@@ -249,7 +266,7 @@ static bool ask_maps(const struct scan *s, int pid, int fd, struct scan_result *
 				       .name_len = BUFFER_LEN };
 		if (ioctl(fd, MAP_QUERY, &q) < 0)
 			return errno == ENOENT || errno == ESRCH; // no more mappings, or no more process
-		scan_map_line(s, pid, r->buffer, r);
+		scan_map(s, pid, q.start, q.end, r->buffer, r);
 		at = q.end;
 	}
 }
