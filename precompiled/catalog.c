@@ -4,6 +4,8 @@
 #include "precompiled/catalog.h"
 
 #include "base/date.h"
+#include "base/file.h"
+#include "base/lockfile.h"
 #include "precompiled/artifact.h"
 
 #include <errno.h>
@@ -120,10 +122,11 @@ static int set_seen(json_t *seen, const char *source, const struct strv *ids, co
 
 static int lock(const struct root *state, struct err *err)
 {
-	auto_fd int fd = root_create(state, LOCK, err);
+	auto_str char *name = str_fmt("%s/%s", state->name, LOCK);
+	auto_fd int fd = lockfile_open(state->fd, LOCK, O_RDWR);
 	if (fd < 0)
-		return -1;
-	return flock(fd, LOCK_EX) < 0 ? err_set(err, errno, "lock '%s/%s'", state->name, LOCK) : TAKE_FD(fd);
+		return file_fail("open", name, err);
+	return lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0 ? -1 : TAKE_FD(fd);
 }
 
 static int remember(const struct root *state, const char *source, const struct strv *ids, const struct catalog *c,

@@ -2,6 +2,7 @@
 #include "precompiled/layout.h"
 
 #include "base/file.h"
+#include "base/lockfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,7 +85,7 @@ static int open_lock(const struct root *dir, bool is_shared, struct err *err)
 	auto_fd int at = root_open(dir, ".", O_RDONLY | O_DIRECTORY, err);
 	if (at < 0)
 		return -1;
-	auto_fd int fd = openat(at, LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	auto_fd int fd = lockfile_open(at, LOCK, O_RDWR);
 	if (fd >= 0)
 		return TAKE_FD(fd);
 	if (!is_shared || (errno != EROFS && errno != EACCES))
@@ -97,11 +98,10 @@ static int lock(const struct root *dir, bool is_shared, struct err *err)
 	auto_fd int fd = open_lock(dir, is_shared, err);
 	if (fd < 0)
 		return -1;
-	int r;
-	do
-		r = flock(fd, is_shared ? LOCK_SH : LOCK_EX);
-	while (r < 0 && errno == EINTR);
-	return r < 0 ? err_set(err, errno, "lock '%s/%s'", dir->name, LOCK) : TAKE_FD(fd);
+	auto_str char *name = str_fmt("%s/%s", dir->name, LOCK);
+	if (lockfile_wait(fd, is_shared ? LOCK_SH : LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0)
+		return -1;
+	return TAKE_FD(fd);
 }
 
 int layout_lock(const struct layout *l, bool is_shared, struct err *err)

@@ -2,6 +2,7 @@
 #include "precompiled/part.h"
 
 #include "base/file.h"
+#include "base/lockfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +44,7 @@ static int open_blob(struct part *p, struct err *err)
 static int lock_part(struct part *p, int dir, const char *name, struct err *err)
 {
 	struct stat ours, named;
-	auto_fd int fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	auto_fd int fd = lockfile_open(dir, name, O_RDWR);
 	if (fd < 0)
 		return fail(p, "open", err);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
@@ -201,7 +202,7 @@ int part_commit(struct part *p, struct err *err)
 {
 	if (p->is_committed)
 		return 0;
-	if (fsync(p->fd) < 0)
+	if (fchmod(p->fd, 0644) < 0 || fsync(p->fd) < 0) // from here on it is no lock, and for all to read
 		return fail(p, "write", err);
 	return part_check(p, err) < 0 ? -1 : appear(p, err);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/store.h"
 
+#include "base/lockfile.h"
 #include "precompiled/reach.h"
 
 #include <errno.h>
@@ -22,17 +23,14 @@ static int take_use(struct store *s, struct err *err)
 	auto_fd int dir = root_open(&s->layout.root, ".", O_PATH | O_DIRECTORY, err);
 	if (dir < 0)
 		return -1;
+	auto_str char *name = str_fmt("%s/%s", s->layout.root.name, USE);
 	// A start that changes nothing opens nothing for writing here (P1): the state may be on a read-only mount.
-	s->use = openat(dir, USE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (s->use < 0 && errno == ENOENT)
-		s->use = openat(dir, USE, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	s->use = lockfile_open(dir, USE, O_RDONLY);
+	if (s->use < 0 && errno == EACCES) // a reader that is not the owner: nobody waits for it
+		return 0;
 	if (s->use < 0)
-		return err_set(err, errno, "open '%s/%s'", s->layout.root.name, USE);
-	int r;
-	do
-		r = flock(s->use, LOCK_SH);
-	while (r < 0 && errno == EINTR);
-	return r < 0 ? err_set(err, errno, "lock '%s/%s'", s->layout.root.name, USE) : 0;
+		return err_set(err, errno, "open '%s'", name);
+	return lockfile_wait(s->use, LOCK_SH, LOCKFILE_WAIT_MS, name, err);
 }
 
 static int open_all(const struct root *state, struct store *s, struct err *err)

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/trust.h"
 
+#include "base/file.h"
+#include "base/lockfile.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/statvfs.h>
 
-static const char DIR_NAME[] = "etc/kmodsmith/trust", POLICY[] = "policy.json", SUFFIX[] = ".pem";
+static const char DIR_NAME[] = "etc/kmodsmith/trust", POLICY[] = "policy.json", SUFFIX[] = ".pem", LOCK[] = ".lock";
 enum { THRESHOLD_MAX = 64 };
 
 static void key_done(struct trust_key *k)
@@ -332,10 +335,11 @@ void trust_rule_done(struct trust_rule *rule)
 // Whoever else changes the directory waits. fd to close.
 static int lock(const struct root *dir, struct err *err)
 {
-	auto_fd int fd = root_open(dir, ".", O_RDONLY | O_DIRECTORY, err);
-	if (fd >= 0 && flock(fd, LOCK_EX) < 0)
-		return err_set(err, errno, "lock '%s'", dir->name);
-	return TAKE_FD(fd);
+	auto_str char *name = str_fmt("%s/%s", dir->name, LOCK);
+	auto_fd int fd = lockfile_open(dir->fd, LOCK, O_RDWR);
+	if (fd < 0)
+		return file_fail("open", name, err);
+	return lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0 ? -1 : TAKE_FD(fd);
 }
 
 static int check_name(const char *name, struct err *err)

@@ -144,7 +144,8 @@ int subtree_remove(int dir, const char *name)
 	while (d.depth) {
 		auto_str char *left = NULL;
 		const char *entry = next(&d);
-		if (entry ? remove_one(&d, entry) < 0 : leave(&d, &left) < 0 || unlinkat(current(&d), left, AT_REMOVEDIR) < 0)
+		if (entry ? remove_one(&d, entry) < 0 :
+			    leave(&d, &left) < 0 || unlinkat(current(&d), left, AT_REMOVEDIR) < 0)
 			return -1;
 	}
 	return 1;

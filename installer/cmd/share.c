@@ -2,6 +2,8 @@
 #include "cmd/share.h"
 
 #include "base/digest.h"
+#include "base/file.h"
+#include "base/lockfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -177,11 +179,12 @@ static int open_lock(struct share *s, struct err *err)
 	const struct root *state = s->wish.state;
 	char digest[DIGEST_HEX + 1];
 	digest_data(s->key, strlen(s->key), digest);
-	auto_str char *path = str_fmt("locks/compile-%.24s", digest);
-	if (root_mkdirs(state, "locks", 0755, err) < 0)
+	auto_str char *name = str_fmt("compile-%.24s", digest);
+	auto_root struct root locks = ROOT_NONE;
+	if (root_mkdirs(state, "locks", 0755, err) < 0 || root_sub(state, "locks", &locks, err) < 0)
 		return -1;
-	s->lock = root_create(state, path, err);
-	return s->lock < 0 ? -1 : 0;
+	s->lock = lockfile_open(locks.fd, name, O_RDWR);
+	return s->lock < 0 ? file_fail("open", name, err) : 0;
 }
 
 static int enter_lock(struct share *s)

@@ -2,6 +2,7 @@
 #include "node/lock.h"
 
 #include "base/file.h"
+#include "base/lockfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@ static int take(const struct root *host, const char *name, const char *doing, st
 	auto_fd int dir = root_open(host, DIR_NAME, O_PATH | O_DIRECTORY, err);
 	if (dir < 0)
 		return -1;
-	auto_fd int fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	auto_fd int fd = lockfile_open(dir, name, O_RDWR);
 	if (fd < 0)
 		return err_set(err, errno, "open '%s/%s/%s'", host->name, DIR_NAME, name);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)

@@ -2,6 +2,7 @@
 #include "node/operator.h"
 
 #include "base/file.h"
+#include "base/lockfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +59,7 @@ static int lock(const struct root *host, int *ret, struct err *err)
 {
 	auto_str char *name = NULL;
 	auto_fd int dir = root_parent(host, PID, &name, err);
-	auto_fd int fd = dir < 0 ? -1 : openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	auto_fd int fd = dir < 0 ? -1 : lockfile_open(dir, name, O_RDWR);
 	if (fd < 0)
 		return dir < 0 ? -1 : file_fail("open", PID, err);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)

@@ -273,12 +273,9 @@ static void test_offset_and_limits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plain_archives),
-		cmocka_unit_test(test_hostile_archives),
-		cmocka_unit_test(test_deep_and_long_names),
-		cmocka_unit_test(test_cut_archives),
-		cmocka_unit_test(test_debian_packages),
-		cmocka_unit_test(test_a_debian_package_without_files),
+		cmocka_unit_test(test_plain_archives),      cmocka_unit_test(test_hostile_archives),
+		cmocka_unit_test(test_deep_and_long_names), cmocka_unit_test(test_cut_archives),
+		cmocka_unit_test(test_debian_packages),     cmocka_unit_test(test_a_debian_package_without_files),
 		cmocka_unit_test(test_offset_and_limits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

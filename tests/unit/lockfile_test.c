@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/lockfile.h"
+
+#include "tests/unit/tempdir.h"
+
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+
+static struct folder folder;
+
+static mode_t mode_of(const char *name)
+{
+	struct stat st;
+	struct err err;
+	assert_int_equal(root_stat(&folder.root, name, &st, &err), 1);
+	return st.st_mode & 07777;
+}
+
+static void it_is_its_owners_alone(void **state)
+{
+	(void)state;
+	mode_t before = umask(0);
+	auto_fd int made = lockfile_open(folder.root.fd, "made", O_RDWR);
+	umask(before);
+	assert_true(made >= 0);
+	assert_int_equal(mode_of("made"), 0600);
+	folder_file(&folder, "older", "kept");
+	assert_int_equal(mode_of("older"), 0644);
+	auto_fd int older = lockfile_open(folder.root.fd, "older", O_RDONLY);
+	assert_true(older >= 0);
+	assert_int_equal(mode_of("older"), 0600);
+	folder_expect(&folder, "older", "kept");
+	folder_link(&folder, "older", "link");
+	errno = 0;
+	assert_int_equal(lockfile_open(folder.root.fd, "link", O_RDWR), -1);
+	assert_int_equal(errno, ELOOP);
+}
+
+static void a_wait_has_an_end_and_names_who_holds_it(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_fd int mine = lockfile_open(folder.root.fd, "lock", O_RDWR);
+	assert_true(mine >= 0);
+	int pipes[2];
+	assert_int_equal(pipe(pipes), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		int fd = lockfile_open(folder.root.fd, "lock", O_RDWR);
+		if (flock(fd, LOCK_EX) < 0 || write(pipes[1], "x", 1) != 1)
+			_exit(1);
+		pause();
+	}
+	char byte;
+	assert_int_equal(read(pipes[0], &byte, 1), 1);
+	assert_int_equal(lockfile_wait(mine, LOCK_SH, 100, "the lock", &err), -1);
+	assert_int_equal(err.code, E_LOCKED);
+	auto_str char *who = str_fmt("process %d has held the lock 'the lock'", (int)pid);
+	expect(strstr(err.text, who), err.text);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	expect(lockfile_wait(mine, LOCK_EX, 100, "the lock", &err) == 0, err.text);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	folder_make(&folder);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	folder_done(&folder);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(it_is_its_owners_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_wait_has_an_end_and_names_who_holds_it, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
