@@ -23,7 +23,8 @@ static bool is_passing(const struct http_call *call)
 int remote_again(struct remote *r, const struct http_call *call, struct attempt *a, unsigned *ret_ms, struct err *err)
 {
 	*ret_ms = 0;
-	if (call->err.code == 0 && call->status == 401 && r->refused && a->refusals++ < REFUSALS)
+	// Credentials belong to the origin that was asked: what a redirect led to may demand none of them.
+	if (call->err.code == 0 && call->status == 401 && !call->elsewhere && r->refused && a->refusals++ < REFUSALS)
 		return r->refused(r, call, err);
 	if (!is_passing(call) || a->waits == WAITS)
 		return 0;

@@ -222,6 +222,7 @@ static void conclude(struct trip *t, CURLcode code)
 {
 	struct http_call *c = t->call;
 	curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
+	c->elsewhere = t->is_elsewhere ? t->url : NULL;
 	if (c->err.code == 0 && code != CURLE_OK && !t->is_enough)
 		http_error_curl(t, code);
 	if (c->err.code == 0 && redirect(t) > 0) {

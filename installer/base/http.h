@@ -53,6 +53,7 @@ struct http_call {
 	// .code 0 = a reply came, whatever its status; E_NETWORK E_TLS E_TIMEOUT E_TOO_LARGE, or the sink's
 	struct err err;
 	long status;
+	const char *elsewhere; // of another origin, where a redirect led and the reply came from; NULL = from the call's
 	char *reply; // NUL-terminated; of an error status: its first 4 KiB
 	size_t reply_len;
 	void *own;

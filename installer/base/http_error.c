@@ -127,6 +127,8 @@ int http_status_error(const struct http_call *call, struct err *err)
 {
 	auto_str char *url = http_url_shown(call->url), *text = first_words(call);
 	const char *words = str_trim(text), *method = call->method ? call->method : "GET";
-	return err_set(err, code_of(call->status), "%s %s: status %ld%s%s", method, url, call->status,
-		       *words ? ": " : "", words);
+	auto_str char *elsewhere = call->elsewhere ? http_url_shown(call->elsewhere) : NULL;
+	return err_set(err, code_of(call->status), "%s %s: %s%s%sstatus %ld%s%s", method, url,
+		       elsewhere ? "redirected to " : "", elsewhere ? elsewhere : "", elsewhere ? ": " : "",
+		       call->status, *words ? ": " : "", words);
 }

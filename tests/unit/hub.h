@@ -14,6 +14,7 @@ struct hub { // what the registry is like, and what it was given
 	const char *token_status; // NULL = 200
 	unsigned token_fails;     // replies 503 first
 	const char *realm;        // NULL = the token server
+	bool is_greedy;           // elsewhere demands a token, of the same token server
 	const char *location;     // of uploads; %s = the registry
 	const char *tags;         // NULL = none
 	const char *referrers, *referrers_type;
@@ -167,8 +168,11 @@ static inline void serve_token(struct server *s, int fd, const struct request *r
 
 static inline void serve_data(struct server *s, int fd, const struct request *r)
 {
-	(void)s, (void)r;
-	send_page(fd, "200 OK", "", "hello");
+	struct hub *h = s->ctx;
+	if (h->is_greedy)
+		challenge(h, fd, r);
+	else
+		send_page(fd, "200 OK", "", "hello");
 }
 
 struct setup {

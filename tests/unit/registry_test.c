@@ -191,6 +191,37 @@ static void test_blobs_and_redirects(void **state)
 	assert_string_equal(data, "hello");
 }
 
+// CVE-2020-15157: who is redirected to demands a token, and names a place where the password should go.
+static void test_a_place_redirected_to_gets_no_password(void **state)
+{
+	(void)state;
+	static const enum wants rows[] = { BEARER, BASIC };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_setup struct setup s;
+		struct err err = { 0 };
+		struct descriptor d = { .size = 5 };
+		setup_start(&s, (struct hub){ .wants = rows[i], .is_greedy = true }, "{\"auth\":\"dTpw\"}");
+		s.hub.elsewhere = &s.elsewhere;
+		assert_int_equal(get(&s, "one", &err), 1);
+		unsigned tokens = server_count(&s.tokens);
+		digest_data("hello", 5, d.digest);
+		auto_part struct part part = PART_NONE;
+		assert_int_equal(part_open(&s.layout, &d, &part, &err), 0);
+		struct transfer t = { .part = &part };
+		assert_int_equal(repository_begin(s.repository, &t, &err), 0);
+		for (int k = 0; k < 50 && !t.is_done; k++)
+			assert_int_equal(repository_step(s.repository, &err), 0);
+		repository_end(s.repository, &t);
+		expect(t.is_done && t.err.code == E_AUTH && strstr(t.err.text, "redirected to "), t.err.text);
+		assert_int_equal(server_count(&s.tokens), tokens);
+		assert_true(server_count(&s.elsewhere) > 0);
+		for (unsigned k = 0; k < server_count(&s.elsewhere); k++) {
+			auto_str char *head = server_head(&s.elsewhere, k);
+			expect(!strstr(head, "Authorization"), head);
+		}
+	}
+}
+
 static void test_tags(void **state)
 {
 	(void)state;
@@ -291,6 +322,7 @@ int main(void)
 		cmocka_unit_test(test_no_token_server),
 		cmocka_unit_test(test_blobs_and_redirects),
 		cmocka_unit_test(test_tags),
+		cmocka_unit_test(test_a_place_redirected_to_gets_no_password),
 		cmocka_unit_test(test_referrers),
 		cmocka_unit_test(test_names),
 	};
