@@ -165,6 +165,29 @@ static int check_date(const struct catalog *c, const char *source, time_t now, s
 		       (unsigned long long)c->number, source, expires, today);
 }
 
+// There is none: may that be?
+static int check_absence(const struct trust_rule *rule, const struct root *state, const char *source, struct err *err)
+{
+	const char *key, *prefix = rule->prefix ? rule->prefix : source;
+	auto_json json_t *seen = NULL;
+	const json_t *entry;
+	if (rule->catalog == TRUST_CATALOG_REQUIRED)
+		return err_set(err, E_UNSIGNED, "%s has no catalogue (%s), and the policy for '%s' demands one", source,
+			       CATALOG_TAG, prefix);
+	if (rule->catalog == TRUST_CATALOG_OPTIONAL || json_read(state, SEEN, &seen, err) < 0)
+		return rule->catalog == TRUST_CATALOG_OPTIONAL ? 0 : -1;
+	json_object_foreach((json_t *)seen, key, entry)
+	{
+		if (str_eq(json_string_value(json_object_get(entry, "source")), source))
+			return err_set(err, E_UNSIGNED,
+				       "%s has no catalogue (%s) any more, and catalogue %lld was seen here; if its "
+				       "owner gave it up, set \"catalog\": \"optional\" for '%s' in the policy",
+				       source, CATALOG_TAG,
+				       (long long)json_integer_value(json_object_get(entry, "number")), prefix);
+	}
+	return 0;
+}
+
 int catalog_check(struct repository *r, const struct trust_rule *rule, const struct root *state, time_t now,
 		  struct catalog *ret, struct err *err)
 {
@@ -175,11 +198,8 @@ int catalog_check(struct repository *r, const struct trust_rule *rule, const str
 	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
 	int found = repository_manifest(r, CATALOG_TAG, &manifest, &len, hex, err);
-	if (found == 0 && rule->is_catalog_required)
-		return err_set(err, E_UNSIGNED, "%s has no catalogue (%s), and the policy for '%s' demands one", source,
-			       CATALOG_TAG, rule->prefix ? rule->prefix : source);
 	if (found <= 0)
-		return found;
+		return found < 0 ? -1 : check_absence(rule, state, source, err);
 	if (signature_check(r, hex, rule, &verdict, err) < 0 || read_list(r, manifest, len, &c, err) < 0 ||
 	    check_date(&c, source, now, err) < 0 || remember(state, source, &verdict.ids, &c, err) < 0)
 		return err_wrap(err, "catalogue");

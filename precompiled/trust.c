@@ -217,6 +217,23 @@ static int set_choice(const struct entry *e, const char *key, const json_t *valu
 	return 0;
 }
 
+const char *trust_catalog_name(enum trust_catalog c)
+{
+	static const char *const names[] = { [TRUST_CATALOG_SEEN] = "once seen",
+					     [TRUST_CATALOG_OPTIONAL] = "optional",
+					     [TRUST_CATALOG_REQUIRED] = "required" };
+	return names[c];
+}
+
+static int set_catalog(const struct entry *e, const json_t *value, struct err *err)
+{
+	bool is_required;
+	if (set_choice(e, "catalog", value, "optional", "required", &is_required, err) < 0)
+		return -1;
+	e->source->catalog = is_required ? TRUST_CATALOG_REQUIRED : TRUST_CATALOG_OPTIONAL;
+	return 0;
+}
+
 static int set(struct entry *e, const char *key, const json_t *value, struct err *err)
 {
 	struct trust_source *s = e->source;
@@ -231,7 +248,7 @@ static int set(struct entry *e, const char *key, const json_t *value, struct err
 	if (str_eq(key, "unsigned"))
 		return set_choice(e, key, value, "refuse", "accept", &s->is_unsigned_accepted, err);
 	if (str_eq(key, "catalog"))
-		return set_choice(e, key, value, "optional", "required", &s->is_catalog_required, err);
+		return set_catalog(e, value, err);
 	return err_set(err, E_CONFIG, "'%s/%s': the entry for '%s' has the unknown key '%s'", e->dir->name, POLICY,
 		       s->prefix, key);
 }
@@ -316,7 +333,7 @@ void trust_rule(const struct trust *t, const char *repository, time_t now, struc
 		ret->threshold = s->threshold;
 		ret->anchor = s->anchor;
 		ret->is_unsigned_accepted = s->is_unsigned_accepted;
-		ret->is_catalog_required = s->is_catalog_required;
+		ret->catalog = s->catalog;
 	}
 	ret->keys = mem_alloc((t->count + 1) * sizeof(*ret->keys));
 	for (size_t i = 0; i < t->count; i++) {

@@ -9,7 +9,7 @@
 // The entry with the longest prefix of a source's name rules. Only "prefix" must be there; an entry without "keys"
 // means every key that no entry names. "anchor" is a file of the directory with certificates and revocation lists: a
 // CMS signature below it counts as one of a key. "unsigned" is "refuse" or "accept", "catalog" "optional" or
-// "required". A source without an entry needs one signature by any key that no entry names: who is believed for one
+// "required" (absent: required once one was seen). A source without an entry needs one signature by any key that no entry names: who is believed for one
 // source is not believed for all.
 #pragma once
 #include "base/cms.h"
@@ -21,13 +21,19 @@ struct trust_key {
 	struct strv prefixes; // of the entries that name it
 };
 
+// Must a source have a catalogue? By default once one of it was seen on this machine: a mirror that takes the tag away
+// must not bring back what the catalogue had dropped.
+enum trust_catalog { TRUST_CATALOG_SEEN, TRUST_CATALOG_OPTIONAL, TRUST_CATALOG_REQUIRED };
+const char *trust_catalog_name(enum trust_catalog c); // "once seen", "optional", "required"
+
 struct trust_source { // an entry of policy.json
 	char *prefix;
 	bool has_keys;
 	struct strv keys; // names
 	unsigned threshold;
 	struct anchor *anchor; // NULL = none
-	bool is_unsigned_accepted, is_catalog_required;
+	bool is_unsigned_accepted;
+	enum trust_catalog catalog;
 };
 
 struct trust {
@@ -51,7 +57,8 @@ struct trust_rule {                    // what a source's packages must have
 	size_t count;
 	unsigned threshold;
 	const struct anchor *anchor;
-	bool is_unsigned_accepted, is_catalog_required;
+	bool is_unsigned_accepted;
+	enum trust_catalog catalog;
 	const char *prefix; // of the entry; NULL = there is none
 	const char *place;
 	time_t now; // what certificates are judged by

@@ -78,7 +78,7 @@ static json_t *source_json(const struct trust_source *s)
 	return json_pack("{s:o, s:o, s:i, s:b, s:s, s:s}", "prefix", json_text(s->prefix), "keys",
 			 s->has_keys ? json_strv(&s->keys) : json_null(), "threshold", (int)s->threshold, "anchor",
 			 s->anchor != NULL, "unsigned", s->is_unsigned_accepted ? "accept" : "refuse", "catalog",
-			 s->is_catalog_required ? "required" : "optional");
+			 trust_catalog_name(s->catalog));
 }
 
 static json_t *trust_json(const struct trust *t)
@@ -106,11 +106,11 @@ static void show(const struct trust *t)
 	for (size_t i = 0; i < t->source_count; i++) {
 		const struct trust_source *s = &t->sources[i];
 		auto_str char *names = strv_join(&s->keys, ", ");
-		strv_add(&sources, str_fmt("%s\t%s%s\t%u\t%s\t%s", *s->prefix ? s->prefix : "all",
-					   s->has_keys ? s->keys.count ? names : "none" : "all others",
-					   s->anchor ? " and an anchor" : "", s->threshold,
-					   s->is_unsigned_accepted ? "accept" : "refuse",
-					   s->is_catalog_required ? "required" : "optional"));
+		strv_add(&sources,
+			 str_fmt("%s\t%s%s\t%u\t%s\t%s", *s->prefix ? s->prefix : "all",
+				 s->has_keys ? s->keys.count ? names : "none" : "all others",
+				 s->anchor ? " and an anchor" : "", s->threshold,
+				 s->is_unsigned_accepted ? "accept" : "refuse", trust_catalog_name(s->catalog)));
 	}
 	if (t->source_count)
 		show_table(&sources);

@@ -108,9 +108,28 @@ static void test_absent(void **state)
 	auto_source struct source s;
 	source_make(&s);
 	struct trust_rule optional = vouch_rule(&s.v, 1, 1), required = optional;
-	required.is_catalog_required = true;
+	required.catalog = TRUST_CATALOG_REQUIRED;
 	assert_int_equal(look(&s, &optional, VOUCH_NOW, NULL), 0);
 	assert_int_equal(look(&s, &required, VOUCH_NOW, NULL), E_UNSIGNED);
+}
+
+// Whoever serves a source takes the tag away, and could so bring back what the catalogue had dropped.
+static void test_hidden_after_it_was_seen(void **state)
+{
+	(void)state;
+	auto_source struct source s;
+	source_make(&s);
+	auto_str char *without = index_text_of(&s);
+	struct trust_rule rule = vouch_rule(&s.v, 1, 1), optional = rule;
+	optional.catalog = TRUST_CATALOG_OPTIONAL;
+	publish(&s, 0, VOUCH_NOW);
+	assert_int_equal(look(&s, &rule, VOUCH_NOW, NULL), 1);
+	put_index(&s, without);
+	assert_int_equal(look(&s, &rule, VOUCH_NOW, NULL), E_UNSIGNED);
+	assert_int_equal(look(&s, &optional, VOUCH_NOW, NULL), 0);
+	struct err err;
+	assert_int_equal(root_unlink(&s.state, "catalogs.json", &err), 1); // another machine has never seen it
+	assert_int_equal(look(&s, &rule, VOUCH_NOW, NULL), 0);
 }
 
 static void test_expired(void **state)
@@ -309,6 +328,7 @@ int main(void)
 		cmocka_unit_test(test_made_and_checked),
 		cmocka_unit_test(test_numbers_grow_and_nothing_is_left),
 		cmocka_unit_test(test_absent),
+		cmocka_unit_test(test_hidden_after_it_was_seen),
 		cmocka_unit_test(test_expired),
 		cmocka_unit_test(test_rolled_back),
 		cmocka_unit_test(test_who_signed_does_not_matter),

@@ -92,7 +92,8 @@ static void test_nothing_and_no_policy(void **state)
 	auto_trust_rule struct trust_rule rule = { 0 };
 	trust_rule(&all, "oci:/srv/x", 7, &rule);
 	assert_int_equal(rule.threshold, 1);
-	assert_false(rule.is_unsigned_accepted || rule.is_catalog_required || rule.anchor);
+	assert_false(rule.is_unsigned_accepted || rule.anchor);
+	assert_int_equal(rule.catalog, TRUST_CATALOG_SEEN);
 }
 
 static void test_longest_prefix(void **state)
@@ -153,7 +154,8 @@ static void test_the_rest_of_an_entry(void **state)
 	assert_int_equal(trust_open(&folder.root, &t, &err), 0);
 	expect_rule(&t, "docker://any.example/x", "alice bob", "");
 	trust_rule(&t, "docker://any.example/x", 7, &rule);
-	assert_true(rule.anchor && rule.is_unsigned_accepted && rule.is_catalog_required);
+	assert_true(rule.anchor && rule.is_unsigned_accepted);
+	assert_int_equal(rule.catalog, TRUST_CATALOG_REQUIRED);
 	assert_int_equal(rule.threshold, 3);
 }
 
