@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <time.h>
 
-enum { CONNECT_MS = 3000, STALL_MS = 15000, REDIRECTS = 5 };
+enum { CONNECT_MS = 3000, STALL_MS = 15000, RATE_MS = 60000, REDIRECTS = 5 };
 
 long http_now_ms(void)
 {
@@ -30,6 +30,8 @@ int http_new(const struct http_options *options, struct http **ret, struct err *
 			    .no_proxy = str_dup(options->no_proxy),
 			    .connect_ms = options->connect_ms ? options->connect_ms : CONNECT_MS,
 			    .stall_ms = options->stall_ms ? options->stall_ms : STALL_MS,
+			    .least_rate = options->least_rate,
+			    .rate_ms = options->rate_ms ? options->rate_ms : RATE_MS,
 			    .tls = tls,
 			    .certificate = str_dup(options->certificate),
 			    .key = str_dup(options->key),
@@ -241,13 +243,29 @@ static long stall_of(const struct trip *t)
 	return t->call->stall_ms ? t->call->stall_ms : t->http->stall_ms;
 }
 
-// A connection has its own deadline; from then on each byte gives a new one.
+static void count_again(struct trip *t, long now)
+{
+	t->window_ms = now;
+	t->moved = 0;
+}
+
+// A connection has its own deadline; from then on each byte gives a new one, and all of them together must come quick
+// enough.
 static bool is_stalled(struct trip *t, long now)
 {
+	const struct http *h = t->http;
 	curl_off_t begun = 0;
 	curl.easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &begun);
-	if (begun == 0)
+	if (begun == 0) {
 		t->last_ms = now;
+		count_again(t, now);
+	}
+	if (h->least_rate && now - t->window_ms >= (long)h->rate_ms) {
+		t->is_slow = t->moved < (uint64_t)h->least_rate * h->rate_ms / 1000;
+		if (t->is_slow)
+			return true;
+		count_again(t, now);
+	}
 	t->is_late = t->call->total_ms && now - t->start_ms >= (long)t->call->total_ms;
 	return t->is_late || now - t->last_ms > stall_of(t);
 }
@@ -283,7 +301,9 @@ static int wait_bound(const struct http *h, int wait_ms)
 	long now = http_now_ms();
 	for (const struct trip *t = h->trips; t; t = t->next) {
 		long left = t->last_ms + stall_of(t) + 1 - now, whole = t->start_ms + (long)t->call->total_ms - now;
+		long window = t->window_ms + (long)h->rate_ms - now;
 		left = t->call->total_ms && whole < left ? whole : left;
+		left = h->least_rate && window < left ? window : left;
 		if (!t->call->is_done && left < wait_ms)
 			wait_ms = left > 0 ? (int)left : 0;
 	}

@@ -3,8 +3,9 @@
 //
 // Proxies come from the options or the environment (http_proxy, https_proxy, all_proxy, no_proxy in both spellings;
 // CIDR and host:port in no_proxy). TLS uses the system's authorities and those of the options. Redirects are followed,
-// and credentials never go to another host, port or scheme. Deadlines: connect, and a stall without a byte; there is no
-// limit on the whole unless a call asks for one, because a slow mirror that makes progress is right to go on.
+// and credentials never go to another host, port or scheme. Deadlines: connect, a stall without a byte, and a rate that
+// keeps who sends a byte now and then from being waited for; there is no limit on the whole unless a call asks for one,
+// because a slow mirror that makes progress is right to go on.
 // Connections are kept and used again.
 #pragma once
 #include "base/err.h"
@@ -15,6 +16,8 @@ struct http_options {
 	const char *ca;       // a PEM file or a directory of them, besides the system's; NULL = none
 	unsigned connect_ms;  // 0 = 3000 (R-A10)
 	unsigned stall_ms;    // 0 = 15000
+	unsigned least_rate;  // bytes a second that a transfer moves in each rate_ms; 0 = any, as for an event stream
+	unsigned rate_ms;     // 0 = 60000
 	// For a service with an authority of its own. PEM texts, borrowed until http_new() returns.
 	const char *authorities;       // the only ones that are believed, not the system's; NULL = the system's and ca
 	const char *certificate, *key; // of the client; never shown to another origin than the call's; NULL = none
@@ -53,8 +56,9 @@ struct http_call {
 	// .code 0 = a reply came, whatever its status; E_NETWORK E_TLS E_TIMEOUT E_TOO_LARGE, or the sink's
 	struct err err;
 	long status;
-	const char *elsewhere; // of another origin, where a redirect led and the reply came from; NULL = from the call's
-	char *reply; // NUL-terminated; of an error status: its first 4 KiB
+	const char
+		*elsewhere; // of another origin, where a redirect led and the reply came from; NULL = from the call's
+	char *reply;        // NUL-terminated; of an error status: its first 4 KiB
 	size_t reply_len;
 	void *own;
 };

@@ -57,6 +57,7 @@ static size_t on_data(char *data, size_t size, size_t count, void *ctx)
 	else
 		is_good = keep_reply(t, data, len);
 	t->last_ms = http_now_ms();
+	t->moved += len;
 	return is_good ? len : CURL_WRITEFUNC_ERROR;
 }
 
@@ -65,6 +66,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *ctx)
 	struct trip *t = ctx;
 	(void)data;
 	t->last_ms = http_now_ms();
+	t->moved += size * count;
 	return size * count;
 }
 
@@ -88,6 +90,7 @@ static size_t on_body(char *buf, size_t size, size_t count, void *ctx)
 	}
 	t->body_at += (uint64_t)n;
 	t->last_ms = http_now_ms();
+	t->moved += (uint64_t)n;
 	return (size_t)n;
 }
 

@@ -87,9 +87,11 @@ void http_error_curl(struct trip *t, CURLcode code)
 void http_error_stall(struct trip *t)
 {
 	const struct http_call *c = t->call;
-	auto_str char *why = t->is_late ?
-				     str_fmt("not done after %u ms", c->total_ms) :
-				     str_fmt("not a byte for %u ms", c->stall_ms ? c->stall_ms : t->http->stall_ms);
+	const struct http *h = t->http;
+	auto_str char *why = t->is_slow ? str_fmt("only %llu bytes in %u ms, less than %u a second",
+						  (unsigned long long)t->moved, h->rate_ms, h->least_rate) :
+			     t->is_late ? str_fmt("not done after %u ms", c->total_ms) :
+					  str_fmt("not a byte for %u ms", c->stall_ms ? c->stall_ms : h->stall_ms);
 	t->layer = "http";
 	explain(t, E_TIMEOUT, why);
 }

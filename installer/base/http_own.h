@@ -7,7 +7,7 @@
 struct http {
 	CURLM *multi;
 	char *proxy, *no_proxy;
-	unsigned connect_ms, stall_ms;
+	unsigned connect_ms, stall_ms, least_rate, rate_ms;
 	struct http_tls *tls; // NULL = the system's authorities only
 	char *certificate, *key;
 	bool is_http1;
@@ -32,10 +32,13 @@ struct trip { // a call on its way: one request, and one more for each redirect
 	char *issuer;           // of the server's certificate
 	const char *layer;      // that failed; NULL = none
 	long start_ms, last_ms; // last_ms: when a byte moved last
+	long window_ms;         // when the bytes in moved began to be counted
+	uint64_t moved;
 	uint64_t body_at;
 	size_t dropped; // bytes of an error's text that nobody keeps
 	unsigned redirects;
 	bool is_late;      // past the deadline of the whole
+	bool is_slow;      // below the least rate
 	bool is_enough;    // the rest of the reply was refused, and is not missed
 	bool is_elsewhere; // redirected away from where the credentials belong
 	bool is_fresh;     // with a connection of its own

@@ -17,10 +17,12 @@ const struct opt remote_opts[] = {
 	    "credentials for registries, as docker's config.json; default ~/.docker/config.json"),
 	OPT("connect-timeout", "SECONDS", NULL, OPT_UINT, connect_timeout_s, "to reach a remote source; default 3"),
 	OPT("stall-timeout", "SECONDS", NULL, OPT_UINT, stall_timeout_s,
-	    "without a byte of a remote source; default 15"),
+	    "without a byte of a remote source; default 15. Less than 1 KiB/s for a minute is given up, too"),
 	OPT("offline", NULL, "KMODSMITH_OFFLINE", OPT_FLAG, is_offline, "refuse remote sources; look up no name"),
 	{ 0 },
 };
+
+enum { LEAST_RATE = 1024 };
 
 static unsigned milliseconds(unsigned seconds)
 {
@@ -68,7 +70,8 @@ int remote_open(const struct remote_values *values, struct remote *ret, struct e
 					.no_proxy = values->no_proxy,
 					.ca = values->ca,
 					.connect_ms = milliseconds(values->connect_timeout_s),
-					.stall_ms = milliseconds(values->stall_timeout_s) };
+					.stall_ms = milliseconds(values->stall_timeout_s),
+					.least_rate = LEAST_RATE };
 	struct remote r = { .options = { .credentials = values->auth_file } };
 	if (!values->is_offline && http_new(&options, &r.http, err) < 0)
 		return -1;

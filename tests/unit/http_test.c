@@ -286,6 +286,34 @@ static void test_deadlines(void **state)
 	}
 }
 
+// Each byte comes in time for the stall, and the whole would take for ever.
+static void test_least_rate(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *what;
+		unsigned rate;
+		int code;
+	} rows[] = { { "as quick as it must be", 1, 0 }, { "slower", 100, E_TIMEOUT } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_server struct server s;
+		server_start(&s, serve_slowly, NULL);
+		struct http_options o = { .proxy = "",
+					  .connect_ms = PATIENT_MS,
+					  .stall_ms = PATIENT_MS,
+					  .least_rate = rows[i].rate,
+					  .rate_ms = 1200 };
+		auto_http struct http *h = NULL;
+		struct err err = { 0 };
+		assert_int_equal(http_new(&o, &h, &err), 0);
+		auto_str char *url = server_url(&s, "/trickle");
+		auto_http_call struct http_call call = { .url = url, .max = MAX };
+		expect(http_run(h, &call, &err) == (rows[i].code ? -1 : 0), rows[i].what);
+		expect(err.code == rows[i].code, err.text);
+		expect(!rows[i].code || strstr(err.text, "in 1200 ms, less than 100 a second"), err.text);
+	}
+}
+
 // A socket that listens and whose queue is full: to who connects, a black hole.
 static void test_black_hole(void **state)
 {
@@ -455,6 +483,7 @@ int main(void)
 		cmocka_unit_test(test_bodies),
 		cmocka_unit_test(test_head),
 		cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_least_rate),
 		cmocka_unit_test(test_black_hole),
 		cmocka_unit_test(test_unreachable),
 		cmocka_unit_test(test_side_by_side),
