@@ -20,6 +20,7 @@ void journal_done(struct journal *j)
 	free(j->step);
 	free(j->since);
 	free(j->text);
+	free(j->rest);
 	free(j->last_good_boot);
 	driver_done(&j->target);
 	driver_done(&j->previous);
@@ -55,6 +56,7 @@ void journal_begin(struct journal *j, const char *boot, const struct driver *tar
 	driver_copy(previous, &j->previous);
 	set(&j->boot, boot);
 	set(&j->text, NULL);
+	set(&j->rest, NULL);
 	enter(j, JOURNAL_CHANGING);
 }
 
@@ -128,14 +130,26 @@ bool journal_is_wedged(const struct journal *j, const char *boot)
 static bool is_loop(const struct journal *j, const char *boot, const struct driver *target)
 {
 	size_t ended = j->boots.count - strv_has(&j->boots, boot);
-	return j->state == JOURNAL_CHANGING && ended >= BOOTS_LOOP && driver_same(&j->target, target);
+	return j->state == JOURNAL_CHANGING && (ended >= BOOTS_LOOP || str_eq(j->rest, boot)) &&
+	       driver_same(&j->target, target);
+}
+
+bool journal_rest(struct journal *j, const char *boot)
+{
+	if (!is_loop(j, boot, &j->last_good) || str_eq(j->rest, boot))
+		return false;
+	set(&j->rest, boot);
+	strv_done(&j->boots);
+	return true;
 }
 
 char *journal_why_not(const struct journal *j, const char *boot, const struct driver *target)
 {
-	if (is_loop(j, boot, target))
+	if (is_loop(j, boot, target)) {
+		size_t ended = j->boots.count - strv_has(&j->boots, boot);
 		return str_fmt("%zu boots ended while it was being loaded (%s)",
-			       j->boots.count - strv_has(&j->boots, boot), j->step ? j->step : "begin");
+			       ended > BOOTS_LOOP ? ended : BOOTS_LOOP, j->step ? j->step : "begin");
+	}
 	for (size_t i = 0; i < j->failure_count; i++) {
 		const struct failure *f = &j->failures[i];
 		bool is_past = str_eq(f->code, "E_NO_DEVICE") && !str_eq(f->boot, boot);

@@ -26,6 +26,7 @@ struct journal {
 	char *text;                     // of a wedge: what is stuck
 	struct driver target, previous; // of a change; previous: what the kernel had before it
 	struct strv boots;              // of a change: boots in which it was tried, this one last
+	char *rest;                     // of a way back that is a loop: the boot in which it is not tried
 	struct driver last_good;        // measured right, last
 	char *last_good_boot;           // boot in which it was loaded
 	struct failure *failures;       // targets that failed and have not changed since, oldest first
@@ -46,6 +47,9 @@ void journal_good(struct journal *j); // the target works: it is the last good o
 void journal_back(struct journal *j); // the previous driver is back, or nothing could be done
 void journal_fail(struct journal *j, const struct err *why); // the target is bad until it changes
 void journal_wedge(struct journal *j, const char *boot, const char *text);
+// The last good driver was on its way back when two boots ended: in this one it is left alone, so that somebody can look
+// at the node, and the next boot tries again. True = that is new.
+bool journal_rest(struct journal *j, const char *boot);
 
 // A change that this boot began and did not end.
 bool journal_is_open(const struct journal *j, const char *boot);

@@ -19,11 +19,12 @@ static json_t *failures_json(const struct journal *j)
 
 json_t *journal_json(const struct journal *j)
 {
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", states[j->state], "boot",
-			 json_text(j->boot), "step", json_text(j->step), "since", json_text(j->since), "text",
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", states[j->state],
+			 "boot", json_text(j->boot), "step", json_text(j->step), "since", json_text(j->since), "text",
 			 json_text(j->text), "target", driver_json(&j->target), "previous", driver_json(&j->previous),
-			 "boots", json_strv(&j->boots), "last-good", driver_json(&j->last_good), "last-good-boot",
-			 json_text(j->last_good_boot), "failures", failures_json(j));
+			 "boots", json_strv(&j->boots), "rest", json_text(j->rest), "last-good",
+			 driver_json(&j->last_good), "last-good-boot", json_text(j->last_good_boot), "failures",
+			 failures_json(j));
 }
 
 int journal_write(const struct root *state, const struct journal *j, struct err *err)
@@ -74,6 +75,7 @@ static bool parse(const json_t *json, struct journal *j)
 	j->step = text_of(json, "step");
 	j->since = text_of(json, "since");
 	j->text = text_of(json, "text");
+	j->rest = text_of(json, "rest");
 	j->last_good_boot = text_of(json, "last-good-boot");
 	driver_parse(json_object_get(json, "target"), &j->target);
 	driver_parse(json_object_get(json, "previous"), &j->previous);

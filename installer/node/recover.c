@@ -6,12 +6,13 @@
 
 #include <signal.h>
 
-// A change that took two boots with it is not begun a third time by anybody.
+// A change that took two boots with it is not begun a third time by anybody; the way back rests for a boot (below).
 static void blame_loop(struct run *r)
 {
 	auto_str char *why = journal_why_not(&r->journal, r->a->facts->host.boot_id, &r->journal.target);
 	struct err err;
-	if (r->journal.state != JOURNAL_CHANGING || r->was_open || !why)
+	if (r->journal.state != JOURNAL_CHANGING || r->was_open || !why ||
+	    driver_same(&r->journal.target, &r->journal.last_good))
 		return;
 	err_set(&err, E_TARGET_FAILED, "%s", why);
 	journal_fail(&r->journal, &err);
@@ -49,8 +50,10 @@ static int begin(struct run *r, struct err *err)
 		return 0;
 	auto_str char *why = journal_why_not(&r->journal, boot, &r->back.driver);
 	if (why) {
-		watch_note(r->a->watch, "the last good driver %s does not come back: %s", r->back.driver.version, why);
-		return 0;
+		bool is_new = journal_rest(&r->journal, boot);
+		watch_note(r->a->watch, "the last good driver %s does not come back: %s%s", r->back.driver.version, why,
+			   str_eq(r->journal.rest, boot) ? "; the next boot tries again" : "");
+		return is_new ? journal_write(r->a->state, &r->journal, err) : 0;
 	}
 	journal_begin(&r->journal, boot, &r->back.driver, &none);
 	journal_step(&r->journal, "back");

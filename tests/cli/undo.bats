@@ -156,3 +156,25 @@ EOF
   kmodsmith status
   assert_status 0
 }
+
+@test "two boots end while what worked last comes back: the third leaves it alone, the fourth tries again" {
+  with_old_driver
+  kmodsmith unload
+  boot() { # NAME, with the way back under way in the boots before
+    rm -rf "$ROOT/run/kmodsmith"
+    echo "$1" >"$ROOT/proc/sys/kernel/random/boot_id"
+    kmodsmith install --driver 550.1
+    assert_error E_NO_PACKAGE
+  }
+  jq '.state = "changing" | .step = "back" | .target = ."last-good" | .boot = "two" | .boots = ["one", "two"]' \
+    "$ROOT/var/lib/kmodsmith/journal" >"$BATS_TEST_TMPDIR/journal"
+  cp "$BATS_TEST_TMPDIR/journal" "$ROOT/var/lib/kmodsmith/journal"
+  rm "$ROOT/.sys-calls"
+  boot three
+  [[ $stderr == *"does not come back: 2 boots ended while it was being loaded (back); the next boot tries again"* ]]
+  boot three
+  assert_equal "$(calls)" ""
+  boot four
+  [[ $stderr == *"driver 535.261.03 open is loaded again"* ]]
+  assert_equal "$(loads)" "load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm"
+}

@@ -145,6 +145,31 @@ static void the_oldest_failures_are_forgotten(void **state)
 	assert_string_equal(j.failures[7].driver.version, "535.19");
 }
 
+// The way back to what worked last is not given up for ever: one boot rests, the next one tries.
+static void a_way_back_that_is_a_loop_rests_for_a_boot(void **state)
+{
+	(void)state;
+	auto_driver struct driver good = make("560.1", ""), other = make("560.2", ""), none = { 0 };
+	auto_journal struct journal j = { 0 };
+	driver_copy(&good, &j.last_good);
+	journal_begin(&j, "a", &good, &none);
+	journal_begin(&j, "b", &good, &none);
+	assert_false(journal_rest(&j, "b")); // the second one is under way
+	assert_true(journal_rest(&j, "c"));
+	assert_false(journal_rest(&j, "c")); // that was written already
+	auto_json json_t *json = journal_json(&j);
+	assert_string_equal(json_string_value(json_object_get(json, "rest")), "c");
+	auto_str char *now = journal_why_not(&j, "c", &good), *next = journal_why_not(&j, "d", &good);
+	assert_string_equal(now, "2 boots ended while it was being loaded (begin)");
+	assert_null(next);
+	journal_begin(&j, "d", &good, &none);
+	journal_begin(&j, "e", &good, &none);
+	assert_true(journal_rest(&j, "f")); // and again
+	journal_begin(&j, "x", &other, &none);
+	journal_begin(&j, "y", &other, &none);
+	assert_false(journal_rest(&j, "z")); // what is wished is another matter
+}
+
 static void two_boots_in_the_middle_are_a_loop(void **state)
 {
 	(void)state;
@@ -238,6 +263,7 @@ int main(void)
 		cmocka_unit_test(a_target_that_failed_is_remembered_until_it_changes),
 		cmocka_unit_test(the_oldest_failures_are_forgotten),
 		cmocka_unit_test(two_boots_in_the_middle_are_a_loop),
+		cmocka_unit_test(a_way_back_that_is_a_loop_rests_for_a_boot),
 		cmocka_unit_test(a_wedge_ends_with_the_boot),
 		cmocka_unit_test(a_bad_target_is_tried_when_there_is_nothing_to_lose),
 		cmocka_unit_test(parameters_are_named),
