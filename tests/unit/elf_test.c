@@ -194,6 +194,10 @@ static void damage_shstrndx(char *ko)
 {
 	set16(ko + offsetof(Elf64_Ehdr, e_shstrndx), 60000);
 }
+static void damage_names(char *ko) // .modinfo ends in a NUL, too
+{
+	set16(ko + offsetof(Elf64_Ehdr, e_shstrndx), 1);
+}
 static void damage_modinfo(char *ko)
 {
 	header(ko, 1)->sh_size -= 1;
@@ -228,6 +232,7 @@ static void test_damage(void **state)
 		{ "shoff", damage_shoff, E_ELF, "section headers run past the end of the file at" },
 		{ "shnum", damage_shnum, E_ELF, "no section headers" },
 		{ "shstrndx", damage_shstrndx, E_ELF, "section names are in section 60000" },
+		{ "names", damage_names, E_ELF, "the section names are no string table" },
 		{ "modinfo", damage_modinfo, E_ELF, ".modinfo does not end" },
 		{ "offset", damage_offset, E_ELF, "section 1 (" },
 		{ "name", damage_name, E_ELF, "the name of section 2" },
