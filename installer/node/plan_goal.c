@@ -57,7 +57,9 @@ static unsigned flavours_at_hand(const struct making *m)
 	if (a->package)
 		flavour_parse(a->package->key.flavour, &of_package);
 	// A package that is there beats a default that would have to be compiled first.
-	unsigned set = of_package && !m->wish->flavour ? of_package : of_package | a->source_flavours;
+	// A source of another version is of no use, whatever it has.
+	unsigned of_source = str_eq(a->source_version, m->plan->driver) ? a->source_flavours : 0;
+	unsigned set = of_package && !m->wish->flavour ? of_package : of_package | of_source;
 	if (!set && str_eq(m->facts->loaded.version, m->plan->driver))
 		set = m->facts->loaded.flavour;
 	return set ? set : FLAVOUR_OPEN | FLAVOUR_PROPRIETARY;

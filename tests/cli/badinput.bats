@@ -154,6 +154,15 @@ sed -i s/NV_VERSION/MY_VERSION/ tree/kernel-open/Kbuild|E_SOURCE|holds no kernel
 EOF
 }
 
+@test "W1: a source of another driver than the one that is asked for is refused before anything is fetched or touched" {
+  tiny_source tree
+  local sure="driver 550.54.14 is asked for, and the source is of driver 535.261.03"
+  refused install E_USAGE "$sure" --source tree --driver 550.54.14
+  refused plan E_USAGE "$sure" --source tree --driver 550.54.14
+  kmodsmith plan --source tree --driver 535.261.03
+  run ! grep -q E_USAGE <<<"$stderr"
+}
+
 @test "--output never replaces what is no package, and says so at once" {
   tiny_source tree
   mkdir full empty
