@@ -3,6 +3,8 @@
 
 #include "base/digest.h"
 #include "cluster/policy_own.h"
+#include "node/flavour.h"
+#include "node/modules.h"
 
 const unsigned span_defaults[SPAN_COUNT] = {
 	[SPAN_STAGE] = HOUR,           [SPAN_CORDON] = 2 * MINUTE,        [SPAN_WAIT] = 2 * HOUR,
@@ -49,6 +51,10 @@ static int read_parameters(const json_t *object, const char *path, char **ret, s
 	{
 		if (!json_is_string(value) || strpbrk(json_string_value(value), "\n") || strpbrk(name, "=\n"))
 			return err_set(err, E_CONFIG, "%s.%s: must be a text on one line", its, name);
+		auto_str char *module = str_ndup(name, strchr(name, ':') ? strcspn(name, ":") : 0);
+		struct err why;
+		if (*module && driver_module_check(its, module, &why) < 0)
+			return err_set(err, E_CONFIG, "%s", why.text);
 		strv_add(&lines, str_fmt("%s=%s", name, json_string_value(value)));
 	}
 	strv_sort(&lines);
@@ -67,6 +73,9 @@ static int read_target(const json_t *pool, const char *path, struct target *t, s
 		return -1;
 	if (!*t->driver)
 		return err_set(err, E_CONFIG, "%s.driver: is missing", its);
+	if (!flavour_branch(t->driver))
+		return err_set(err, E_CONFIG, "%s.driver: '%s' is no driver version, as 570.86.15 is one", its,
+			       t->driver);
 	if (t->package && (!str_starts(t->package, "sha256:") || !digest_is_hex(t->package + 7)))
 		return err_set(err, E_CONFIG, "%s.package: must be sha256: and 64 hex digits", its);
 	target_name(t);

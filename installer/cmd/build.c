@@ -66,8 +66,7 @@ static int open_all(const struct build_values *v, struct build *b, struct err *e
 	origin_fetch(&b->origin, &b->state, &b->obtain.fetch);
 	b->obtain.want.arch = b->host.arch;
 	b->obtain.watch = &b->watch;
-	job_modules(&j->modules, &b->modules);
-	return 0;
+	return job_modules(&j->modules, &b->modules, err);
 }
 
 static int make(const struct build_values *v, struct build *b, struct err *err)

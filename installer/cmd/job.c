@@ -6,6 +6,7 @@
 #include "node/daemon_stop.h"
 #include "node/kernels.h"
 #include "node/lock.h"
+#include "node/modules.h"
 #include "node/settle.h"
 
 #include <fcntl.h>
@@ -165,12 +166,15 @@ int job_reuse(const char *text, enum reuse *ret, struct err *err)
 	return 0;
 }
 
-void job_modules(const struct strv *wish, struct strv *ret)
+int job_modules(const struct strv *wish, struct strv *ret, struct err *err)
 {
 	for (size_t i = 0; i < wish->count; i++) {
 		const char *name = wish->items[i];
 		strv_add(ret, str_starts(name, "nvidia") ? str_dup(name) : str_fmt("nvidia-%s", name));
+		if (driver_module_check("--modules", ret->items[ret->count - 1], err) < 0)
+			return -1;
 	}
+	return 0;
 }
 
 static int host_policy(const struct job_values *values, enum host_policy *ret, struct err *err)
@@ -455,9 +459,8 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	ret->values = values;
 	ret->driver = values->driver;
 	ret->watch = values->watch ? *values->watch : show_watch();
-	job_modules(&values->modules, &ret->modules);
-	if (open_roots(ret, err) < 0 || job_flavour(values, &ret->wish.flavour, err) < 0 ||
-	    host_policy(values, &ret->wish.host_driver, err) < 0 ||
+	if (job_modules(&values->modules, &ret->modules, err) < 0 || open_roots(ret, err) < 0 ||
+	    job_flavour(values, &ret->wish.flavour, err) < 0 || host_policy(values, &ret->wish.host_driver, err) < 0 ||
 	    job_holders(values->holders, &ret->wish.holders, err) < 0 ||
 	    job_reuse(values->reuse, &ret->obtain.reuse, err) < 0 ||
 	    (values->cdi && cdi_keep_check(values->cdi, err) < 0))

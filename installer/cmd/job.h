@@ -104,7 +104,7 @@ int job_reuse(const char *text, enum reuse *ret, struct err *err);              
 #define HOLDERS_HELP "when somebody uses a driver that has to go; default refuse"
 #define HOLDERS_TIMEOUT_HELP "deadline of --holders; default 300 to wait, 30 to stop"
 #define UNLOAD_TIMEOUT_HELP "deadline of one unload, and of modules that are coming or going; default 60"
-void job_modules(const struct strv *wish, struct strv *ret); // "uvm" -> "nvidia-uvm"
+int job_modules(const struct strv *wish, struct strv *ret, struct err *err); // "uvm" -> "nvidia-uvm"
 
 void show_phase(void *ctx, const struct phase *p);
 void show_note(void *ctx, const char *text);

@@ -61,8 +61,7 @@ static int open_all(const struct watch_values *v, struct once *o, struct err *er
 	    (j->payload && carry_open(j->payload, &o->carry, err) < 0))
 		return -1;
 	origin_fetch(&o->origin, &o->state, &o->fetch);
-	job_modules(&j->modules, &o->modules);
-	return 1;
+	return job_modules(&j->modules, &o->modules, err) < 0 ? -1 : 1;
 }
 
 // By what the archive shows at its beginning; one that does not is unpacked.

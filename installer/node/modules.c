@@ -5,6 +5,18 @@
 
 const char *const default_modules[DEFAULT_MODULES] = { "nvidia", "nvidia-uvm", "nvidia-modeset" };
 
+int driver_module_check(const char *what, const char *name, struct err *err)
+{
+	static const char *const known[] = { "nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem" };
+	auto_str char *list = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		if (module_name_eq(name, known[i]))
+			return 0;
+		str_add(&list, "%s%s", i ? ", " : "", known[i]);
+	}
+	return err_set(err, E_USAGE, "%s: '%s' is no module of the NVIDIA driver (%s)", what, name, list);
+}
+
 int module_set_read(const struct root *dir, const struct strv *names, struct module_set *ret, struct err *err)
 {
 	auto_module_set struct module_set set = { .items = mem_alloc(names->count * sizeof(*set.items)),

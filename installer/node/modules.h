@@ -8,6 +8,9 @@
 enum { DEFAULT_MODULES = 3 };
 extern const char *const default_modules[DEFAULT_MODULES];
 
+// name, in either spelling, must be a module of NVIDIA's driver; E_USAGE says which there are. what: "--modules".
+int driver_module_check(const char *what, const char *name, struct err *err);
+
 struct module_set {
 	struct module *items;
 	const struct module **pointers; // to items, for functions that take a list

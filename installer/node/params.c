@@ -6,6 +6,8 @@
 // are skipped.
 #include "node/params.h"
 
+#include "node/modules.h"
+
 #include <ctype.h>
 
 static const char *const modprobe_dirs[] = {
@@ -215,9 +217,12 @@ int params_read(const struct root *host, const struct root *kern, const struct r
 	auto_params struct params p = { 0 };
 	if (params_read_modprobe(&p, host, kern, err) < 0 || params_read_drivers(&p, self, err) < 0)
 		return -1;
-	for (size_t i = 0; i < options->count; i++)
-		if (params_add_option(&p, options->items[i], err) < 0)
+	for (size_t i = 0; i < options->count; i++) {
+		auto_str char *module = str_ndup(options->items[i], strcspn(options->items[i], ":"));
+		if (params_add_option(&p, options->items[i], err) < 0 ||
+		    driver_module_check("--param", module, err) < 0)
 			return -1;
+	}
 	*ret = p;
 	p = (struct params){ 0 };
 	return 0;

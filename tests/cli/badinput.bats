@@ -154,6 +154,14 @@ sed -i s/NV_VERSION/MY_VERSION/ tree/kernel-open/Kbuild|E_SOURCE|holds no kernel
 EOF
 }
 
+@test "W2: modules that there are none of, and parameters of such" {
+  tiny_source tree
+  local known="(nvidia, nvidia-uvm, nvidia-modeset, nvidia-drm, nvidia-peermem)"
+  refused plan E_USAGE "--modules: 'nvidia-foo' is no module of the NVIDIA driver $known" --source tree --modules nvidia,foo
+  refused build E_USAGE "--modules: 'nvidia-uvn'" --source tree --kernel "$kernel" --modules nvidia-uvn
+  refused install E_USAGE "--param: 'nvdia' is no module of the NVIDIA driver $known" --source tree --param nvdia:NVreg_EnableMSI=1
+}
+
 @test "W1: a source of another driver than the one that is asked for is refused before anything is fetched or touched" {
   tiny_source tree
   local sure="driver 550.54.14 is asked for, and the source is of driver 535.261.03"

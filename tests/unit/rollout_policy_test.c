@@ -16,14 +16,21 @@ static const struct {
 	{ "an unknown field of a pool", "{" POOL ",\"maxparallel\":1}]}", "pools[0].maxparallel: there is no such" },
 	{ "twice the same field", "{\"paused\":true,\"paused\":false," POOL "}]}", "duplicate" },
 	{ "a wrong type", "{\"paused\":1," POOL "}]}", "paused: must be true or false" },
-	{ "no name", "{\"pools\":[{\"target\":{\"driver\":\"1\"}}]}", "pools[0].name: is missing" },
+	{ "a driver that is none", "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"abc\"}}]}",
+	  "pools[0].target.driver: 'abc' is no driver version, as 570.86.15 is one" },
+	{ "a driver's branch alone", "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"570\"}}]}",
+	  "pools[0].target.driver: '570' is no driver version" },
+	{ "a parameter of no module",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"nvdia:x\":\"1\"}}}]}",
+	  "pools[0].target.parameters: 'nvdia' is no module of the NVIDIA driver (nvidia, nvidia-uvm, " },
+	{ "no name", "{\"pools\":[{\"target\":{\"driver\":\"1.1\"}}]}", "pools[0].name: is missing" },
 	{ "no target", "{\"pools\":[{\"name\":\"a\"}]}", "pools[0].target: is missing" },
 	{ "no driver", "{\"pools\":[{\"name\":\"a\",\"target\":{}}]}", "pools[0].target.driver: is missing" },
 	{ "a package that is no digest",
-	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"package\":\"latest\"}}]}",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"package\":\"latest\"}}]}",
 	  "pools[0].target.package: must be sha256:" },
 	{ "a parameter that is no text",
-	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"parameters\":{\"x\":1}}}]}",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"x\":1}}}]}",
 	  "pools[0].target.parameters.x: must be a text" },
 	{ "T80: a negative limit", "{" POOL ",\"maxParallel\":-1}]}", "pools[0].maxParallel: must be" },
 	{ "T80: more than everything", "{" POOL ",\"maxUnavailable\":\"101%\"}]}", "pools[0].maxUnavailable: must be" },
@@ -49,10 +56,10 @@ static const struct {
 	{ "a wave called rest", "{" POOL ",\"waves\":[{\"name\":\"rest\",\"count\":1}]}]}",
 	  "pools[0].waves[0].name: 'rest'" },
 	{ "two pools of one name",
-	  "{\"pools\":[{\"name\":\"a\",\"selector\":{\"x\":\"y\"},\"target\":{\"driver\":\"1\"}},"
-	  "{\"name\":\"a\",\"target\":{\"driver\":\"1\"}}]}",
+	  "{\"pools\":[{\"name\":\"a\",\"selector\":{\"x\":\"y\"},\"target\":{\"driver\":\"1.1\"}},"
+	  "{\"name\":\"a\",\"target\":{\"driver\":\"1.1\"}}]}",
 	  "pools[1].name: there are two pools 'a'" },
-	{ "a pool that nobody can be in", "{" POOL "},{\"name\":\"b\",\"target\":{\"driver\":\"1\"}}]}",
+	{ "a pool that nobody can be in", "{" POOL "},{\"name\":\"b\",\"target\":{\"driver\":\"1.1\"}}]}",
 	  "pools[1]: never has a node" },
 	{ "a day that there is not",
 	  "{" POOL ",\"windows\":[{\"days\":[\"Son\"],\"from\":\"01:00\",\"to\":\"02:00\"}]}]}",
@@ -64,8 +71,8 @@ static const struct {
 	{ "mode self", "{\"mode\":\"self\"," POOL ",\"drain\":{\"evict\":\"none\"}}]}", NULL },
 	{ "a mode that there is not", "{\"mode\":\"mine\"," POOL "}]}", "mode: must be one of" },
 	{ "mode self with several pools",
-	  "{\"mode\":\"self\",\"pools\":[{\"name\":\"a\",\"selector\":{\"x\":\"y\"},\"target\":{\"driver\":\"1\"}},"
-	  "{\"name\":\"b\",\"target\":{\"driver\":\"1\"}}]}",
+	  "{\"mode\":\"self\",\"pools\":[{\"name\":\"a\",\"selector\":{\"x\":\"y\"},\"target\":{\"driver\":\"1.1\"}},"
+	  "{\"name\":\"b\",\"target\":{\"driver\":\"1.1\"}}]}",
 	  "pools: mode self has one pool" },
 	{ "mode self that selects", "{\"mode\":\"self\"," POOL ",\"selector\":{\"x\":\"y\"}}]}",
 	  "pools[0].selector: mode self has none" },
@@ -76,7 +83,7 @@ static const struct {
 	{ "mode self that waits for jobs", "{\"mode\":\"self\"," POOL ",\"drain\":{\"waitFor\":\"a=b\"}}]}",
 	  "pools[0].drain.waitFor: mode self sees no pods" },
 	{ "zones without their label", "{" POOL ",\"zoneByZone\":true}]}", "pools[0].zoneByZone: needs zoneLabel" },
-	{ "a name with a blank", "{\"pools\":[{\"name\":\"a b\",\"target\":{\"driver\":\"1\"}}]}",
+	{ "a name with a blank", "{\"pools\":[{\"name\":\"a b\",\"target\":{\"driver\":\"1.1\"}}]}",
 	  "pools[0].name: must be a word" },
 	{ "a choice that there is not", "{" POOL ",\"onHalt\":\"panic\"}]}",
 	  "pools[0].onHalt: must be one of finish, rollback, rollback-all" },
@@ -147,11 +154,13 @@ static void t39_aims(void **state)
 {
 	(void)state;
 	static const char *const texts[] = {
-		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"parameters\":{\"x\":\"1\",\"y\":\"2\"}}}]}",
+		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"x\":\"1\",\"y\":\"2\"}}}]"
+		"}",
 		("{\"pools\":[{\"name\":\"b\",\"maxParallel\":9,\"target\":{\"parameters\":{\"y\":\"2\",\"x\":\"1\"},"
-		 "\"driver\":\"1\"}}]}"),
-		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"parameters\":{\"x\":\"2\",\"y\":\"2\"}}}]}",
-		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1\",\"flavour\":\"open\"}}]}",
+		 "\"driver\":\"1.1\"}}]}"),
+		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"x\":\"2\",\"y\":\"2\"}}}]"
+		"}",
+		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"flavour\":\"open\"}}]}",
 	};
 	struct aim aims[ARRAY_SIZE(texts)];
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
@@ -199,8 +208,8 @@ static void which_pool(void **state)
 	(void)state;
 	auto_policy struct policy p = POLICY_NONE;
 	parse("{\"groupBy\":\"clique\",\"pools\":["
-	      "{\"name\":\"h\",\"selector\":{\"gpu\":\"h100\",\"env\":\"prod\"},\"target\":{\"driver\":\"1\"}},"
-	      "{\"name\":\"l\",\"selector\":{\"gpu\":\"l4\"},\"target\":{\"driver\":\"1\"}}]}",
+	      "{\"name\":\"h\",\"selector\":{\"gpu\":\"h100\",\"env\":\"prod\"},\"target\":{\"driver\":\"1.1\"}},"
+	      "{\"name\":\"l\",\"selector\":{\"gpu\":\"l4\"},\"target\":{\"driver\":\"1.1\"}}]}",
 	      &p);
 	struct member m;
 	member_init(&m, "n", "u");
