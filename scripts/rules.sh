@@ -28,7 +28,7 @@ paths() { code "$seams|$programs|$mounts|$links|$texts" '"/(etc|proc|sys)[/"]'; 
 prints() { code "$speakers" '\<(printf|puts|putchar|perror|fputs|fprintf|vfprintf|vprintf)[(]'; }
 hosts() { # neither the mirrors that this machine uses nor Debian's well-known ones
   local names; names=$(grep -rhoE '[a-z+]+://[^/ ]+' /etc/apt/sources.list{,.d} 2>/dev/null | sed 's#.*//##' | sort -u)
-  { ours; printf '%s\n' Makefile README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md; } |
+  { ours; printf '%s\n' Makefile README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CHANGELOG.md; } |
     xargs -r grep -nHFs -e "${names:-no mirror is configured}" -e "deb"".debian.org" -e "security"".debian.org"
 }
 # Tables (.def) read as rows; what a shell test runs and expects stands on one line, up to a bound.
