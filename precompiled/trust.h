@@ -9,8 +9,8 @@
 // The entry with the longest prefix of a source's name rules. Only "prefix" must be there; an entry without "keys"
 // means every key that no entry names. "anchor" is a file of the directory with certificates and revocation lists: a
 // CMS signature below it counts as one of a key. "unsigned" is "refuse" or "accept", "catalog" "optional" or
-// "required" (absent: required once one was seen). A source without an entry needs one signature by any key that no entry names: who is believed for one
-// source is not believed for all.
+// "required" (absent: required once one was seen). A source without an entry needs one signature by any key that no
+// entry names: who is believed for one source is not believed for all.
 #pragma once
 #include "base/cms.h"
 #include "base/json.h"

@@ -6,10 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <time.h>
 
 enum { STEP_MS = 50 };
@@ -27,38 +25,15 @@ int lockfile_open(int dir, const char *name, int how)
 	return TAKE_FD(fd);
 }
 
-// As proc/locks tells: "1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF". 0 = it does not tell.
-static int holder_of(int fd)
-{
-	struct stat st;
-	int ret = 0;
-	FILE *f = fopen("/proc/locks", "re");
-	if (f && fstat(fd, &st) == 0) {
-		char line[256];
-		while (fgets(line, sizeof(line), f)) {
-			unsigned major, minor;
-			unsigned long inode;
-			int pid;
-			if (sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%lu", &pid, &major, &minor, &inode) == 4 &&
-			    makedev(major, minor) == st.st_dev && inode == st.st_ino)
-				ret = pid;
-		}
-	}
-	if (f)
-		fclose(f);
-	return ret;
-}
-
 int lockfile_wait(int fd, int how, int wait_ms, const char *name, struct err *err)
 {
 	for (int waited = 0; flock(fd, how | LOCK_NB) < 0;) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return file_fail("lock", name, err);
 		if (waited >= wait_ms) {
-			int pid = holder_of(fd);
-			auto_str char *who = pid > 0 ? str_fmt("process %d", pid) : str_dup("another process");
-			return err_set(err, E_LOCKED, "%s has held the lock '%s' for more than %d s", who, name,
-				       wait_ms / 1000);
+			return err_set(err, E_LOCKED,
+				       "another process has held the lock '%s' for more than %d s (lslocks names it)",
+				       name, wait_ms / 1000);
 		}
 		nanosleep(&(struct timespec){ .tv_nsec = STEP_MS * 1000000L }, NULL);
 		waited += STEP_MS;

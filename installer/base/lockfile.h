@@ -6,9 +6,9 @@
 
 enum { LOCKFILE_WAIT_MS = 60000 };
 
-// dir/name, for how = O_RDONLY or O_RDWR; made when it is absent (mode 0600). What an older version made for all to read
-// is closed to them. fd >= 0, or -1 with errno.
+// dir/name, for how = O_RDONLY or O_RDWR; made when it is absent (mode 0600). What an older version made for all to
+// read is closed to them. fd >= 0, or -1 with errno.
 int lockfile_open(int dir, const char *name, int how);
 
-// flock(fd, how) within wait_ms; -1 with E_LOCKED, which names the process that has it, when it does not get it.
+// flock(fd, how) within wait_ms; E_LOCKED when it does not get it.
 int lockfile_wait(int fd, int how, int wait_ms, const char *name, struct err *err);

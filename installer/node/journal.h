@@ -47,8 +47,8 @@ void journal_good(struct journal *j); // the target works: it is the last good o
 void journal_back(struct journal *j); // the previous driver is back, or nothing could be done
 void journal_fail(struct journal *j, const struct err *why); // the target is bad until it changes
 void journal_wedge(struct journal *j, const char *boot, const char *text);
-// The last good driver was on its way back when two boots ended: in this one it is left alone, so that somebody can look
-// at the node, and the next boot tries again. True = that is new.
+// The last good driver was on its way back when two boots ended: in this one it is left alone, so that somebody can
+// look at the node, and the next boot tries again. True = that is new.
 bool journal_rest(struct journal *j, const char *boot);
 
 // A change that this boot began and did not end.

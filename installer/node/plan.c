@@ -90,8 +90,8 @@ static int add_obtain(const struct making *m, const struct strv *modules, struct
 			       a->source_version ? "compiling is forbidden" : "no --source to compile");
 	} else if (!str_eq(a->source_version, m->plan->driver)) {
 		return err_set(err, E_USAGE,
-			       "driver %s is asked for, and the source is of driver %s: leave out --driver (DRIVER_VERSION) "
-			       "or name a source of %s",
+			       "driver %s is asked for, and the source is of driver %s: leave out --driver "
+			       "(DRIVER_VERSION) or name a source of %s",
 			       m->plan->driver, a->source_version, m->plan->driver);
 	} else {
 		const char *signing = host_signing_reason(&m->facts->host);

@@ -283,6 +283,7 @@ bound_to() { # DRIVER: who has the first GPU
   loadable
   mkdir -p "$ROOT/run/kmodsmith"
   echo 4711 >"$ROOT/run/kmodsmith/lock"
+  chmod 600 "$ROOT/run/kmodsmith/lock" # as it is made: who could open it could take it
   exec 9>>"$ROOT/run/kmodsmith/lock"
   flock 9
   snapshot

@@ -3,8 +3,9 @@
 
 #include "tests/unit/tempdir.h"
 
-#define XZ "\xfd"             \
-	   "7zXZ and the rest\n"
+#define XZ     \
+	"\xfd" \
+	"7zXZ and the rest\n"
 #define GZ "\x1f\x8b\x08 and the rest\n"
 
 static struct folder folder;

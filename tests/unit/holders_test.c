@@ -261,8 +261,8 @@ static pid_t mapper_of(const char *path, int flags) // of a file that is made wh
 
 enum { MEM_MAJOR = 1, ZERO_MINOR = 5 };
 
-// A mapping outlives its descriptor. New kernels are asked for shared mappings, old ones for the whole text. A file that
-// somebody gave a device's name holds nothing: what is mapped counts, and the name only where that cannot be seen.
+// A mapping outlives its descriptor. New kernels are asked for shared mappings, old ones for the whole text. A file
+// that somebody gave a device's name holds nothing: what is mapped counts, the name only where that cannot be seen.
 static void mappings_of_real_processes(void **state)
 {
 	(void)state;

@@ -303,7 +303,7 @@ static void t75_waves_do_not_shift_when_nodes_join(void **state)
 	assert_int_equal(slots.sums[0].parallel_limit, 2);
 }
 
-// The draw is by hash, not by the order in which the API server lists nodes: a uid has the same luck wherever it stands.
+// The draw is by hash, not by the order in which the API server lists nodes: a uid has the same luck in each place.
 static void a_counted_wave_is_drawn_by_uid(void **state)
 {
 	(void)state;
