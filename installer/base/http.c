@@ -153,6 +153,12 @@ static void detach(struct trip *t)
 	t->is_added = false;
 }
 
+static void count_again(struct trip *t, long now)
+{
+	t->window_ms = now;
+	t->moved = 0;
+}
+
 // Begins the request to t->url.
 static void launch(struct trip *t)
 {
@@ -163,6 +169,7 @@ static void launch(struct trip *t)
 		abort();
 	t->problem[0] = '\0';
 	t->last_ms = http_now_ms();
+	count_again(t, t->last_ms);
 	set_path(t);
 	add_headers(t);
 	set_method(t);
@@ -241,12 +248,6 @@ static void conclude(struct trip *t, CURLcode code)
 static long stall_of(const struct trip *t)
 {
 	return t->call->stall_ms ? t->call->stall_ms : t->http->stall_ms;
-}
-
-static void count_again(struct trip *t, long now)
-{
-	t->window_ms = now;
-	t->moved = 0;
 }
 
 // A connection has its own deadline; from then on each byte gives a new one, and all of them together must come quick

@@ -308,9 +308,11 @@ static void test_least_rate(void **state)
 		assert_int_equal(http_new(&o, &h, &err), 0);
 		auto_str char *url = server_url(&s, "/trickle");
 		auto_http_call struct http_call call = { .url = url, .max = MAX };
+		long start = now_ms();
 		expect(http_run(h, &call, &err) == (rows[i].code ? -1 : 0), rows[i].what);
 		expect(err.code == rows[i].code, err.text);
 		expect(!rows[i].code || strstr(err.text, "in 1200 ms, less than 100 a second"), err.text);
+		expect(now_ms() - start >= 1200, rows[i].what); // not before its time
 	}
 }
 
