@@ -192,6 +192,20 @@ static int remove_garbage(const struct sweep *w, bool is_dry, struct store_garba
 	return 0;
 }
 
+// Of who was killed while writing a document of the layout: nobody else is here, and such a name is used once.
+static int remove_temporary(const struct sweep *w, struct err *err)
+{
+	const struct root *root = &w->store->layout.root;
+	auto_strv struct strv names = { 0 };
+	if (root_list(root, ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++)
+		if (names.items[i][0] == '.' && str_ends(names.items[i], ".tmp") &&
+		    root_unlink(root, names.items[i], err) < 0)
+			return -1;
+	return 0;
+}
+
 static void name_packages(const struct sweep *w, struct store_garbage *g)
 {
 	for (size_t i = 0; i < w->index.count; i++) {
@@ -215,7 +229,8 @@ static int collect(const struct sweep *w, bool is_dry, struct store_garbage *ret
 {
 	auto_store_garbage struct store_garbage g = { 0 };
 	name_packages(w, &g);
-	if ((!is_dry && write_index(w, err) < 0) || remove_garbage(w, is_dry, &g, err) < 0)
+	if ((!is_dry && (write_index(w, err) < 0 || remove_temporary(w, err) < 0)) ||
+	    remove_garbage(w, is_dry, &g, err) < 0)
 		return -1;
 	store_garbage_done(ret);
 	*ret = g;

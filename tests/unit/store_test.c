@@ -266,6 +266,24 @@ static void index_is_made_again(void **state)
 	}
 }
 
+// Of who was killed between the write of the index and its rename.
+static void what_a_killed_writer_left_goes(void **state)
+{
+	(void)state;
+	auto_setting struct setting s;
+	auto_store_garbage struct store_garbage dry = { 0 }, done = { 0 };
+	struct err err;
+	setting_make(&s, 1);
+	strv_add(&s.kernels, str_dup("6.0"));
+	assert_int_equal(root_put(&s.store.layout.root, ".index.json.4711.tmp", "{", 1, 0644, &err), 0);
+	assert_int_equal(store_gc(&s.store, &s.kernels, true, &dry, &err), 0);
+	assert_true(root_exists(&s.store.layout.root, ".index.json.4711.tmp"));
+	assert_int_equal(store_gc(&s.store, &s.kernels, false, &done, &err), 0);
+	assert_false(root_exists(&s.store.layout.root, ".index.json.4711.tmp"));
+	assert_true(has(&s, 0));
+	expect_sound(&s);
+}
+
 static void readers_can_quarantine(void **state)
 {
 	(void)state;
@@ -300,6 +318,7 @@ int main(void)
 		cmocka_unit_test(room),
 		cmocka_unit_test(verify_finds_damage),
 		cmocka_unit_test(index_is_made_again),
+		cmocka_unit_test(what_a_killed_writer_left_goes),
 		cmocka_unit_test(readers_can_quarantine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
