@@ -59,7 +59,8 @@ static void tar_without_compression(void **state)
 	char data[1024] = "#!/bin/sh\n";
 	size_t begin = strlen(data);
 	memset(data + begin, 'x', sizeof(data) - begin);
-	memcpy(data + begin + 257, "ustar", 5);
+	static const char magic[] = { 'u', 's', 't', 'a', 'r' };
+	memcpy(data + begin + 257, magic, sizeof(magic));
 	tempdir_data(&folder, "f", data, sizeof(data));
 	assert_int_equal(find("f", &found, &err), 0);
 	assert_int_equal(found.offset, begin);
