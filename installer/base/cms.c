@@ -121,9 +121,7 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 		return err_set(err, E_KEY, "the first certificate of '%s' does not belong to key %s", name, key_id(k));
 	auto_free(list) STACK_OF(X509) *others = X509_chain_up_ref(certs);
 	X509_free(sk_X509_shift(others));
-	// Behind a buffer: of a BIO that is plain memory CMS_verify() makes a copy, and OpenSSL 3.0 loses that when the
-	// signature names a digest that it does not know.
-	auto_free(bio) BIO *content = BIO_push(BIO_new(BIO_f_buffer()), BIO_new_mem_buf(data, (int)len));
+	auto_free(bio) BIO *content = BIO_new_mem_buf(data, (int)len);
 	auto_free(cms) CMS_ContentInfo *cms = CMS_sign(leaf, key_private(k), others, content, flags);
 	unsigned char *der = NULL;
 	int der_len = cms ? i2d_CMS_ContentInfo(cms, &der) : -1;

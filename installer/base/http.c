@@ -412,6 +412,7 @@ void http_end(struct http_call *call)
 		trip_free(t);
 	}
 	call->own = NULL;
+	call->elsewhere = NULL;
 	free(TAKE(call->reply));
 	call->reply_len = 0;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are locked by flock(2). That call asks for nothing but an open descriptor: whoever else can open the file
-// could keep us out for ever. So a lock file is its owner's alone, and a wait for it has an end.
+// could keep us out for ever. So a lock file is its owner's alone, and a wait for it has an end: beyond what a collection
+// of a large store takes.
 #pragma once
 #include "base/err.h"
 
-enum { LOCKFILE_WAIT_MS = 60000 };
+enum { LOCKFILE_WAIT_MS = 300000 };
 
 // dir/name, for how = O_RDONLY or O_RDWR; made when it is absent (mode 0600). What an older version made for all to
 // read is closed to them. fd >= 0, or -1 with errno.

@@ -23,6 +23,7 @@ from tests import TIERS, Tests
 BUILD = "build/mutate"
 STATE = f"{BUILD}/state.json"
 EQUIVALENT = "tests/mutate/equivalent"
+MOST = 4095  # bytes of a trace, less one: numbers begin at 1
 
 
 def setting(name, default):
@@ -170,6 +171,8 @@ def report(mutants, left_out):
 
 def main():
     count, seed, jobs = setting("MUTANTS", 120), setting("SEED", 1), setting("JOBS", os.cpu_count() or 1)
+    if count > MOST:
+        raise SystemExit(f"mutate: MUTANTS is at most {MOST} (mutant.c)")
     least, room = setting("MIN_KILLED", 0), os.environ.get("ROOM", "").strip("/")
     files = sorted(f for p in ("installer/*/*.c", "kmod/*.c", "precompiled/*.c") for f in glob.glob(p)
                    if not room or os.path.dirname(f) == room)
