@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are locked by flock(2). That call asks for nothing but an open descriptor: whoever else can open the file
-// could keep us out for ever. So a lock file is its owner's alone, and a wait for it has an end: beyond what a collection
-// of a large store takes.
+// could keep us out for ever. So a lock file is its owner's alone, and a wait for it has an end, which is beyond what a
+// collection of a large store takes.
 #pragma once
 #include "base/err.h"
 
