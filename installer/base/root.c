@@ -124,6 +124,18 @@ int root_read(const struct root *root, const char *path, char **ret, size_t *ret
 	return file_read(fd, full, ret, ret_len, err) < 0 ? -1 : 1;
 }
 
+int root_read_most(const struct root *root, const char *path, size_t most, char **ret, size_t *ret_len, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fd < 0 && is_absent() ? 0 : fail(root, "open", path, err);
+	auto_str char *full = root_path(root, path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(err, EINVAL, "'%s' is no regular file", full);
+	return file_read_most(fd, full, most, ret, ret_len, err) < 0 ? -1 : 1;
+}
+
 int root_line(const struct root *root, const char *path, char **ret, struct err *err)
 {
 	auto_str char *text = NULL;

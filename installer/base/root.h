@@ -37,6 +37,9 @@ char *root_path(const struct root *root, const char *path); // name + path, for 
 
 // A NUL is added; ret_len may be NULL.
 int root_read(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err);
+// Of what somebody else wrote: a regular file of at most `most` bytes, or E_TOO_LARGE.
+int root_read_most(const struct root *root, const char *path, size_t most, char **ret, size_t *ret_len,
+		   struct err *err);
 // The trimmed text of a one-value file.
 int root_line(const struct root *root, const char *path, char **ret, struct err *err);
 // Of a link: the link itself.

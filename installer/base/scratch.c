@@ -16,7 +16,7 @@ static void remove_left(const struct root *parent, const char *path)
 {
 	struct err err;
 	auto_root struct root dir = ROOT_NONE;
-	if (root_rmtree(parent, path, &err) == 0 || geteuid() != 0)
+	if (root_rmtree(parent, path, &err) >= 0 || geteuid() != 0)
 		return;
 	if (root_sub(parent, path, &dir, &err) == 0 && own_tree(&dir, 0, &err) == 0)
 		root_rmtree(parent, path, &err);
@@ -60,7 +60,7 @@ static int try_name(const struct root *parent, const char *name, struct scratch 
 int scratch_make(const struct root *parent, const char *purpose, struct scratch *ret, struct err *err)
 {
 	struct scratch s = SCRATCH_NONE;
-	if (root_mkdirs(parent, PLACE, 0755, err) < 0)
+	if (own_closed(parent, PLACE, err) < 0) // a compile's files are another user's meanwhile, and readable
 		return -1;
 	sweep(parent);
 	for (int i = 0, r = 0; i < TRIES; i++) {

@@ -2,6 +2,7 @@
 #include "node/compile.h"
 
 #include "base/file.h"
+#include "base/own.h"
 #include "base/scratch.h"
 #include "kmod/distro.h"
 #include "kmod/prove.h"
@@ -105,9 +106,12 @@ static int open_log(const struct compile_wish *wish, enum flavour flavour, char 
 static int make_work(const struct compile_wish *wish, const struct root *base, struct root *ret_parent,
 		     struct scratch *ret, struct err *err)
 {
-	static const char LOCAL[] = "/var/tmp/kmodsmith";
+	static const char LOCAL[] = "/var/tmp", NAME[] = "kmodsmith";
+	auto_root struct root local = ROOT_NONE;
 	bool is_near = base || !sandbox_is_foreign(wish->state);
-	if ((is_near ? root_sub(wish->state, ".", ret_parent, err) : root_make(LOCAL, ret_parent, err)) < 0)
+	if (is_near ? root_sub(wish->state, ".", ret_parent, err) < 0 :
+		      root_make(LOCAL, &local, err) < 0 || own_closed(&local, NAME, err) < 0 ||
+			      root_sub(&local, NAME, ret_parent, err) < 0)
 		return -1;
 	return scratch_make(ret_parent, "build", ret, err);
 }

@@ -2,6 +2,7 @@
 #include "node/kept.h"
 
 #include "base/copy.h"
+#include "base/own.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -22,7 +23,7 @@ int kept_open(const struct root *parent, struct root *ret, int *ret_lock)
 {
 	auto_root struct root dir = ROOT_NONE;
 	struct err ignored;
-	auto_fd int fd = root_mkdirs(parent, DIR, 0755, &ignored) < 0 ? -1 : lock(parent, LOCK_SH, &ignored);
+	auto_fd int fd = own_closed(parent, DIR, &ignored) < 0 ? -1 : lock(parent, LOCK_SH, &ignored);
 	if (fd < 0 || root_sub(parent, DIR, &dir, &ignored) < 0)
 		return -1;
 	*ret = dir;
