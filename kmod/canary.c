@@ -54,11 +54,13 @@ static int run(struct compile *c, struct buildlog *log, struct proc_end *end, st
 	return compile_run(c, (const char *const *)argv.items, NULL, log, end, err);
 }
 
+enum { MOST_TEXT = 1 << 20 };
+
 static char *compiler_text(struct compile *c, const char *path)
 {
 	char *text = NULL;
 	struct err absent;
-	if (root_read(&c->job, path, &text, NULL, &absent) <= 0)
+	if (root_read_most(&c->job, path, MOST_TEXT, &text, NULL, &absent) <= 0)
 		return str_dup("no output");
 	return text;
 }

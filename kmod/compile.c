@@ -82,6 +82,7 @@ int compile_run(struct compile *c, const char *const *argv, const char *dir, str
 				   .work = &c->job,
 				   .cache = c->objects.fd >= 0 ? &c->objects : NULL,
 				   .argv = argv,
+				   .tool = c->tools->cc,
 				   .env = env,
 				   .dir = dir,
 				   .timeout_ms = left > 1 ? (int)left : 1,

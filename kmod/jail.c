@@ -1,86 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child's half of the sandbox: a new root directory out of binds, then no rights.
+// What the sandbox's child sees: a new root directory out of binds.
 //
 // Binds, not an overlay: they work in user namespaces of every kernel since 4.18, on top of containers, and at full
 // speed. Where a header tree has to appear inside a directory of the machine (/usr/src, /usr/lib), that directory is
 // made anew in memory and its entries are bound one by one.
 #include "kmod/jail.h"
 
+#include "base/file.h"
 #include "kmod/sandbox.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #define NEW "/newroot" // below the temporary root; the machine's own files are at OLD until they are let go
 #define OLD "/oldroot"
-
-void jail_fail(const char *what, const char *object)
-{
-	dprintf(STDERR_FILENO, "%s '%s': %s\n", what, object, strerror(errno));
-	_exit(SANDBOX_FAILED);
-}
-
-static void write_proc(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, text, strlen(text)) < 0)
-		jail_fail("write", path);
-	close(fd);
-}
-
-// A pod sees its node's files through /proc/1/root, which the kernel does not bind. What is to be bound is there as the
-// process that they are seen through sees it.
-static void enter_namespace(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || setns(fd, CLONE_NEWNS) < 0)
-		jail_fail("enter", path);
-	close(fd);
-}
-
-// Root of a container that may not make mounts still may as what any user is: the owner of a user namespace.
-static void step_down(void)
-{
-	jail_become_nobody();
-	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) // or its maps are not its own to write
-		jail_fail("step down to", "an ordinary user");
-}
-
-void jail_namespaces(const struct jail *jail)
-{
-	int flags = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID;
-	if (jail->enter)
-		enter_namespace(jail->enter);
-	bool is_done = geteuid() == 0 && unshare(flags) == 0;
-	if (!is_done && geteuid() == 0 && errno == EPERM)
-		step_down();
-	uid_t uid = geteuid();
-	gid_t gid = getegid();
-	if (uid != 0)
-		flags |= CLONE_NEWUSER;
-	if (!is_done && unshare(flags) < 0)
-		jail_fail("unshare", uid ? "user, mount, network, ipc and pid namespaces" :
-					   "mount, network, ipc and pid namespaces");
-	if (uid != 0) {
-		auto_str char *users = str_fmt("%u %u 1", uid, uid), *groups = str_fmt("%u %u 1", gid, gid);
-		write_proc("/proc/self/setgroups", "deny");
-		write_proc("/proc/self/uid_map", users);
-		write_proc("/proc/self/gid_map", groups);
-	}
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		jail_fail("make private", "/");
-}
 
 // Flags that a mount has must be kept in a user namespace, where they are locked.
 static unsigned long kept_flags(const char *at)
@@ -233,7 +172,7 @@ static void show(const struct jail_show *s)
 {
 	auto_str char *from = str_fmt(OLD "%s", s->from), *to = str_fmt(NEW "%s", s->to);
 	if (s->is_scratch) {
-		tmpfs(to, "mode=1777");
+		tmpfs(to, "mode=1777,size=1g,nr_inodes=200k");
 		each_entry(from, show_below, s);
 	} else {
 		make_dirs(to);
@@ -255,6 +194,69 @@ static void settle(const struct jail *jail, struct jail_show *show)
 		free(show->to);
 		show->to = to;
 		return;
+	}
+}
+
+// "/usr/my\\040disk", as mountinfo has it.
+static void unescape(char *path)
+{
+	char *to = path;
+	for (const char *from = path; *from; to++) {
+		bool is_octal = from[0] == '\\' && strspn(from + 1, "01234567") >= 3;
+		*to = is_octal ? (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0')) : *from;
+		from += is_octal ? 4 : 1;
+	}
+	*to = '\0';
+}
+
+static unsigned long named_flags(const char *options)
+{
+	static const struct {
+		const char *name;
+		unsigned long flag;
+	} names[] = { { "noexec", MS_NOEXEC },
+		      { "noatime", MS_NOATIME },
+		      { "nodiratime", MS_NODIRATIME },
+		      { "relatime", MS_RELATIME } };
+	auto_strv struct strv list = { 0 };
+	unsigned long flags = 0;
+	strv_split(&list, options, ",");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		flags |= strv_has(&list, names[i].name) ? names[i].flag : 0;
+	return flags;
+}
+
+static bool is_scratch(const struct jail *jail, const char *path)
+{
+	for (size_t i = 0; i < jail->count; i++)
+		if (jail->shows[i].is_scratch && str_eq(jail->shows[i].to, path))
+			return true;
+	return false;
+}
+
+// What is mounted below a directory comes with it when it is bound, and keeps rights of its own.
+static void restrict_submounts(const struct jail *jail)
+{
+	static const char LIST[] = OLD "/proc/self/mountinfo";
+	auto_strv struct strv lines = { 0 };
+	auto_str char *text = NULL;
+	struct err err;
+	auto_fd int fd = open(LIST, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || file_read(fd, LIST, &text, NULL, &err) < 0)
+		jail_fail("read", LIST);
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++) { // ID PARENT DEVICE ROOT PATH OPTIONS ...
+		auto_strv struct strv fields = { 0 };
+		strv_split(&fields, lines.items[i], " ");
+		char *at = fields.count > 5 ? fields.items[4] : NULL;
+		if (!at || !is_inside(at, NEW))
+			continue;
+		unescape(at);
+		if (!is_scratch(jail, at + strlen(NEW)) &&
+		    mount(NULL, at, NULL,
+			  MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | named_flags(fields.items[5]),
+			  NULL) < 0)
+			jail_fail("restrict", at);
 	}
 }
 
@@ -347,16 +349,9 @@ static void make_proc(void)
 
 void jail_files(const struct jail *jail)
 {
-	static const char *const top[] = { "/usr",
-					   "/bin",
-					   "/sbin",
-					   "/lib",
-					   "/lib64",
-					   "/lib32",
-					   "/libx32",
-					   "/opt",
-					   "/etc/alternatives",
-					   "/etc/ld.so.cache" };
+	static const char *const top[] = {
+		"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/etc/alternatives", "/etc/ld.so.cache"
+	};
 	for (size_t i = 0; i < jail->count; i++)
 		settle(jail, &jail->shows[i]);
 	enter_temporary(jail->work ? jail->work : jail->base);
@@ -364,8 +359,11 @@ void jail_files(const struct jail *jail)
 	make_dirs(NEW OLD);
 	for (size_t i = 0; i < ARRAY_SIZE(top); i++)
 		take(jail, top[i]);
+	if (jail->has_opt)
+		take(jail, "/opt");
 	for (size_t i = 0; i < jail->count; i++)
 		show(&jail->shows[i]);
+	restrict_submounts(jail);
 	make_devices();
 	make_proc();
 	if (jail->work) {
@@ -378,71 +376,6 @@ void jail_files(const struct jail *jail)
 		make_dirs(NEW SANDBOX_CACHE);
 		bind(cache, NEW SANDBOX_CACHE, MS_NODEV | MS_NOEXEC);
 	}
-	tmpfs(NEW "/tmp", "mode=1777");
+	tmpfs(NEW "/tmp", "mode=1777,size=2g,nr_inodes=200k");
 	leave_temporary(jail);
-}
-
-static void parse(struct jail *jail, int argc, char **argv, char ***ret_program)
-{
-	*jail = (struct jail){ .base = "", .shows = mem_alloc((size_t)argc * sizeof(*jail->shows)) };
-	for (int i = 2; i < argc && !str_eq(argv[i], "--"); i++) {
-		const char *value = strchr(argv[i], '=');
-		const char *to = value ? strchr(value + 1, '=') : NULL;
-		bool is_scratch = str_starts(argv[i], "--scratch=");
-		if (str_starts(argv[i], "--enter="))
-			jail->enter = value + 1;
-		else if (str_starts(argv[i], "--base="))
-			jail->base = value + 1;
-		else if (str_starts(argv[i], "--work="))
-			jail->work = value + 1;
-		else if (str_starts(argv[i], "--cache="))
-			jail->cache = value + 1;
-		else if (str_starts(argv[i], "--dir="))
-			jail->dir = value + 1;
-		else if ((is_scratch || str_starts(argv[i], "--show=")) && to)
-			jail->shows[jail->count++] =
-				(struct jail_show){ .from = str_ndup(value + 1, (size_t)(to - value - 1)),
-						    .to = str_dup(to + 1),
-						    .is_scratch = is_scratch };
-		*ret_program = &argv[i + 2];
-	}
-}
-
-// The first process of the pid namespace is a child; this one only waits and ends the same way,
-// at once: nothing that the program registered for its exit is its business.
-static void __attribute__((noreturn)) follow(pid_t pid)
-{
-	int status = 0;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (WIFSIGNALED(status)) {
-		signal(WTERMSIG(status), SIG_DFL);
-		raise(WTERMSIG(status));
-	}
-	_exit(WEXITSTATUS(status));
-}
-
-int sandbox_main(int argc, char **argv)
-{
-	struct jail jail;
-	char **program = NULL;
-	parse(&jail, argc, argv, &program);
-	if (!(jail.work || *jail.base) || !jail.dir || !program || !*program) {
-		errno = EINVAL;
-		jail_fail("start", SANDBOX_ARG);
-	}
-	umask(022);
-	// Whoever ends the program ends the compile with it.
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-		jail_fail("set the parent death signal of", *program);
-	jail_namespaces(&jail);
-	pid_t pid = fork();
-	if (pid < 0)
-		jail_fail("fork", *program);
-	if (pid > 0)
-		follow(pid);
-	jail_files(&jail);
-	jail_rights();
-	execve(*program, program, environ);
-	jail_fail("start", *program);
 }

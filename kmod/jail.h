@@ -4,6 +4,8 @@
 #pragma once
 #include "base/str.h"
 
+#include <sys/types.h>
+
 struct jail_show {
 	char *from, *to;
 	bool is_scratch; // its top level takes new files
@@ -15,13 +17,28 @@ struct jail {
 	const char *work;  // NULL = none
 	const char *cache; // NULL = none
 	const char *dir;
+	bool has_opt; // base's /opt is seen, too
+	uid_t uid;    // whose processes these are, and its group; ours = no other one
+	pid_t parent; // who started the sandbox, and ends it by ending
+	int alive;    // a pipe that is hung up when the process before the jail is gone
 	struct jail_show *shows;
 	size_t count;
 };
 
 void jail_fail(const char *what, const char *object) __attribute__((noreturn));
 void jail_namespaces(const struct jail *jail); // new mount, network, ipc, pid (and user) namespaces
-void jail_files(
-	const struct jail *jail); // a file system of our own, and into it; in the first process of the pid namespace
-void jail_become_nobody(void);
-void jail_rights(void); // uid, capabilities, limits, system calls
+// A file system of our own, and into it; in the first process of the pid namespace.
+void jail_files(const struct jail *jail);
+void jail_rights(const struct jail *jail); // uid, capabilities, limits, system calls
+void jail_calls(void);                     // of these, the filter of system calls (kmod/syscalls.c)
+
+// How much may lie in the directories that a compile writes to, together.
+struct jail_room {
+	int dirs[2]; // -1 = none
+	uint64_t bytes;
+	size_t files;
+};
+// Called by the process before the jail while `pid` runs in it: once a second looks how much there is, and kills it
+// with all that it started when that is more. Returns pid's status as waitpid has it; *ret_why (caller frees) is NULL
+// or says why it was killed.
+int jail_watch(pid_t pid, const struct jail_room *room, char **ret_why);

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <sys/mman.h>
 
 // The files themselves are in the program. Names are joined to string literals, which parentheses would forbid.
 // NOLINTBEGIN(bugprone-macro-parentheses)
@@ -182,35 +181,24 @@ int patches_choose(struct patches *patches, const char *driver_version, enum fla
 	return 0;
 }
 
-// On top of a builder root the text lies beside the source: standard input does not reach into the sandbox.
-static int run_inside(const struct patch *patch, struct sandbox *s, struct proc_end *ret, struct err *err)
-{
-	static const char TEXT[] = ".kmodsmith.patch";
-	const char *argv[] = { s->argv[0],        "-p1", "--batch", "--forward", "--no-backup-if-mismatch",
-			       "--reject-file=-", "-i",  TEXT,      NULL };
-	if (root_write(s->work, TEXT, patch->text, patch->len, 0644, err) < 0)
-		return -1;
-	s->argv = argv;
-	int r = sandbox_run(s, ret, err);
-	return root_unlink(s->work, TEXT, err) < 0 ? -1 : r;
-}
-
+// In the sandbox: a source's own patches are as much a stranger's as the source. Standard input does not reach into it,
+// so the text lies beside the source.
 static int apply(const struct patch *patch, const char *program, const struct root *source, const struct root *base,
 		 struct err *err)
 {
 	enum { DEADLINE_MS = 60000 };
-	auto_fd int text = memfd_create("patch", MFD_CLOEXEC);
-	if (text < 0 || pwrite(text, patch->text, patch->len, 0) != (ssize_t)patch->len)
-		return err_set(err, errno, "hand over the patch '%s'", patch->name);
+	static const char TEXT[] = ".kmodsmith.patch";
 	const char *argv[] = { program,           "-p1", "--batch", "--forward", "--no-backup-if-mismatch",
-			       "--reject-file=-", NULL };
+			       "--reject-file=-", "-i",  TEXT,      NULL };
 	const char *env[] = { "LC_ALL=C", "PATH=/usr/bin:/bin", "TMPDIR=.", NULL };
-	const struct proc here = {
-		.argv = argv, .env = env, .dir = source->name, .timeout_ms = DEADLINE_MS, .stdin_fd = text
+	const struct sandbox inside = {
+		.base = base, .work = source, .argv = argv, .env = env, .timeout_ms = DEADLINE_MS
 	};
-	struct sandbox inside = { .base = base, .work = source, .argv = argv, .env = env, .timeout_ms = DEADLINE_MS };
 	struct proc_end end;
-	if ((base ? run_inside(patch, &inside, &end, err) : proc_run(&here, &end, err)) < 0)
+	if (root_write(source, TEXT, patch->text, patch->len, 0644, err) < 0)
+		return -1;
+	int r = sandbox_run(&inside, &end, err);
+	if (root_unlink(source, TEXT, err) < 0 || r < 0)
 		return -1;
 	if (end.status == 0)
 		return 0;

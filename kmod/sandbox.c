@@ -3,6 +3,7 @@
 #include "kmod/sandbox.h"
 
 #include "base/own.h"
+#include "kmod/uid.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +47,22 @@ static char *inner(char *take, const char *base, size_t len)
 	return ret;
 }
 
-static void describe(const struct sandbox *s, struct strv *argv)
+static bool is_in_opt(const char *program)
+{
+	auto_str char *path = program ? realpath(program, NULL) : NULL;
+	return path && str_starts(path, "/opt/");
+}
+
+// A builder root's is its own; the machine's may hold anything.
+static bool needs_opt(const struct sandbox *s)
+{
+	for (size_t i = 0; s->env && s->env[i]; i++)
+		if (str_starts(s->env[i], "PATH=") && strstr(s->env[i], "/opt/"))
+			return true;
+	return s->base || is_in_opt(s->argv[0]) || is_in_opt(s->tool);
+}
+
+static void describe(const struct sandbox *s, uid_t uid, struct strv *argv)
 {
 	auto_str char *work = s->work ? absolute(s->work) : NULL, *headers = s->headers ? absolute(s->headers) : NULL,
 		      *base = s->base ? absolute(s->base) : NULL, *cache = s->cache ? absolute(s->cache) : NULL;
@@ -66,6 +82,10 @@ static void describe(const struct sandbox *s, struct strv *argv)
 		strv_add(argv, str_fmt("--work=%s", work));
 	if (cache)
 		strv_add(argv, str_fmt("--cache=%s", cache));
+	if (needs_opt(s))
+		strv_add(argv, str_dup("--opt=yes"));
+	strv_add(argv, str_fmt("--uid=%u", uid));
+	strv_add(argv, str_fmt("--parent=%d", (int)getpid()));
 	strv_add(argv, str_fmt("--dir=%s", s->dir ? s->dir : s->work ? SANDBOX_WORK : "/"));
 	// A tree of this very file system is seen through /usr anyway.
 	bool is_elsewhere = headers && (base || !is_same(s->headers, "/"));
@@ -80,10 +100,10 @@ static void describe(const struct sandbox *s, struct strv *argv)
 		strv_add(argv, str_dup(s->argv[i]));
 }
 
-static int run(const struct sandbox *s, struct proc_end *ret, struct err *err)
+static int run(const struct sandbox *s, uid_t uid, struct proc_end *ret, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
-	describe(s, &argv);
+	describe(s, uid, &argv);
 	struct proc proc = { .argv = (const char *const *)argv.items,
 			     .env = s->env,
 			     .timeout_ms = s->timeout_ms,
@@ -91,27 +111,33 @@ static int run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 			     .ctx = s->ctx };
 	if (proc_run(&proc, ret, err) < 0)
 		return -1;
-	if (ret->status != SANDBOX_FAILED)
+	if (ret->status != SANDBOX_FAILED && ret->status != SANDBOX_EXCEEDED)
 		return 0;
 	auto_strv struct strv lines = { 0 };
 	strv_split(&lines, ret->tail, "\n");
-	return err_set(err, E_SANDBOX, "%s", lines.count ? lines.items[lines.count - 1] : "no reason given");
+	return err_set(err, ret->status == SANDBOX_FAILED ? E_SANDBOX : E_BUILD, "%s",
+		       lines.count ? lines.items[lines.count - 1] : "no reason given");
 }
 
 // What was made is taken back, however it ended: who has no right to write everybody's files has to move and remove it.
 int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 {
-	bool is_root = geteuid() == 0;
+	const struct root *const given[] = { s->work, s->cache };
 	struct err why;
-	if (s->work && is_root && own_tree(s->work, SANDBOX_UID, err) < 0)
+	uid_t uid;
+	if (uid_own(&uid, err) < 0)
 		return -1;
-	// What is below was made by it already.
-	if (s->cache && is_root && fchownat(s->cache->fd, ".", SANDBOX_UID, SANDBOX_UID, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_set(err, errno, "give '%s' to uid %d", s->cache->name, SANDBOX_UID);
-	int r = run(s, ret, err);
-	if (!s->work || !is_root || own_tree(s->work, 0, &why) == 0)
-		return r;
-	if (r == 0)
-		*err = why;
-	return -1;
+	bool is_other = uid != geteuid();
+	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++)
+		if (given[i] && own_tree(given[i], uid, err) < 0)
+			return -1;
+	int r = run(s, uid, ret, err);
+	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++) {
+		if (!given[i] || own_tree(given[i], 0, &why) == 0)
+			continue;
+		if (r == 0)
+			*err = why;
+		r = -1;
+	}
+	return r;
 }

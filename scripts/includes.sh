@@ -11,6 +11,7 @@ openssl/.*                    | installer/base/(digest|http_tls|key|cms)\.c|kmod
 (gelf|libelf|elfutils/.*)\.h  | kmod/sections\.c                            | 1
 jansson\.h                    | installer/base/json\.h                      | 1
 curl/.*                       | installer/base/http_lib\.h                  | 1
+seccomp\.h                   | kmod/syscalls\.c                            | 1
 yaml\.h                       | installer/base/yaml\.c                      | 1
 libmount/.*                   | installer/node/mounts?\.c                   | 1
 cmocka\.h                     | tests/unit/[a-z0-9_]+\.[ch]                 | 999'

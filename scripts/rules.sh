@@ -12,7 +12,7 @@ code() { sources | grep -vxE "$1" | xargs -r grep -nHE "$2" | grep -vE '^[^:]*:[
 # Where each rule has its one exception, as FILE regular expressions:
 seams='installer/base/(resolve|root|file)\.c'    # these implement roots
 programs='installer/base/(proc|launch)\.c'       # the directories where programs are looked for, /dev/null as input, our own program
-mounts='kmod/(sandbox|jail)\.c'                   # builds a private mount namespace, whose paths are absolute by nature
+mounts='kmod/(sandbox|jail|inside|namespaces|uid)\.c' # builds a private mount namespace, whose paths are absolute by nature
 callers='kmod/bounded\.c' # a call that hangs in the kernel takes its caller with it: a child makes it
 links='installer/base/sys\.c'                   # mount(2) takes a descriptor only by its link in proc
 texts='installer/node/(scan|space)\.c|kmod/compile\.c' # compare names and what links of proc say; open nothing by them

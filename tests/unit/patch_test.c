@@ -4,6 +4,7 @@
 
 #include "base/proc.h"
 #include "kmod/patch.h"
+#include "kmod/sandbox.h"
 #include "kmod/toolchain.h"
 #include "kmod/unpatched.h"
 
@@ -239,8 +240,10 @@ static void test_toolchains(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
+		return sandbox_main(argc, argv);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_builtin_patch), cmocka_unit_test(test_known_bad_pairs),
 		cmocka_unit_test(test_user_patches),  cmocka_unit_test(test_switched_off),
