@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Stands in place of NVIDIA's conftest.sh while a driver is compiled, and hands every question on to it, except those
-# that were answered before for the same kernel, compiler, flags and text (kmod/probes.c). Called as that is:
+# that were answered before for the same kernel, source, compiler, flags and text (kmod/probes.c). Called as that is:
 #   conftest.sh CC ARCH SOURCES OUTPUT compile_tests|test_kernel_header FLAGS NAME
 # An answer appears in new/ whole or not at all. What was answered before costs no other process.
 kept=/build/probes asked=/build/src/conftest.asked.sh

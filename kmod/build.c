@@ -9,7 +9,7 @@
 
 #include <signal.h>
 
-enum { DEFAULT_TIMEOUT_S = 3600 };
+enum { DEFAULT_TIMEOUT_S = 3600, MODULE_BYTES = 512 << 20 };
 #define JOB "job"
 
 struct build {
@@ -25,6 +25,8 @@ struct build {
 	struct jobs_facts facts;
 	unsigned jobs;
 	size_t objects;
+	char same[DIGEST_HEX + 1]; // of all that decides what is compiled and how; "" = nothing is kept of it
+	int objects_lock;
 };
 
 static void build_end(struct build *b)
@@ -35,6 +37,7 @@ static void build_end(struct build *b)
 	root_done(&b->compile.headers);
 	root_done(&b->compile.job);
 	root_done(&b->compile.objects);
+	close_fdp(&b->objects_lock);
 	probes_done(&b->probes);
 	if (b->wish->work)
 		root_rmtree(b->wish->work, JOB, &ignored);
@@ -75,7 +78,7 @@ static int check(struct build *b, struct err *err)
 static int prepare(struct build *b, struct err *err)
 {
 	const struct build_wish *w = b->wish;
-	if (root_rmtree(w->work, JOB, err) < 0 || root_mkdirs(w->work, JOB "/out", 0755, err) < 0 ||
+	if (root_rmtree(w->work, JOB, err) < 0 || root_mkdirs(w->work, JOB, 0755, err) < 0 ||
 	    root_sub(w->work, JOB, &b->compile.job, err) < 0 ||
 	    copy_tree(&b->source, ".", &b->compile.job, "src", err) < 0 ||
 	    root_sub(&b->compile.job, "src", &b->copy, err) < 0 || patches_series(&b->copy, &b->series, err) < 0)
@@ -88,17 +91,23 @@ static int prepare(struct build *b, struct err *err)
 										       probes_flags_once(&b->copy, err);
 }
 
-// A tree that cannot be read is for the compile to complain of.
+// The source is what lies in the sandbox, patches and all: the bytes that are compiled. A tree that cannot be read is
+// for the compile to complain of.
 static int use_cache(struct build *b, struct err *err)
 {
 	const struct build_wish *w = b->wish;
 	auto_strv struct strv variables = { 0 };
-	char tree[DIGEST_HEX + 1];
+	char tree[DIGEST_HEX + 1], source[DIGEST_HEX + 1];
 	struct err unreadable;
 	if (!w->cache || probes_tree(w->tree, tree, &unreadable) < 0)
 		return 0;
+	if (copy_digest(&b->copy, source, err) < 0)
+		return -1;
 	compile_variables(&b->compile, &variables);
-	auto_str char *all = strv_join(&variables, " "), *what = str_fmt("%s\n%s", b->tools.version, all);
+	auto_str char *all = strv_join(&variables, " ");
+	auto_str char *what = str_fmt("%s\n%s\n%s", source, b->tools.version, all),
+		      *same = str_fmt("%s\n%s", tree, what);
+	digest_data(same, strlen(same), b->same);
 	return probes_start(&b->probes, w->cache, &b->compile.job, tree, what, err);
 }
 
@@ -154,8 +163,8 @@ static int make_once(struct build *b, struct err *err)
 // second run is not from the start.
 static int make(struct build *b, struct err *err)
 {
-	if (b->wish->cache)
-		objects_open(b->wish->cache, &b->tools, &b->compile.objects);
+	if (*b->same)
+		objects_open(b->wish->cache, b->same, &b->tools, &b->compile.objects, &b->objects_lock);
 	int r = make_once(b, err);
 	if (r == 0 || err->code != E_BUILD_OOM || b->jobs <= 1)
 		return r;
@@ -179,6 +188,20 @@ static int strip(struct build *b, struct err *err)
 	return r;
 }
 
+// Of the source's making: whatever it likes to call a module.
+static int take_module(struct build *b, const char *name, struct err *err)
+{
+	auto_str char *from = str_fmt("src/%s.ko", name), *to = str_fmt("out/%s.ko", name);
+	struct stat st;
+	int r = root_stat(&b->compile.job, from, &st, err);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(err, E_BUILD, "the build gave no '%s.ko'", name);
+	if (!S_ISREG(st.st_mode) || st.st_size > MODULE_BYTES)
+		return err_set(err, E_BUILD, "the build gave a '%s.ko' that is no module: %s", name,
+			       S_ISREG(st.st_mode) ? "it is larger than 512 MiB" : "no regular file");
+	return root_rename(&b->compile.job, from, to, err);
+}
+
 // The new directory takes the old one's place by renames; what was there survives until it is no longer needed.
 static int put(struct build *b, struct err *err)
 {
@@ -186,12 +209,12 @@ static int put(struct build *b, struct err *err)
 	const char *name = b->wish->name;
 	auto_str char *fresh = str_fmt(".%s.%d.new", name, (int)getpid()),
 		      *old = str_fmt(".%s.%d.old", name, (int)getpid());
-	for (size_t i = 0; i < b->modules.count; i++) {
-		auto_str char *from = str_fmt("src/%s.ko", b->modules.items[i]),
-			      *to = str_fmt("out/%s.ko", b->modules.items[i]);
-		if (root_rename(&b->compile.job, from, to, err) < 0)
-			return err_wrap(err, "the build gave no '%s.ko'", b->modules.items[i]);
-	}
+	// Only now: in what was there before, the source could have left anything.
+	if (root_rmtree(&b->compile.job, "out", err) < 0 || root_mkdirs(&b->compile.job, "out", 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < b->modules.count; i++)
+		if (take_module(b, b->modules.items[i], err) < 0)
+			return -1;
 	if (root_rmtree(output, fresh, err) < 0 || root_rmtree(output, old, err) < 0)
 		return -1;
 	int r = copy_tree(&b->compile.job, "out", output, fresh, err);
@@ -227,7 +250,7 @@ static void report(struct build *b, long started_ms, struct build_done *ret)
 
 int build_run(const struct build_wish *wish, struct build_done *ret, struct err *err)
 {
-	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE };
+	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
 	long started_ms = compile_now_ms();
 	unsigned seconds = wish->timeout_s ? wish->timeout_s : DEFAULT_TIMEOUT_S;
 	b.compile = (struct compile){ .tree = wish->tree,
@@ -258,7 +281,7 @@ void build_done_free(struct build_done *done)
 
 int build_look(const struct build_wish *wish, struct build_done *ret, struct err *err)
 {
-	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE };
+	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
 	b.compile = (struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE, .objects = ROOT_NONE };
 	if (check(&b, err) < 0)
 		return -1;

@@ -3,8 +3,11 @@
 #pragma once
 #include "base/err.h"
 
+enum { BUILDLOG_MOST = 64 << 20 }; // NVIDIA's modules say some 100 KiB
+
 struct buildlog {
-	int fd;      // every line goes here; -1 = nowhere
+	int fd; // every line goes here, up to BUILDLOG_MOST bytes; -1 = nowhere
+	size_t written;
 	size_t done; // objects
 	size_t total;
 	void (*progress)(void *ctx, size_t done, size_t total);

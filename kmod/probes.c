@@ -2,12 +2,9 @@
 #include "kmod/probes.h"
 
 #include "base/copy.h"
-#include "base/file.h"
 #include "kmod/compile.h"
 #include "kmod/script.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <time.h>
 
 #define DIR "probes"
@@ -185,24 +182,19 @@ int probes_start(struct probes *p, const struct root *cache, const struct root *
 			0755, err);
 }
 
-// Of the child's making: a regular file, and no more of it than an answer may have. Lines that conftest.sh makes, or it
-// is no answer.
+// Of the child's making: no more of it than an answer may have. Lines that conftest.sh makes, or it is no answer.
 static char *read_answer(const struct root *job, const char *path)
 {
 	struct err ignored;
-	struct stat st;
-	char text[ANSWER_BYTES + 1];
-	auto_fd int fd = root_open(job, path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, &ignored);
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > ANSWER_BYTES)
+	auto_str char *text = NULL;
+	size_t len = 0;
+	if (root_read_most(job, path, ANSWER_BYTES, &text, &len, &ignored) <= 0 || !len || strlen(text) != len ||
+	    text[len - 1] != '\n')
 		return NULL;
-	ssize_t n = read(fd, text, ANSWER_BYTES);
-	if (n < 0)
-		return NULL;
-	text[n] = '\0';
-	for (char *line = text; *line; line += strcspn(line, "\n") + 1)
+	for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
 		if (!str_starts(line, "#define NV_") && !str_starts(line, "#undef NV_"))
 			return NULL;
-	return (size_t)n == strlen(text) && n > 0 && text[n - 1] == '\n' ? str_dup(text) : NULL;
+	return TAKE(text);
 }
 
 // Calls for each file below dir; names are relative to it.
@@ -311,9 +303,8 @@ static bool take_flags(struct probes *p)
 	auto_str char *flags = NULL;
 	size_t len = 0;
 	struct err absent;
-	struct stat st;
-	if (root_stat(p->job, DIR "/flags", &st, &absent) <= 0 || !S_ISREG(st.st_mode) || st.st_size > ANSWER_BYTES ||
-	    root_read(p->job, DIR "/flags", &flags, &len, &absent) <= 0 || !len || strlen(flags) != len)
+	if (root_read_most(p->job, DIR "/flags", ANSWER_BYTES, &flags, &len, &absent) <= 0 || !len ||
+	    strlen(flags) != len)
 		return false;
 	flags[strcspn(flags, "\n")] = '\0';
 	if (p->known_flags && str_eq(p->known_flags, flags))

@@ -17,58 +17,6 @@ setup() {
     --state-dir "$state" --output "oci:$work/layout" --json --jobs 1)
 }
 
-# A kernel's Makefile as far as the canaries go: what must compile does, what must not does not.
-compiling_tree() { # DIR
-  printf '%%.o:\n\tcase $@ in bad.o) false ;; *) $(CC) $(KCFLAGS) -x c -c -o $(M)/$@ /dev/null ;; esac\n' >"$1/Makefile"
-}
-
-# Three probes and three objects; each probe that is asked, and what NVIDIA's says of each object, is in the build's log.
-compiling_source() { # DIR VERSION
-  local name dir=$1/kernel-open
-  tiny_source "$1"
-  printf 'ccflags-y += -DNV_VERSION_STRING=\\"%s\\"\n# linux/mm.h\n' "$2" >"$dir/Kbuild"
-  : >"$dir/nvidia/nvidia.Kbuild"
-  tiny_module "$dir/nvidia/nvidia.ko" "$kernel" nvidia_register_module ""
-  for name in one two three; do
-    printf '#include "conftest/%s.h"\nint nv_%s(void) { return %d; }\n' "$name" "$name" "${#name}" >"$dir/nvidia/$name.c"
-    echo "NVIDIA_SOURCES += nvidia/$name.c" >>"$dir/nvidia/nvidia.Kbuild"
-  done
-  cat >"$dir/conftest.sh" <<'SH'
-#!/bin/sh
-CC="$1"
-compile_test() {
-    case "$1" in
-        one)
-            echo "#define NV_ONE"
-        ;;
-        two)
-            echo "#undef NV_TWO"
-        ;;
-        three)
-            echo "#define NV_THREE"
-        ;;
-    esac
-}
-case "$5" in
-    compile_tests) echo "asked: $7" >&2; sleep "$(cat slow 2>/dev/null || echo 0)"; compile_test "$7" ;;
-esac
-SH
-  cat >"$dir/Makefile" <<'MAKE'
-FLAGS = -O2 -DKBUILD_BASENAME=\"\#conftest$$$$\" -DKBUILD_MODNAME=\"\#conftest$$$$\" -DNV_VERSION_STRING=\"VERSION\" -Wall
-NAMES = one two three
-modules: $(NAMES:%=nvidia/%.o)
-	objcopy $(foreach n,$(NAMES),--add-section .made.$(n)=nvidia/$(n).o) nvidia/nvidia.ko nvidia.ko
-$(NAMES:%=nvidia/%.o): nvidia/%.o: nvidia/%.c conftest/%.h
-	@echo "  CC [M]  $@"
-	$(CC) $(KCFLAGS) -I. -DNV_VERSION_STRING=\"VERSION\" -c -o $@ $<
-$(NAMES:%=conftest/%.h):conftest/%.h:
-	@mkdir -p conftest
-	@echo " CONFTEST: $*"
-	@sh conftest.sh "$(CC)" $(ARCH) $(SYSSRC) $(SYSOUT) compile_tests "$(FLAGS)" $* >$@
-MAKE
-  sed -i "s/VERSION\\\\\"/$2\\\\\"/g" "$dir/Makefile"
-}
-
 build() { # OPTION...
   host h100x2-unloaded
   kmodsmith build "${options[@]}" "$@"
@@ -93,17 +41,41 @@ digest() { jq -r .digest <<<"$output"; }
   assert_equal "$(digest)" "$first"
 }
 
-@test "another version: what is new in it" {
+@test "another source, if only by a byte: nothing is taken over, and what was kept of the first one stays" {
   build
+  first=$(digest)
+  cp -a "$driver" "$work/same"
   compiling_source "$driver" 535.300.01
-  echo 'int nv_four(void) { return 4; }' >>"$driver/kernel-open/nvidia/two.c"
-  sed -i 's/#undef NV_TWO/#define NV_TWO/' "$driver/kernel-open/conftest.sh"
   build
   assert_status 0
-  assert_equal "$(kept) $(asked 535.300.01)" "[2,2,1] 1"
-  warm=$(digest)
-  build --no-cache
-  assert_equal "$(digest)" "$warm"
+  assert_equal "$(kept) $(asked 535.300.01)" "[0,0,3] 3"
+  rm -r "$driver" && mv "$work/same" "$driver"
+  build
+  assert_equal "$(kept) $(digest)" "[3,3,0] $first"
+  # shellcheck disable=SC2034 # a patch is a part of the source
+  printf 'Driver: *\nKernel: *\n--- a/nvidia/one.c\n+++ b/nvidia/one.c\n@@ -1,2 +1,2 @@\n #include "conftest/one.h"\n-%s\n+%s\n' \
+    'int nv_one(void) { return 3; }' 'int nv_one(void) { return 4; }' >"$work/one.patch"
+  mkdir -p "$work/patches" && mv "$work/one.patch" "$work/patches/"
+  build --patches "$work/patches"
+  assert_status 0
+  assert_equal "$(kept)" "[0,0,3]"
+}
+
+@test "of four compiles what they left is kept, of the fifth the oldest makes place; and what older versions kept goes" {
+  mkdir -p "$state/cache/objects/a" && touch "$state/cache/objects/ccache.conf"
+  for n in 1 2 3 4 5; do
+    compiling_source "$driver" "535.261.0$n"
+    build
+    assert_status 0
+  done
+  objects=$state/cache/objects
+  [ "$(find "$objects" -mindepth 1 -maxdepth 1 -type d | wc -l)" -eq 4 ]
+  [ "$(find "$objects" -mindepth 1 -maxdepth 1 -name '*.lock' | wc -l)" -eq 4 ]
+  refute [ -e "$objects/a" ]
+  refute [ -e "$objects/ccache.conf" ]
+  assert_equal "$(stat -c %a "$state/cache" "$objects" "$state/.tmp" | xargs)" "700 700 700"
+  build
+  assert_equal "$(kept)" "[3,3,0]"
 }
 
 @test "another kernel: every probe is asked, and no object of a changed header is taken" {
@@ -125,7 +97,6 @@ digest() { jq -r .digest <<<"$output"; }
   soon has_asked
   kill -KILL $!
   wait $! 2>/dev/null || true
-  rm "$driver/kernel-open/slow"
   build
   assert_status 0
   [ "$(jq .cache.probes <<<"$output")" -ge 1 ]

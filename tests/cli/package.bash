@@ -195,3 +195,56 @@ with tarfile.open(sys.argv[1], "a") as tar:
     tar.addfile(device)
 PYTHON
 }
+
+# A kernel's Makefile as far as the canaries go: what must compile does, what must not does not.
+compiling_tree() { # DIR
+  printf '%%.o:\n\tcase $@ in bad.o) false ;; *) $(CC) $(KCFLAGS) -x c -c -o $(M)/$@ /dev/null ;; esac\n' >"$1/Makefile"
+}
+
+# A source that compiles, for $kernel: three probes and three objects; each probe that is asked, and what NVIDIA's says of
+# each object, is in the build's log.
+compiling_source() { # DIR VERSION
+  local name dir=$1/kernel-open
+  tiny_source "$1"
+  printf 'ccflags-y += -DNV_VERSION_STRING=\\"%s\\"\n# linux/mm.h\n' "$2" >"$dir/Kbuild"
+  : >"$dir/nvidia/nvidia.Kbuild"
+  tiny_module "$dir/nvidia/nvidia.ko" "$kernel" nvidia_register_module ""
+  for name in one two three; do
+    printf '#include "conftest/%s.h"\nint nv_%s(void) { return %d; }\n' "$name" "$name" "${#name}" >"$dir/nvidia/$name.c"
+    echo "NVIDIA_SOURCES += nvidia/$name.c" >>"$dir/nvidia/nvidia.Kbuild"
+  done
+  cat >"$dir/conftest.sh" <<'SH'
+#!/bin/sh
+CC="$1"
+compile_test() {
+    case "$1" in
+        one)
+            echo "#define NV_ONE"
+        ;;
+        two)
+            echo "#undef NV_TWO"
+        ;;
+        three)
+            echo "#define NV_THREE"
+        ;;
+    esac
+}
+case "$5" in
+    compile_tests) echo "asked: $7" >&2; sleep "$(cat slow 2>/dev/null || echo 0)"; compile_test "$7" ;;
+esac
+SH
+  cat >"$dir/Makefile" <<'MAKE'
+FLAGS = -O2 -DKBUILD_BASENAME=\"\#conftest$$$$\" -DKBUILD_MODNAME=\"\#conftest$$$$\" -DNV_VERSION_STRING=\"VERSION\" -Wall
+NAMES = one two three
+modules: $(NAMES:%=nvidia/%.o)
+	objcopy $(foreach n,$(NAMES),--add-section .made.$(n)=nvidia/$(n).o) nvidia/nvidia.ko nvidia.ko
+$(NAMES:%=nvidia/%.o): nvidia/%.o: nvidia/%.c conftest/%.h
+	@echo "  CC [M]  $@"
+	$(CC) $(KCFLAGS) -I. -DNV_VERSION_STRING=\"VERSION\" -c -o $@ $<
+$(NAMES:%=conftest/%.h):conftest/%.h:
+	@mkdir -p conftest
+	@echo " CONFTEST: $*"
+	@sh conftest.sh "$(CC)" $(ARCH) $(SYSSRC) $(SYSOUT) compile_tests "$(FLAGS)" $* >$@
+MAKE
+  sed -i "s/VERSION\\\\\"/$2\\\\\"/g" "$dir/Makefile"
+}
