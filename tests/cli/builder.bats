@@ -129,7 +129,7 @@ EOF
 }
 
 @test "killed while it unpacks: nothing half is left, and the next one goes on" {
-  head -c 60000000 /dev/zero >"$builder.tar.d/opt/large" # the layer is small, so that the limit below is met by this file alone
+  head -c 60000000 /dev/zero >"$builder.tar.d/usr/made/large" # the layer is small, so that the limit below is met by this file alone
   tar -cf "$builder.tar" -C "$builder.tar.d" .
   pack
   host h100x2-unloaded
@@ -137,7 +137,7 @@ EOF
     --kernel "$kernel" --flavour open --modules nvidia --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state" \
     --from "oci:$builder" --insecure-skip-verify
   assert_equal "$status" $((128 + $(kill -l XFSZ)))
-  compgen -G "$state/builders/.tmp/*/opt/large"
+  compgen -G "$state/builders/.tmp/*/usr/made/large"
   run bash -c "ls '$state/builders'"
   assert_output ""
   from
@@ -160,7 +160,7 @@ EOF
   touch "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia-uvm.Kbuild"
   mkdir -p "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia-uvm"
   touch "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia-uvm/nvidia-uvm.Kbuild"
-  tiny_module "$builder.tar.d/opt/nvidia-uvm.ko" "$kernel" "" nvidia_register_module
+  tiny_module "$builder.tar.d/usr/made/nvidia-uvm.ko" "$kernel" "" nvidia_register_module
   tar -cf "$builder.tar" -C "$builder.tar.d" .
   pack
   from
@@ -239,7 +239,7 @@ ROWS
   from
   assert_status 0
   first=$(ls "$state/builders")
-  echo more >"$builder.tar.d/opt/more"
+  echo more >"$builder.tar.d/usr/made/more"
   tar -cf "$builder.tar" -C "$builder.tar.d" .
   rm -r "$builder" "$state/store"
   pack

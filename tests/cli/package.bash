@@ -163,10 +163,10 @@ built_with() { # MAJOR FILE.tar KERNEL-RELEASE
 tiny_program() { cat >"$1" && chmod +x "$1"; }
 # The root of a builder image, as far as a compile looks at it: a shell, busybox, and a compiler that says what it is and
 # copies a module that lies beside it, after the seconds that
-# /opt/slow says.
+# /usr/made/slow says.
 tiny_builder() { # FILE.tar MAJOR KERNEL-RELEASE: with links as merged distributions have them, and a device, as images have them
   local work=$1.d name library
-  rm -rf "$work" && mkdir -p "$work/usr/bin" "$work/usr/lib" "$work/etc" "$work/usr/share/doc" "$work/opt"
+  rm -rf "$work" && mkdir -p "$work/usr/bin" "$work/usr/lib" "$work/etc" "$work/usr/share/doc" "$work/usr/made"
   ln -s usr/bin "$work/bin"
   ln -s usr/lib "$work/lib"
   cp -L "$(command -v busybox)" "$work/usr/bin/busybox"
@@ -181,10 +181,10 @@ echo 'gcc-$2 (made up) $2.1.0'"
 #!/bin/sh
 case " $* " in
 *" probe.o "*) touch /build/probe/probe.o /build/probe/good.o ;;
-*" modules "*) [ ! -e /opt/slow ] || sleep "$(cat /opt/slow)"; cp /opt/*.ko /build/src/ && cp /opt/*.ko . ;;
+*" modules "*) [ ! -e /usr/made/slow ] || sleep "$(cat /usr/made/slow)"; cp /usr/made/*.ko /build/src/ && cp /usr/made/*.ko . ;;
 esac
 MAKE
-  tiny_module "$work/opt/nvidia.ko" "$3" nvidia_register_module ""
+  tiny_module "$work/usr/made/nvidia.ko" "$3" nvidia_register_module ""
   echo idle >"$work/usr/share/doc/idle"
   tar -cf "$1" -C "$work" --exclude=./dev .
   python3 - "$1" <<'PYTHON'

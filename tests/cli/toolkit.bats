@@ -91,7 +91,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
 }
 
 @test "either side killed while it compiles, and started again" {
-  echo 60 >"$foreign/opt/slow"
+  echo 60 >"$foreign/usr/made/slow"
   toolkit_starts
   driver_starts
   soon test -f "$shared/driver_build_started"
@@ -102,7 +102,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
   soon grep -q "has begun" "$driver_log"
   stop "$toolkit"
   [ ! -e "$shared/driver_built" ]
-  rm "$foreign/opt/slow"
+  rm "$foreign/usr/made/slow"
   toolkit_starts
   ready
   assert_equal "$(loads)" "load nvidia"
@@ -123,14 +123,14 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
 }
 
 @test "a second driver version is asked for while the first compiles: the first does not count" {
-  echo 8 >"$foreign/opt/slow"
+  echo 8 >"$foreign/usr/made/slow"
   toolkit_starts
   driver_starts
   soon test -f "$shared/driver_build_started"
   first=$(cat "$shared/driver_build_started")
   stop "$driver"
   echo more >>"$source/kernel-open/nvidia/nv.c"
-  rm "$foreign/opt/slow"
+  rm "$foreign/usr/made/slow"
   driver_starts
   ready
   assert_not_equal "$(cat "$shared/driver_built")" "$first"

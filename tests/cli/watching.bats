@@ -135,7 +135,7 @@ index() { # as depmod: temporary names, then renames
 slow_driver() { # SECONDS
   builder=$BATS_TEST_TMPDIR/builder
   tiny_builder "$builder.tar" 99 $next
-  echo "$1" >"$builder.tar.d/opt/slow"
+  echo "$1" >"$builder.tar.d/usr/made/slow"
   tar -cf "$builder.tar" -C "$builder.tar.d" --exclude=./dev .
   "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir "$BATS_TEST_TMPDIR/elsewhere" --arch x86_64
   tiny_source "$BATS_TEST_TMPDIR/driver"
