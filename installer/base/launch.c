@@ -24,6 +24,7 @@ static int spawn(const struct strv *argv, int out, pid_t *ret)
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, out, 1);
 	posix_spawn_file_actions_adddup2(&files, out, 2);
+	posix_spawn_file_actions_addclosefrom_np(&files, 3); // a daemon would keep, with them, the locks on them
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	posix_spawnattr_setsigmask(&attr, &empty);
 	posix_spawnattr_setsigdefault(&attr, &all);

@@ -81,6 +81,7 @@ static int spawn(const struct proc *proc, int out, pid_t *ret, struct err *err)
 		posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, out, 1);
 	posix_spawn_file_actions_adddup2(&files, out, 2);
+	posix_spawn_file_actions_addclosefrom_np(&files, 3); // what we were started with is not the program's
 	if (proc->dir)
 		posix_spawn_file_actions_addchdir_np(&files, proc->dir);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);

@@ -2,7 +2,7 @@
 // Run a program and know exactly how it ended: exit status, signal and time-out are told apart.
 //
 // The program gets its own process group, so that a time-out ends all of its children, and only the environment given.
-// Its standard output and error arrive line by line. There is no shell anywhere.
+// Its standard output and error arrive line by line; it has no other descriptor. There is no shell anywhere.
 #pragma once
 #include "base/err.h"
 

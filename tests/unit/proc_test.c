@@ -220,6 +220,19 @@ static void test_environment_directory_and_input(void **state)
 	assert_true(end.peak_kib > 0);
 }
 
+// Of a caller that left one open without O_CLOEXEC: a daemon would hold its lock as long as it lives.
+static void test_no_other_descriptor(void **state)
+{
+	(void)state;
+	struct proc_end end;
+	struct err err = { 0 };
+	auto_fd int left = open("/dev/null", O_RDONLY);
+	assert_true(left > 2);
+	assert_int_equal(run("for fd in /proc/self/fd/*; do [ ${fd##*/} -lt 3 ] || readlink $fd; done", 0, &end, &err),
+			 0);
+	assert_null(strstr(end.tail, "/dev/null"));
+}
+
 static void test_signals_are_as_new(void **state)
 {
 	(void)state;
@@ -264,6 +277,7 @@ int main(void)
 		cmocka_unit_test(test_much_output_is_all_seen_and_its_end_is_kept),
 		cmocka_unit_test(test_a_line_without_end),
 		cmocka_unit_test(test_environment_directory_and_input),
+		cmocka_unit_test(test_no_other_descriptor),
 		cmocka_unit_test(test_signals_are_as_new),
 		cmocka_unit_test(test_find),
 	};
