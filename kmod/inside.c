@@ -63,12 +63,14 @@ static int open_dir(const char *path)
 	return fd;
 }
 
-// A compile is the first to go when memory is short, not what runs on the node. Raising one's own is always allowed.
+// A compile is the first to go when memory is short, not what runs on the node. Where proc cannot be written it is one
+// of all.
 static void be_expendable(void)
 {
+	static const char MOST[] = "1000";
 	auto_fd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, "1000", 4) != 4)
-		jail_fail("write", "/proc/self/oom_score_adj");
+	if (fd < 0 || write(fd, MOST, strlen(MOST)) < 0)
+		return;
 }
 
 // Whoever started this ends the compile by ending.

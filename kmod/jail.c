@@ -73,6 +73,16 @@ static void tmpfs(const char *at, const char *options)
 		jail_fail("mount a tmpfs on", at);
 }
 
+// For temporary files, which are memory: 2 GiB, and no more than half of what there is.
+static void tmpfs_for_all(const char *at)
+{
+	enum { MOST_MIB = 2048, MIB = 1 << 20 };
+	uint64_t half = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2 / MIB;
+	auto_str char *options =
+		str_fmt("mode=1777,nr_inodes=200k,size=%um", half < MOST_MIB ? (unsigned)half : (unsigned)MOST_MIB);
+	tmpfs(at, options);
+}
+
 // One entry of the old root: links are copied, the rest is bound read-only.
 static void take_entry(const char *from, const char *to)
 {
@@ -172,7 +182,7 @@ static void show(const struct jail_show *s)
 {
 	auto_str char *from = str_fmt(OLD "%s", s->from), *to = str_fmt(NEW "%s", s->to);
 	if (s->is_scratch) {
-		tmpfs(to, "mode=1777,size=1g,nr_inodes=200k");
+		tmpfs_for_all(to);
 		each_entry(from, show_below, s);
 	} else {
 		make_dirs(to);
@@ -376,6 +386,6 @@ void jail_files(const struct jail *jail)
 		make_dirs(NEW SANDBOX_CACHE);
 		bind(cache, NEW SANDBOX_CACHE, MS_NODEV | MS_NOEXEC);
 	}
-	tmpfs(NEW "/tmp", "mode=1777,size=2g,nr_inodes=200k");
+	tmpfs_for_all(NEW "/tmp");
 	leave_temporary(jail);
 }
