@@ -119,6 +119,19 @@ static int overview_page(void)
 	       "the\n"
 	       "\tcommand line beats both.\n\n_/var/lib/kmodsmith_\n\tpackages, unpacked headers and scratch of this "
 	       "machine\n\n"
+	       "# ENVIRONMENT\n\nEach command's page names the variables of its options. A variable whose name begins "
+	       "with\n"
+	       "*KMODSMITH\\_* and that no command knows is an error, unless it is one of those that Kubernetes sets "
+	       "in "
+	       "every\n"
+	       "container for a Service of such a name.\n\n"
+	       "# EVENTS\n\nEvents go to standard error, one a line. With *--log-format json* each is an object: _ts_, "
+	       "_level_, _msg_ and,\n"
+	       "inside of a phase, _step_; at its end _seconds_ and what it found; of an error _code_, _reason_, "
+	       "_retryable_ and\n"
+	       "_next_. *--quiet* leaves errors and warnings, and of the results JSON alone. *--verbose* adds each "
+	       "program that is\n"
+	       "run, each request, and what was decided from what.\n\n"
 	       "# EXIT STATUS\n\n0 done, 1 failed, 2 wrong usage or configuration; *kmodsmith-check*(8) has more.\n\n");
 	page_end();
 	return 0;

@@ -3,6 +3,7 @@
 // credentials may go along, are to be decided anew for each place that a call is sent to.
 #include "base/http_own.h"
 
+#include "base/log.h"
 #include "base/proxy.h"
 
 #include <strings.h>
@@ -186,8 +187,15 @@ static void launch(struct trip *t)
 
 static void finish(struct trip *t)
 {
+	const struct http_call *call = t->call;
 	detach(t);
 	t->call->is_done = true;
+	if (!log_is_on(LOG_LEVEL_DEBUG))
+		return;
+	auto_str char *url = http_url_shown(t->url);
+	log_debug("%s %s: status %ld, %ld ms%s%s%s%s", call->method ? call->method : "GET", url, call->status,
+		  http_now_ms() - t->start_ms, t->proxy ? ", by a proxy" : "", t->redirects ? ", redirected" : "",
+		  call->err.code ? ": " : "", call->err.text);
 }
 
 static bool is_redirect(const struct trip *t)

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/opt.h"
+#include "base/nearest.h"
+#include "base/opt_known.h"
 
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 
-enum { OPTS_MAX = 96, HELP_COLUMN = 28 };
-
-// Who set a value last: a higher source replaces what a lower one put into a list.
-enum source { FROM_DEFAULT, FROM_FILE, FROM_ENV, FROM_FLAG };
+enum { HELP_COLUMN = 28 };
 
 struct parse {
 	const struct cmd *cmd;
 	const struct opt *opts[OPTS_MAX];
-	enum source set_by[OPTS_MAX];
+	enum opt_source set_by[OPTS_MAX];
+	unsigned lines[OPTS_MAX];
 	size_t count;
 	void *values;
 };
@@ -37,7 +36,7 @@ static int set_flag(const struct opt *o, const char *text, bool *ret, struct err
 	return err_set(err, E_USAGE, "%s: '%s' is neither yes nor no", o->name, text);
 }
 
-static int set(struct parse *p, size_t i, const char *text, enum source from, struct err *err)
+static int set(struct parse *p, size_t i, const char *text, enum opt_source from, struct err *err)
 {
 	const struct opt *o = p->opts[i];
 	void *at = (char *)p->values + o->offset;
@@ -66,41 +65,33 @@ static int set(struct parse *p, size_t i, const char *text, enum source from, st
 	return 0;
 }
 
-static bool is_known(const struct cmd *const *all, const char *key)
-{
-	for (; *all; all++) {
-		struct parse p = { 0 };
-		collect(*all, &p);
-		for (size_t i = 0; i < p.count; i++)
-			if (str_eq(p.opts[i]->name, key))
-				return true;
-	}
-	return false;
-}
-
-static int config_line(struct parse *p, const struct cmd *const *all, char *line, struct err *err)
+static int config_line(struct parse *p, const struct opt_input *in, char *line, unsigned number, struct err *err)
 {
 	char *equals = strchr(line, '=');
 	if (!equals)
 		return err_set(err, E_CONFIG, "'%s' is not KEY = VALUE", line);
 	*equals = '\0';
 	const char *key = str_trim(line), *value = str_trim(equals + 1);
-	for (size_t i = 0; i < p->count; i++)
-		if (str_eq(p->opts[i]->name, key))
-			return set(p, i, value, FROM_FILE, err) < 0 ? err_code(err, E_CONFIG) : 0;
-	return is_known(all, key) ? 0 : err_set(err, E_CONFIG, "unknown key '%s'", key);
+	for (size_t i = 0; i < p->count; i++) {
+		if (!str_eq(p->opts[i]->name, key))
+			continue;
+		p->lines[i] = number;
+		return set(p, i, value, OPT_FILE, err) < 0 ? err_code(err, E_CONFIG) : 0;
+	}
+	return opt_check_key(in->all, key, err);
 }
 
-static int from_config(struct parse *p, const struct cmd *const *all, const char *config, struct err *err)
+static int from_config(struct parse *p, const struct opt_input *in, struct err *err)
 {
+	const char *config = in->config;
 	unsigned number = 0;
 	while (config && *config) {
 		size_t len = strcspn(config, "\n");
 		auto_str char *line = str_ndup(config, len);
 		char *text = str_trim(line);
 		number++;
-		if (*text && *text != '#' && config_line(p, all, text, err) < 0)
-			return err_wrap(err, "configuration file, line %u", number);
+		if (*text && *text != '#' && config_line(p, in, text, number, err) < 0)
+			return err_wrap(err, "'%s', line %u", in->config_name, number);
 		config += len + (config[len] == '\n');
 	}
 	return 0;
@@ -110,8 +101,10 @@ static int from_env(struct parse *p, struct err *err)
 {
 	for (size_t i = 0; i < p->count; i++) {
 		const char *text = p->opts[i]->env ? getenv(p->opts[i]->env) : NULL;
-		if (text && *text && set(p, i, text, FROM_ENV, err) < 0)
-			return err_wrap(err, "environment variable %s", p->opts[i]->env);
+		if (text && *text && set(p, i, text, OPT_ENV, err) < 0) {
+			err_wrap(err, "environment variable %s", p->opts[i]->env);
+			return err_code(err, E_CONFIG);
+		}
 	}
 	return 0;
 }
@@ -154,7 +147,13 @@ static int unknown(const struct parse *p, const char *word, struct err *err)
 			       optopt == 'h' ? "help" : p->opts[optopt - 256]->name);
 	if (optopt)
 		return err_set(err, E_USAGE, "unknown option '-%c' for '%s'", optopt, p->cmd->name);
-	return err_set(err, E_USAGE, "unknown option '%s' for '%s'", word, p->cmd->name);
+	auto_strv struct strv names = { 0 };
+	for (size_t i = 0; i < p->count; i++)
+		strv_add(&names, str_fmt("--%s", p->opts[i]->name));
+	auto_str char *name = str_ndup(word, strcspn(word, "="));
+	const char *near = nearest(name, &names);
+	return err_set(err, E_USAGE, "unknown option '%s' for '%s'%s%s%s", word, p->cmd->name,
+		       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
@@ -171,30 +170,81 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 			return err_set(err, E_USAGE, "option '%s' needs a value", argv[optind - 1]);
 		if (value == '?')
 			return unknown(p, argv[optind - 1], err);
-		if (set(p, index_of(p, value), optarg, FROM_FLAG, err) < 0)
+		if (set(p, index_of(p, value), optarg, OPT_FLAGS, err) < 0)
 			return err_wrap(err, "command line");
 	}
 	return 0;
 }
 
-int opt_parse(const struct cmd *cmd, const struct cmd *const *all, int argc, char **argv, const char *config,
-	      void *values, char ***ret_args, size_t *ret_count, struct err *err)
+int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err)
 {
 	struct parse p = { .cmd = cmd, .values = values };
 	collect(cmd, &p);
-	if (from_config(&p, all, config, err) < 0 || from_env(&p, err) < 0)
+	if (from_config(&p, in, err) < 0 || opt_check_environment(in->all, in->variables, err) < 0 ||
+	    from_env(&p, err) < 0)
 		return -1;
-	int r = from_flags(&p, argc, argv, err);
+	int r = from_flags(&p, in->argc, in->argv, err);
 	if (r)
 		return r;
-	size_t count = (size_t)(argc - optind);
+	size_t count = (size_t)(in->argc - optind);
 	if (count < cmd->args_min)
 		return err_set(err, E_USAGE, "'%s' needs %s", cmd->name, cmd->args);
 	if (count > cmd->args_max)
-		return err_set(err, E_USAGE, "'%s' does not take '%s'", cmd->name, argv[optind + (int)cmd->args_max]);
-	*ret_args = argv + optind;
-	*ret_count = count;
+		return err_set(err, E_USAGE, "'%s' does not take '%s'", cmd->name,
+			       in->argv[optind + (int)cmd->args_max]);
+	*ret = (struct opt_parsed){ .args = in->argv + optind, .count = count, .opts = p.count };
+	for (size_t i = 0; i < p.count; i++)
+		ret->origins[i] = (struct opt_origin){ .opt = p.opts[i], .by = p.set_by[i], .line = p.lines[i] };
 	return 0;
+}
+
+// "--NAME" as a word, or "NAME: " where the text begins.
+static bool names_option(const char *text, const char *name)
+{
+	size_t length = strlen(name);
+	if (str_starts(text, name) && str_starts(text + length, ": "))
+		return true;
+	auto_str char *option = str_fmt("--%s", name);
+	for (const char *at = strstr(text, option); at; at = strstr(at + 1, option))
+		if (!strchr("-abcdefghijklmnopqrstuvwxyz", at[length + 2]) || !at[length + 2])
+			return true;
+	return false;
+}
+
+static bool quotes(const char *text, const char *value)
+{
+	auto_str char *quoted = value && *value ? str_fmt("'%s'", value) : NULL;
+	return quoted && strstr(text, quoted);
+}
+
+static bool quotes_value(const char *text, const struct opt *o, const void *at)
+{
+	const struct strv *list = at;
+	if (o->type == OPT_STR)
+		return quotes(text, *(char *const *)at);
+	for (size_t i = 0; o->type == OPT_LIST && i < list->count; i++)
+		if (quotes(text, list->items[i]))
+			return true;
+	return false;
+}
+
+void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, const void *values, struct err *err)
+{
+	if (err->code != E_USAGE)
+		return;
+	for (size_t i = 0; i < parsed->opts; i++) {
+		const struct opt_origin *origin = &parsed->origins[i];
+		const struct opt *o = origin->opt;
+		if ((origin->by != OPT_FILE && origin->by != OPT_ENV) ||
+		    !(names_option(err->text, o->name) || quotes_value(err->text, o, (const char *)values + o->offset)))
+			continue;
+		if (origin->by == OPT_FILE)
+			err_wrap(err, "'%s', line %u, key '%s'", in->config_name, origin->line, o->name);
+		else
+			err_wrap(err, "environment variable %s", o->env);
+		err_code(err, E_CONFIG);
+		return;
+	}
 }
 
 void opt_done(const struct cmd *cmd, void *values)

@@ -30,11 +30,38 @@ struct cmd {
 	void (*failed)(const void *values, const struct err *err);
 };
 
-// Fill values (values_size zeroed bytes, or the defaults). 0 = run it, with ret_args (borrowed from argv) and
-// ret_count; 1 = --help was asked for; negative = E_USAGE or E_CONFIG. config: text of the configuration file, NULL =
-// none; all: every command, NULL-terminated, so that a key of another command is told from an unknown one.
-int opt_parse(const struct cmd *cmd, const struct cmd *const *all, int argc, char **argv, const char *config,
-	      void *values, char ***ret_args, size_t *ret_count, struct err *err);
+enum { OPTS_MAX = 96 };
+
+// Where values come from, borrowed.
+struct opt_input {
+	const struct cmd *const *all; // every command, NULL-terminated: a name of another one is no mistake
+	const char *const *variables; // what of the environment is ours and no option's, NULL-terminated
+	const char *config_name;      // of the configuration file, for messages
+	const char *config;           // its text; NULL = there is none
+	int argc;
+	char **argv;
+};
+
+// Who set a value last: a higher source replaces what a lower one put into a list.
+enum opt_source { OPT_DEFAULT, OPT_FILE, OPT_ENV, OPT_FLAGS };
+
+struct opt_parsed {
+	char **args; // positional, borrowed from argv
+	size_t count;
+	struct opt_origin {
+		const struct opt *opt;
+		enum opt_source by;
+		unsigned line; // of the configuration file
+	} origins[OPTS_MAX];
+	size_t opts;
+};
+
+// Fill values (values_size zeroed bytes, or the defaults). 0 = run it; 1 = --help was asked for; negative = E_USAGE or
+// E_CONFIG: an unknown key of the file or an unknown KMODSMITH_* variable is an error, with the nearest name.
+int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err);
+// A value that only the command found to be wrong (E_USAGE, with '--NAME', 'NAME:' or the quoted value in its text),
+// and that the file or the environment gave: then the error names the line or the variable, and is E_CONFIG.
+void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, const void *values, struct err *err);
 void opt_done(const struct cmd *cmd, void *values);
 // The words that tell cmd what these values (of the tables, NULL-terminated) say; what cmd does not know is left out.
 void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret);

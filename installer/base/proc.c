@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/proc.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -155,21 +157,44 @@ static void reap(pid_t pid, struct proc_end *end)
 	end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
+static void tell_start(const struct proc *proc)
+{
+	auto_str char *words = NULL;
+	if (!log_is_on(LOG_LEVEL_DEBUG))
+		return;
+	for (size_t i = 0; proc->argv[i]; i++)
+		str_add(&words, " %s", proc->argv[i]);
+	log_debug("run%s%s%s", words, proc->dir ? " in " : "", proc->dir ? proc->dir : "");
+}
+
+static void tell_end(const struct proc *proc, const struct proc_end *end, long ms)
+{
+	if (end->is_timed_out)
+		log_debug("'%s' did not end in time, %ld ms", proc->argv[0], ms);
+	else if (end->signal)
+		log_debug("'%s' was ended by signal %d, %ld ms", proc->argv[0], end->signal, ms);
+	else
+		log_debug("'%s' ended with status %d, %ld ms", proc->argv[0], end->status, ms);
+}
+
 int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
 {
 	int pipes[2];
+	long started = now_ms();
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return err_set(err, errno, "make a pipe for '%s'", proc->argv[0]);
 	auto_fd int in = pipes[0];
 	auto_fd int out = pipes[1];
 	pid_t pid;
 	*ret = (struct proc_end){ 0 };
+	tell_start(proc);
 	if (spawn(proc, out, &pid, err) < 0)
 		return -1;
 	close(TAKE_FD(out));
 	struct reader r = { .proc = proc, .end = ret };
 	follow(&r, in, pid);
 	reap(pid, ret);
+	tell_end(proc, ret, now_ms() - started);
 	return 0;
 }
 

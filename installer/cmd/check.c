@@ -22,6 +22,7 @@ struct check_run {
 	struct machine machine;
 	struct host host;
 	struct gpus gpus;
+	struct job_spare spare;
 	struct root state, patches;
 	struct scratch work, layout_work;
 	struct layout layout;
@@ -40,6 +41,7 @@ static void check_run_done(struct check_run *c)
 	scratch_done(&c->work);
 	root_done(&c->patches);
 	root_done(&c->state);
+	job_spare_done(&c->spare);
 	machine_done(&c->machine);
 }
 
@@ -65,7 +67,7 @@ static int open_inputs(const struct values *v, struct check_run *c, struct err *
 {
 	const struct job_values *j = &v->job;
 	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &c->machine, err) < 0 ||
-	    job_state(j, &c->machine, &c->state, err) < 0 ||
+	    job_state_look(j, &c->machine, &c->spare, &c->state, err) < 0 ||
 	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
 	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
 	    (j->patches && root_init(&c->patches, j->patches, err) < 0))

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/common.h"
 
+#include "base/file.h"
 #include "node/report.h"
 
-#include <stdio.h>
+#include <errno.h>
+#include <fcntl.h>
 
 const struct opt common_opts[] = {
 	{ "root", 0, "DIR", "KMODSMITH_ROOT", OPT_STR, offsetof(struct common, root),
@@ -13,8 +15,10 @@ const struct opt common_opts[] = {
 	{ "json", 0, NULL, NULL, OPT_FLAG, offsetof(struct common, is_json), "the result as JSON on standard output" },
 	{ "log-format", 0, "text|json", "KMODSMITH_LOG_FORMAT", OPT_STR, offsetof(struct common, log_format),
 	  "how events on standard error look" },
-	{ "quiet", 'q', NULL, NULL, OPT_FLAG, offsetof(struct common, is_quiet), "only errors and warnings" },
-	{ "verbose", 'v', NULL, NULL, OPT_FLAG, offsetof(struct common, is_verbose), "more events" },
+	{ "quiet", 'q', NULL, NULL, OPT_FLAG, offsetof(struct common, is_quiet),
+	  "only errors and warnings: no table either, JSON as ever" },
+	{ "verbose", 'v', NULL, NULL, OPT_FLAG, offsetof(struct common, is_verbose),
+	  "also each program that is run, each request, and what was decided from what" },
 	{ 0 },
 };
 
@@ -62,6 +66,7 @@ static size_t cell_width(const char *cell)
 void show_table(const struct strv *rows)
 {
 	size_t width[16] = { 0 };
+	log_end_line();
 	for (size_t r = 0; r < rows->count; r++) {
 		const char *cell = rows->items[r];
 		for (size_t c = 0; c < ARRAY_SIZE(width); c++) {
@@ -86,10 +91,31 @@ void show_table(const struct strv *rows)
 	}
 }
 
+// Where JSON goes when other text does not.
+static FILE *results;
+
+int show_json_only(struct err *err)
+{
+	auto_fd int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	auto_fd int none = file_open_arg("/dev/null", O_WRONLY, err);
+	if (none < 0)
+		return -1;
+	if (kept < 0 || dup2(none, STDOUT_FILENO) < 0 || !(results = fdopen(kept, "w")))
+		return err_set(err, errno, "--quiet: standard output");
+	kept = -1;
+	return 0;
+}
+
+FILE *show_results(void)
+{
+	return results ? results : stdout;
+}
+
 void show_json(const json_t *value)
 {
 	auto_str char *text = json_dumps(value, JSON_INDENT(2));
-	printf("%s\n", text ? text : "null");
+	log_end_line();
+	fprintf(show_results(), "%s\n", text ? text : "null");
 }
 
 json_t *failure_json(const struct err *err)
@@ -104,10 +130,11 @@ void show_progress(const char *what, unsigned done, unsigned total)
 	enum { QUARTER = 25 };
 	if (percent == last)
 		return;
-	if (isatty(STDERR_FILENO)) {
-		fprintf(stderr, "\r%s %3u%% (%u of %u)%s", what, percent, done, total, done >= total ? "\n" : "");
-	} else if (percent / QUARTER != last / QUARTER && done < total) {
-		log_info("%s %u%% (%u of %u)", what, percent, done, total);
+	auto_str char *text = str_fmt("%s %3u%% (%u of %u)", what, percent, done, total);
+	if (!log_rewrite(text, done >= total) && percent / QUARTER != last / QUARTER && done < total) {
+		auto_json json_t *fields = json_pack("{s:s, s:I, s:I}", "progress", what, "done", (json_int_t)done,
+						     "total", (json_int_t)total);
+		log_fields(LOG_LEVEL_INFO, fields, "%s %u%% (%u of %u)", what, percent, done, total);
 	}
 	last = percent;
 }

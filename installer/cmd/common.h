@@ -6,6 +6,8 @@
 #include "base/opt.h"
 #include "base/sys.h"
 
+#include <stdio.h>
+
 struct common { // first member of each command's values
 	char *root, *host_root, *log_format;
 	bool is_json, is_quiet, is_verbose;
@@ -27,6 +29,9 @@ int unload_deadline_ms(unsigned seconds); // 0 = the default, a minute
 // A text table: rows of cells separated by tabs, columns aligned, on standard output.
 void show_table(const struct strv *rows);
 void show_json(const json_t *value);
+// From here on nothing but JSON arrives at standard output.
+int show_json_only(struct err *err);
+FILE *show_results(void);                    // where it goes
 json_t *failure_json(const struct err *err); // what --json prints in place of a result
 // On a terminal a line that rewrites itself; elsewhere a line for each quarter that was begun: a log is short (R-K4),
 // and the phase's own line tells its end.

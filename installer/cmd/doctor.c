@@ -9,6 +9,14 @@ struct values {
 	struct job_values job;
 };
 
+static const struct opt opts[] = {
+	{ "headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, offsetof(struct values, job.headers),
+	  "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree" },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, job.state_dir),
+	  "kept packages, headers, scratch; default /var/lib/kmodsmith of the host" },
+	{ 0 },
+};
+
 static json_t *as_json(const struct findings *f)
 {
 	json_t *list = json_array();
@@ -40,10 +48,11 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_job_spare struct job_spare spare = JOB_SPARE_NONE;
 	auto_root struct root state = ROOT_NONE;
 	auto_findings struct findings f = { 0 };
 	if (job_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
-	    job_state(&v->job, &m, &state, err) < 0 ||
+	    job_state_look(&v->job, &m, &spare, &state, err) < 0 ||
 	    doctor_read(&m.host, &m.kern, &state, &v->job.headers, &f, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
@@ -62,7 +71,7 @@ const struct cmd cmd_doctor = {
 	.about = "Looks before anybody tries. Exit status 1 when something would make every install fail; a warning "
 		 "only matters\n"
 		 "in the case that it names.\n",
-	.opts = { source_opts, common_opts },
+	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
 };

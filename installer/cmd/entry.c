@@ -2,6 +2,7 @@
 #include "cmd/entry.h"
 
 #include "base/file.h"
+#include "base/nearest.h"
 #include "cmd/common.h"
 
 #include <errno.h>
@@ -71,9 +72,9 @@ static void show_failure(const struct err *err, bool is_json)
 static int delivered(int status)
 {
 	struct err err;
-	if (fflush(stdout) != 0)
+	if (fflush(show_results()) != 0 || fflush(stdout) != 0)
 		err_set(&err, errno, "write the result to standard output");
-	else if (ferror(stdout)) // of an earlier write, whose reason is gone
+	else if (ferror(show_results()) || ferror(stdout)) // of an earlier write, whose reason is gone
 		err_set(&err, E_SYSTEM, "write the result to standard output: a part of it was lost");
 	else
 		return status;
@@ -118,6 +119,18 @@ static char *verbs_of(const struct group *group)
 	return strv_join(&verbs, ", ");
 }
 
+static const char *near_command(const char *word)
+{
+	auto_strv struct strv names = { 0 };
+	for (size_t i = 0; commands[i]; i++)
+		strv_add(&names, str_dup(commands[i]->name));
+	for (const struct group *g = groups; g->name; g++)
+		strv_add(&names, str_dup(g->name));
+	const char *near = nearest(word, &names);
+	const struct cmd *cmd = near ? find(near) : NULL;
+	return cmd ? cmd->name : near ? find_group(near, strlen(near))->name : NULL;
+}
+
 int entry_version(void)
 {
 	printf("kmodsmith %s\n", KMODSMITH_VERSION);
@@ -140,8 +153,11 @@ int entry_unknown(int argc, char **argv)
 	if (group && (argc == 1 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h")))
 		return group_usage(group, argc == 1);
 	auto_str char *verbs = group ? verbs_of(group) : NULL;
+	const char *near = group ? NULL : near_command(argv[0]);
 	if (group)
 		err_set(&err, E_USAGE, "'%s' has no verb '%s'; it has %s", group->name, argv[1], verbs);
+	else if (near)
+		err_set(&err, E_USAGE, "unknown command '%s'; did you mean '%s'?", argv[0], near);
 	else
 		err_set(&err, E_USAGE, "unknown command '%s'; `kmodsmith --help` lists them", argv[0]);
 	show_failure(&err, has_word(argc, argv, "--json"));
@@ -160,16 +176,50 @@ static int read_named_config(const char *path, char **ret, struct err *err)
 	return err_code(err, E_CONFIG);
 }
 
+// What of the environment is ours and no option's: read here and elsewhere, or by the hooks of package managers and the
+// scripts of the source tree, in whose shells the program may be started.
+static const char *const variables[] = { "KMODSMITH_CONFIG", "KMODSMITH_KEY_PASSWORD", "KMODSMITH_OPENAT2",
+					 "KMODSMITH_CACHE",  "KMODSMITH_INPUTS",       "KMODSMITH_ACCEL",
+					 "KMODSMITH_BASE",   "KMODSMITH_RUN_DIR",      NULL };
+
+struct input {
+	struct opt_input opt;
+	char *name, *text;
+};
+
+static void input_done(struct input *i)
+{
+	free(i->name);
+	free(i->text);
+}
+#define auto_input __attribute__((cleanup(input_done)))
+
 // KMODSMITH_CONFIG names a file that must exist; the default one may be absent.
-static int read_config(char **ret, struct err *err)
+static int read_config(struct input *ret, struct err *err)
 {
 	const char *named = getenv("KMODSMITH_CONFIG");
 	auto_root struct root slash = ROOT_NONE;
-	if (named && *named)
-		return read_named_config(named, ret, err);
+	if (named && *named) {
+		ret->name = str_dup(named);
+		return read_named_config(named, &ret->text, err);
+	}
+	ret->name = str_fmt("/%s", CONFIG_FILE);
 	if (root_init(&slash, "/", err) < 0)
 		return -1;
-	return root_read(&slash, CONFIG_FILE, ret, NULL, err);
+	return root_read(&slash, CONFIG_FILE, &ret->text, NULL, err);
+}
+
+static int input_read(int argc, char **argv, struct input *ret, struct err *err)
+{
+	if (read_config(ret, err) < 0)
+		return -1;
+	ret->opt = (struct opt_input){ .all = commands,
+				       .variables = variables,
+				       .config_name = ret->name,
+				       .config = ret->text,
+				       .argc = argc,
+				       .argv = argv };
+	return 0;
 }
 
 static int setup_log(const struct common *c, struct err *err)
@@ -180,7 +230,7 @@ static int setup_log(const struct common *c, struct err *err)
 		  c->is_verbose ? LOG_LEVEL_DEBUG :
 				  LOG_LEVEL_INFO,
 		  str_eq(c->log_format, "json"));
-	return 0;
+	return c->is_quiet ? show_json_only(err) : 0;
 }
 
 static int show_help(const struct cmd *cmd)
@@ -192,31 +242,63 @@ static int show_help(const struct cmd *cmd)
 
 int entry_values(const struct cmd *cmd, int argc, char **argv, void *values)
 {
-	auto_str char *config = NULL;
-	char **args = NULL;
-	size_t count = 0;
+	auto_input struct input in = { 0 };
+	struct opt_parsed parsed;
 	struct err ignored;
-	return read_config(&config, &ignored) < 0 ||
-			       opt_parse(cmd, commands, argc, argv, config, values, &args, &count, &ignored) != 0 ?
+	return input_read(argc, argv, &in, &ignored) < 0 || opt_parse(cmd, &in.opt, values, &parsed, &ignored) != 0 ?
 		       -1 :
 		       0;
 }
 
+// Of the command that runs: one a process.
+static struct {
+	const struct opt_input *in;
+	const struct opt_parsed *parsed;
+	const void *values;
+} running;
+
+void entry_blame(struct err *err)
+{
+	if (running.in)
+		opt_blame(running.in, running.parsed, running.values, err);
+}
+
+// Without the values, which may be a proxy's password.
+static void tell_origins(const struct opt_input *in, const struct opt_parsed *parsed)
+{
+	for (size_t i = 0; i < parsed->opts; i++) {
+		const struct opt_origin *o = &parsed->origins[i];
+		if (o->by == OPT_FILE)
+			log_debug("--%s is set by '%s', line %u", o->opt->name, in->config_name, o->line);
+		else if (o->by == OPT_ENV)
+			log_debug("--%s is set by the environment variable %s", o->opt->name, o->opt->env);
+	}
+}
+
 static int parse_and_run(const struct cmd *cmd, int argc, char **argv, void *values, struct err *err)
 {
-	auto_str char *config = NULL;
-	char **args = NULL;
-	size_t count = 0;
+	auto_input struct input in = { 0 };
+	struct opt_parsed parsed;
 	if (has_word(argc, argv, "--help")) // works whatever is wrong with configuration and environment
 		return show_help(cmd);
-	if (read_config(&config, err) < 0)
+	if (input_read(argc, argv, &in, err) < 0)
 		return -1;
-	int r = opt_parse(cmd, commands, argc, argv, config, values, &args, &count, err);
+	int r = opt_parse(cmd, &in.opt, values, &parsed, err);
 	if (r > 0)
 		return show_help(cmd);
-	if (r < 0 || setup_log(values, err) < 0)
+	if (r < 0)
 		return -1;
-	return cmd->run(values, args, count, err);
+	running.in = &in.opt;
+	running.parsed = &parsed;
+	running.values = values;
+	r = setup_log(values, err);
+	if (r == 0)
+		tell_origins(&in.opt, &parsed);
+	r = r < 0 ? -1 : cmd->run(values, parsed.args, parsed.count, err);
+	if (r < 0)
+		entry_blame(err);
+	running.in = NULL;
+	return r;
 }
 
 int entry_run(const struct cmd *cmd, int argc, char **argv)

@@ -10,6 +10,9 @@ int entry_words(int argc, char **argv);                      // argv[0]: the fir
 int entry_run(const struct cmd *cmd, int argc, char **argv); // argv[0] is the last word of the command
 // What a command would be told; negative: entry_run() says why not, or it is a call for help.
 int entry_values(const struct cmd *cmd, int argc, char **argv, void *values);
+// An error that a running command tells by itself: where it comes from a wrong line of the configuration file, or a
+// wrong variable, it names that. Errors that are returned need no such call.
+void entry_blame(struct err *err);
 int entry_usage(bool is_error);
 int entry_version(void);
 int entry_unknown(int argc, char **argv); // argv[0] is no command; it may be a group

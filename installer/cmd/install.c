@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan and install: the same job, shown or done.
+#include "cmd/entry.h"
 #include "cmd/job.h"
 
 #include <stdio.h>
@@ -68,6 +69,7 @@ static int fail(const struct job *j, struct err *err)
 {
 	if (!j->values->origin.remote.common.is_json)
 		return -1;
+	entry_blame(err);
 	auto_json json_t *json = failure_json(err);
 	log_err(err);
 	json_object_set_new(json, "phases", report_phases(&j->watch));

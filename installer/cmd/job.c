@@ -86,31 +86,6 @@ const struct opt share_opts[] = {
 	{ 0 },
 };
 
-int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err)
-{
-	static const char USER_PATH[] = ".local/state/kmodsmith";
-	const char *home = getenv("HOME");
-	auto_root struct root base = ROOT_NONE;
-	if (values->state_dir) {
-		if (root_make(values->state_dir, ret, err) < 0)
-			return err_wrap(err, "--state-dir");
-		return 0;
-	}
-	if (m->is_recorded || geteuid() == 0 || !home)
-		return root_mkdirs(&m->host, JOB_STATE, 0755, err) < 0 ? -1 : root_sub(&m->host, JOB_STATE, ret, err);
-	if (root_init(&base, home, err) < 0 || root_mkdirs(&base, USER_PATH, 0755, err) < 0)
-		return -1;
-	return root_sub(&base, USER_PATH, ret, err);
-}
-
-int job_store_limit(const char *text, uint64_t *ret, struct err *err)
-{
-	*ret = 0;
-	if (text && !store_size_parse(text, ret))
-		return err_set(err, E_USAGE, "store-limit: '%s' is no size such as 500M or 2G", text);
-	return 0;
-}
-
 // Without waiting for a pipe's writer.
 int job_look(const char *what, const char *path, bool is_dir_allowed, struct err *err)
 {
@@ -240,6 +215,17 @@ static int look(struct job *j, struct err *err)
 		return -1;
 	const struct package *p = obtain_package(o);
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
+	auto_str char *from = strv_join(o->fetch.from, ", ");
+	log_debug("wanted: driver %s, %s, kernel %s, build id %.12s; asked: %s%s%s; found: %s%s%s",
+		  o->want.driver ? o->want.driver : "any", o->want.flavour ? o->want.flavour : "any flavour",
+		  o->want.release, o->want.build_id, o->is_named ? "" : "the store", *from && !is_local ? ", " : "",
+		  is_local ? "" : from, tag, p ? " in " : ": ",
+		  p          ? p->place :
+		  o->why_not ? o->why_not :
+			       "");
+	if (is_told)
+		watch_facts(&j->watch, json_pack("{s:o, s:o}", "package", json_text(p ? tag : NULL), "place",
+						 json_text(p ? p->place : NULL)));
 	if (is_told)
 		watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
 	return p || is_served(j) ? 0 : obtain_reuse(o, err);
@@ -309,6 +295,7 @@ static int open_source(struct job *j, struct err *err)
 	watch_enter(&j->watch, "source");
 	if (source_open(path, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
 		return -1;
+	watch_facts(&j->watch, json_pack("{s:s, s:s}", "driver", j->source.version, "sha256", j->source.digest));
 	watch_end(&j->watch, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
 	return 0;
 }
@@ -368,6 +355,10 @@ static int gather(struct job *j, bool is_change, struct err *err)
 	if (facts_read(&j->machine.host, &j->machine.kern, &j->facts, err) < 0 ||
 	    (is_change && facts_has_gpu(&j->facts) && lock(j, err) < 0))
 		return -1;
+	watch_facts(&j->watch, json_pack("{s:o, s:i, s:i, s:o}", "kernel", json_text(j->facts.host.release), "gpus",
+					 (int)gpus_ours(&j->facts.gpus, GPU_DISPLAY), "switches",
+					 (int)gpus_ours(&j->facts.gpus, GPU_SWITCH), "driver",
+					 json_text(j->facts.loaded.version)));
 	watch_end(&j->watch, "detect", "kernel %s, %zu GPUs, %zu switches, driver %s", j->facts.host.release,
 		  gpus_ours(&j->facts.gpus, GPU_DISPLAY), gpus_ours(&j->facts.gpus, GPU_SWITCH),
 		  j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
@@ -450,7 +441,14 @@ static int decide(struct job *j, struct err *err)
 				       .failed = &j->failed,
 				       .source_version = j->source.version,
 				       .source_flavours = j->source.flavours };
-	return facts_has_gpu(&j->facts) && job_export(j, err) < 0 ? -1 : make_plan(j, err);
+	if ((facts_has_gpu(&j->facts) && job_export(j, err) < 0) || make_plan(j, err) < 0)
+		return -1;
+	if (j->plan.flavour_why)
+		log_debug("flavour %s: %s", flavour_name(j->plan.flavour), j->plan.flavour_why);
+	for (size_t i = 0; i < j->plan.count; i++)
+		log_debug("step %zu: %s %s: %s", i + 1, step_kind_name(j->plan.steps[i].kind), j->plan.steps[i].subject,
+			  j->plan.steps[i].why);
+	return 0;
 }
 
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err)

@@ -90,6 +90,17 @@ int job_stage(struct job *job, struct err *err);                     // see appl
 // The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
 // ordinary users, who only build) ~/.local/state/kmodsmith.
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
+// The same for a command that only looks. A user whose home cannot be used gets an empty one, which goes with `spare`,
+// and a warning.
+struct job_spare {
+	struct root parent;
+	char *name; // NULL = none was needed
+};
+#define JOB_SPARE_NONE ((struct job_spare){ .parent = ROOT_NONE })
+int job_state_look(const struct job_values *values, const struct machine *m, struct job_spare *spare, struct root *ret,
+		   struct err *err);
+void job_spare_done(struct job_spare *s);
+#define auto_job_spare __attribute__((cleanup(job_spare_done)))
 int job_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
 #define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
 // What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.

@@ -14,7 +14,13 @@ void show_phase(void *ctx, const struct phase *p)
 {
 	(void)ctx;
 	const char *within = log_step(p->name);
-	log_info("%-9s %8.3f s  %s", p->name, p->seconds, p->note);
+	if (log_is_json()) {
+		auto_json json_t *fields = json_pack("{s:f}", "seconds", p->seconds);
+		json_object_update(fields, p->facts);
+		log_fields(LOG_LEVEL_INFO, fields, "%s", p->note);
+	} else {
+		log_info("%-9s %8.3f s  %s", p->name, p->seconds, p->note);
+	}
 	log_step(within);
 }
 

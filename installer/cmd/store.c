@@ -25,7 +25,8 @@ static int open_all(const struct store_values *v, struct depot *d, struct err *e
 	const struct job_values place = { .state_dir = v->state_dir };
 	uint64_t limit;
 	if (job_store_limit(v->limit, &limit, err) < 0 || machine_open(&v->common, &d->machine, err) < 0 ||
-	    job_state(&place, &d->machine, &d->state, err) < 0 || store_open(&d->state, limit, &d->store, err) < 0)
+	    job_state_look(&place, &d->machine, &d->spare, &d->state, err) < 0 ||
+	    store_open(&d->state, limit, &d->store, err) < 0)
 		return -1;
 	return 0;
 }
@@ -60,6 +61,7 @@ void depot_done(struct depot *d)
 	store_roots_done(&d->roots);
 	store_done(&d->store);
 	root_done(&d->state);
+	job_spare_done(&d->spare);
 	machine_done(&d->machine);
 	*d = DEPOT_NONE;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the verbs of `kmodsmith store` share: their options, the store, and the packages in it.
 #pragma once
-#include "cmd/common.h"
+#include "cmd/job.h"
 #include "precompiled/package.h"
 #include "precompiled/store.h"
 
@@ -13,13 +13,17 @@ extern const struct opt store_opts[];
 
 struct depot {
 	struct machine machine;
+	struct job_spare spare;
 	struct root state;
 	struct store store;
 	struct store_roots roots;
 	struct index index;
 };
-#define DEPOT_NONE \
-	((struct depot){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE, .store = STORE_NONE })
+#define DEPOT_NONE                                                            \
+	((struct depot){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+			 .spare = JOB_SPARE_NONE,                             \
+			 .state = ROOT_NONE,                                  \
+			 .store = STORE_NONE })
 int depot_open(const struct store_values *values, struct depot *ret, struct err *err);
 // Without roots and index, for what can mend them.
 int depot_open_unread(const struct store_values *values, struct depot *ret, struct err *err);

@@ -15,7 +15,7 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total)
 	show_progress("verified MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
 }
 
-static json_t *report_json(const struct store_report *r)
+static json_t *verified_json(const struct store_report *r)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < r->count; i++)
@@ -44,7 +44,7 @@ static int run_verify(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	if (depot_open_unread(v, &d, err) < 0 || store_verify(&d.store, on_progress, NULL, &report, err) < 0)
 		return -1;
-	auto_json json_t *json = report_json(&report);
+	auto_json json_t *json = verified_json(&report);
 	if (v->common.is_json)
 		show_json(json);
 	else

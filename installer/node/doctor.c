@@ -2,13 +2,16 @@
 #include "node/doctor.h"
 
 #include "kmod/jobs.h"
+#include "kmod/modsig.h"
 #include "kmod/toolchain.h"
 #include "node/forecast.h"
 #include "node/holders.h"
 #include "node/obtain.h"
 #include "node/owner.h"
 #include "node/preflight.h"
+#include "node/resident.h"
 #include "node/target.h"
+#include "precompiled/stage.h"
 #include "precompiled/unverified.h"
 
 #include <stdarg.h>
@@ -99,6 +102,8 @@ static void examine_gpus(struct exam *x)
 	else if ((first = first_of_ours(g)))
 		add(x, "gpu", FINDING_PASS, 0, "%zu GPUs, %zu switches, first %s %s", gpus_ours(g, GPU_DISPLAY),
 		    gpus_ours(g, GPU_SWITCH), first->address, flavour_architecture(first->device));
+	if (flavour_check_any(g, &err) < 0)
+		add(x, "driver choice", FINDING_FAIL, err.code, "%s", err.text);
 	auto_str char *owned = owner_text(g);
 	if (gpus_check_owner(g, true, &err) < 0)
 		add(x, "owner", FINDING_FAIL, err.code, "%s", err.text);
@@ -108,16 +113,63 @@ static void examine_gpus(struct exam *x)
 		add(x, "owner", FINDING_PASS, 0, "no foreign driver owns a GPU");
 }
 
-static void examine_kernel(struct exam *x)
+// 1 = the store's package for this kernel has modules with signatures, 0 = they are unsigned, or there is no package.
+// Whether the kernel knows the key is seen by their proof.
+static int has_signed_package(struct exam *x, struct err *err)
+{
+	const struct host *h = &x->facts.host;
+	const struct package_want want = { .release = h->release, .build_id = h->build_id, .arch = h->arch };
+	auto_store struct store store = STORE_NONE;
+	auto_package struct package p = PACKAGE_NONE;
+	if (!root_exists(x->state, "store"))
+		return 0;
+	if (store_open(x->state, 0, &store, err) < 0)
+		return -1;
+	int r = store_find(&store, &want, &p, err);
+	if (r <= 0 || stage_package(&store.layout, x->state, &p, err) < 0)
+		return r <= 0 ? r : -1;
+	for (size_t i = 0; i < p.count; i++) {
+		auto_modsig struct modsig sig = { 0 };
+		auto_str char *module = NULL;
+		size_t len = 0;
+		if (root_read(&p.dir, p.files[i].name, &module, &len, err) <= 0)
+			return -1;
+		modsig_read(module, len, &sig);
+		if (sig.state != MODSIG_SIGNED)
+			return 0;
+	}
+	return 1;
+}
+
+// Where a driver is there already, it has passed, or its maker signs it.
+static int examine_signing(struct exam *x, struct err *err)
 {
 	const struct host *h = &x->facts.host;
 	const char *signing = host_signing_reason(h);
-	add(x, "kernel", FINDING_PASS, 0, "%s, build id %.12s..., %s", h->release, h->build_id, h->arch);
-	if (signing)
-		add(x, "signing", FINDING_WARN, E_SIGNING_REQUIRED, "%s: only signed modules load", signing);
-	else
+	auto_resident struct resident resident = { 0 };
+	const struct strv none = { 0 };
+	if (!signing) {
 		add(x, "signing", FINDING_PASS, 0, "unsigned modules may be loaded (secure boot %s, lockdown %s)",
 		    host_secure_boot_name(h->secure_boot), host_lockdown_name(h->lockdown));
+		return 0;
+	}
+	int r = has_signed_package(x, err);
+	if (r < 0 || resident_read(x->host, h, &x->facts.loaded, NULL, &none, &resident, err) < 0)
+		return -1;
+	bool is_needed = facts_has_gpu(&x->facts) && !x->facts.loaded.count && !resident.is_foreign;
+	add(x, "signing", r == 0 && is_needed ? FINDING_FAIL : FINDING_WARN, E_SIGNING_REQUIRED,
+	    "%s: only signed modules load, and kmodsmith signs none that it compiles; %s", signing,
+	    r > 0               ? "the store has a package with signed ones" :
+	    resident.is_foreign ? "the host has a driver of its own" :
+				  "the store has no package with signed ones for this kernel");
+	return 0;
+}
+
+static int examine_kernel(struct exam *x, struct err *err)
+{
+	const struct host *h = &x->facts.host;
+	add(x, "kernel", FINDING_PASS, 0, "%s, build id %.12s..., %s", h->release, h->build_id, h->arch);
+	return examine_signing(x, err);
 }
 
 // Missing headers or compilers only matter where no package is at hand.
@@ -212,13 +264,12 @@ static int examine_driver(struct exam *x, struct err *err)
 	    flavour_name(l->flavour));
 	if (holders_find(x->kern, l, &h, err) < 0)
 		return -1;
-	if (holders_block(&h)) {
-		auto_str char *first = h.count ? holder_text(&h.items[0]) : str_fmt("module %s", h.modules.items[0]);
-		add(x, "holders", FINDING_WARN, E_IN_USE, "%zu keep the driver, first: %s", h.count + h.modules.count,
-		    first);
-	} else {
+	size_t holders = holders_blocking(&h);
+	auto_str char *first = holders ? holders_first(&h) : NULL;
+	if (holders)
+		add(x, "holders", FINDING_WARN, E_IN_USE, "%zu holder(s), first: %s", holders, first);
+	else
 		add(x, "holders", FINDING_PASS, 0, "nobody uses the driver");
-	}
 	holders_done(&h);
 	return 0;
 }
@@ -273,7 +324,8 @@ int doctor_read(const struct root *host, const struct root *kern, const struct r
 	if (facts_read(host, kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
 		return -1;
 	examine_gpus(&x);
-	examine_kernel(&x);
+	if (examine_kernel(&x, err) < 0)
+		return -1;
 	examine_build(&x);
 	examine_space(&x);
 	if (examine_firmware(&x, err) < 0 || examine_trust(&x, err) < 0 || examine_driver(&x, err) < 0 ||

@@ -13,6 +13,8 @@
 //                        11.8 R520 (Hopper and Ada), 12.8 R570 (Blackwell)
 #include "node/flavour.h"
 
+#include <limits.h>
+
 enum { BOTH = FLAVOUR_OPEN | FLAVOUR_PROPRIETARY, OPEN_FIRST_BRANCH = 515, OPEN_DEFAULT_BRANCH = 560 };
 
 struct generation {
@@ -223,4 +225,21 @@ int flavour_choose(const struct gpus *gpus, const char *driver_version, enum fla
 	__attribute__((cleanup(tally_done))) struct tally t = tally_gpus(gpus, branch, available);
 	return wish == FLAVOUR_AUTO ? choose_auto(&t, driver_version, branch, ret, err) :
 				      choose_wish(gpus, &t, driver_version, wish, ret, err);
+}
+
+int flavour_check_any(const struct gpus *gpus, struct err *err)
+{
+	unsigned first = 0, last = UINT_MAX, flavours = BOTH;
+	__attribute__((cleanup(tally_done))) struct tally t = tally_gpus(gpus, 0, BOTH);
+	for (size_t i = 0; i < gpus->count; i++) {
+		const struct generation *g = generation_of(gpus->items[i].device);
+		if (gpus->items[i].kind != GPU_DISPLAY || !gpu_is_ours(&gpus->items[i]))
+			continue;
+		first = g->first_branch > first ? g->first_branch : first;
+		last = g->last_branch && g->last_branch < last ? g->last_branch : last;
+		flavours &= g->flavours;
+	}
+	if (flavours == FLAVOUR_OPEN && first < OPEN_FIRST_BRANCH)
+		first = OPEN_FIRST_BRANCH;
+	return flavours && first <= last ? 0 : err_set(err, E_MIXED_GPUS, "no driver serves all of %s", t.list);
 }

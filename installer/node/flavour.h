@@ -22,6 +22,9 @@ const char *flavour_firmware(uint16_t device, unsigned branch);
 // The set of flavours of a driver version that serve a GPU.
 unsigned flavour_serves(const struct gpu *gpu, const char *driver_version);
 
+// E_MIXED_GPUS: no driver version in one flavour serves every GPU here. Without GPUs one does.
+int flavour_check_any(const struct gpus *gpus, struct err *err);
+
 struct flavour_choice {
 	enum flavour flavour;
 	char *why;        // one line for the plan and the log

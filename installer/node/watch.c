@@ -49,6 +49,12 @@ void watch_fail(struct watch *w)
 		w->enter(w->ctx, name);
 }
 
+void watch_facts(struct watch *w, json_t *take)
+{
+	json_decref(w->facts);
+	w->facts = take;
+}
+
 void watch_end(struct watch *w, const char *name, const char *note, ...)
 {
 	char text[512];
@@ -58,7 +64,10 @@ void watch_end(struct watch *w, const char *name, const char *note, ...)
 	va_end(args);
 	w->phases = mem_grow(w->phases, w->count + 1, sizeof(*w->phases));
 	struct phase *p = &w->phases[w->count++];
-	*p = (struct phase){ .name = str_dup(name), .note = str_dup(text), .seconds = now_seconds() - w->started };
+	*p = (struct phase){ .name = str_dup(name),
+			     .note = str_dup(text),
+			     .seconds = now_seconds() - w->started,
+			     .facts = TAKE(w->facts) };
 	if (w->phase)
 		w->phase(w->ctx, p);
 	if (str_eq(w->entered, name))
@@ -89,8 +98,10 @@ void watch_done(struct watch *w)
 	for (size_t i = 0; i < w->count; i++) {
 		free(w->phases[i].name);
 		free(w->phases[i].note);
+		json_decref(w->phases[i].facts);
 	}
 	free(w->phases);
 	w->phases = NULL;
 	w->count = 0;
+	watch_facts(w, NULL);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who looks on while something long runs: phases with their times, and progress inside a phase (R-K3, R-H1).
 #pragma once
-#include "base/err.h"
+#include "base/json.h"
 
 struct phase {
 	char *name; // "compile"
 	char *note; // what came out of it: "nvidia, nvidia-uvm with gcc-12, 2 jobs"
 	double seconds;
+	json_t *facts; // of the note, for those who read by program: {"gpus": 8}; NULL = none
 };
 
 struct watch {
@@ -21,6 +22,7 @@ struct watch {
 	size_t count;
 	const char *entered; // the phase that runs, when it was named before its end; else NULL
 	double started;      // of the phase that runs
+	json_t *facts;       // of the phase that ends next
 };
 
 void watch_begin(struct watch *w);
@@ -28,6 +30,7 @@ void watch_begin(struct watch *w);
 void watch_enter(struct watch *w, const char *name);
 // What was entered and has not ended has failed: a phase, too, with its time.
 void watch_fail(struct watch *w);
+void watch_facts(struct watch *w, json_t *take); // of the phase that ends next
 void watch_end(struct watch *w, const char *name, const char *note, ...) PRINTF(3, 4);
 void watch_progress(struct watch *w, const char *what, size_t done, size_t total);
 void watch_note(struct watch *w, const char *fmt, ...) PRINTF(2, 3);

@@ -240,7 +240,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_equal "$(cat "$ROOT/sys/module/firmware_class/parameters/path")" /opt/theirs
 }
 
-@test "Secure Boot: a compile is refused before it starts, doctor warns of it" {
+@test "Secure Boot: a compile is refused before it starts, doctor fails for it" {
   host secure-boot
   tiny_source "$BATS_TEST_TMPDIR/source"
   kmodsmith install --source "$BATS_TEST_TMPDIR/source"
@@ -248,7 +248,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_equal "$(calls)" ""
   same
   kmodsmith doctor --json
-  assert_json '.checks[] | select(.name == "signing") | .state + " " + .code' "warn E_SIGNING_REQUIRED"
+  assert_json '.checks[] | select(.name == "signing") | .state + " " + .code' "FAIL E_SIGNING_REQUIRED"
 }
 
 @test "no GPU: nothing to do, exit 0, nothing changed, whatever was wished" {

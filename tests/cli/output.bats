@@ -135,7 +135,7 @@ jobs = many|E_CONFIG|line 3: jobs: 'many' is no whole number
 jobs = -1|E_CONFIG|line 3: jobs: '-1' is no whole number
 Jobs = 1|E_CONFIG|line 3: unknown key 'Jobs'
 = 1|E_CONFIG|line 3: unknown key ''
-log-format = xml|E_USAGE|'xml' is neither text nor json
+log-format = xml|E_CONFIG|line 3, key 'log-format': log-format: 'xml' is neither text nor json
 package = x|E_NOT_FOUND|'/nowhere'
 EOF
   echo 'log-format = json' >conf
@@ -144,5 +144,5 @@ EOF
   KMODSMITH_LOG_FORMAT=text run --separate-stderr "$KMODSMITH" explain E_X --log-format=json
   [ "$(jq -r .code <<<"$stderr")" = E_NOT_FOUND ]
   MAX_THREADS=1e3 run --separate-stderr "$KMODSMITH" build --source /nowhere
-  assert_error E_USAGE "environment variable MAX_THREADS: jobs: '1e3' is no whole number"
+  assert_error E_CONFIG "environment variable MAX_THREADS: jobs: '1e3' is no whole number"
 }

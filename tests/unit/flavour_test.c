@@ -120,6 +120,34 @@ static void many_gpus_are_not_all_named(void **state)
 	assert_non_null(strstr(err.text, "and 4 more"));
 }
 
+static void no_driver_at_all(void **state)
+{
+	(void)state;
+	enum { FERMI = 0x1040 };
+	static const struct {
+		uint16_t devices[3];
+		const char *want; // NULL = some driver serves all
+	} sets[] = {
+		{ { 0 }, NULL },
+		{ { P40, H100 }, NULL },
+		{ { T4, V100, H100 }, NULL },
+		{ { B200, FUTURE }, NULL },
+		{ { V100, B200 }, "Volta (proprietary only, branches up to 580), 0000:11:00.0 10de:2901 Blackwell" },
+		{ { T4, FERMI }, "Fermi" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(sets); i++) {
+		struct gpu gpus[3] = { 0 };
+		struct gpus g = { gpus, 0 };
+		struct err err = { 0 };
+		for (; g.count < 3 && sets[i].devices[g.count]; g.count++) {
+			gpus[g.count].device = sets[i].devices[g.count];
+			snprintf(gpus[g.count].address, sizeof(gpus[0].address), "0000:1%zu:00.0", g.count);
+		}
+		assert_int_equal(flavour_check_any(&g, &err), sets[i].want ? -1 : 0);
+		assert_true(!sets[i].want || (err.code == E_MIXED_GPUS && strstr(err.text, sets[i].want)));
+	}
+}
+
 static void versions_and_names(void **state)
 {
 	(void)state;
@@ -141,6 +169,7 @@ int main(void)
 		cmocka_unit_test(decides),
 		cmocka_unit_test(what_is_not_ours_does_not_count),
 		cmocka_unit_test(many_gpus_are_not_all_named),
+		cmocka_unit_test(no_driver_at_all),
 		cmocka_unit_test(versions_and_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,8 @@
 #include "base/json.h"
 #include "tests/unit/test.h"
 
+#include <sys/ioctl.h>
+
 static struct folder folder;
 
 static int setup(void **state)
@@ -85,10 +87,14 @@ static void test_json(void **state)
 	strv_split(&lines, text, "\n");
 	assert_int_equal(lines.count, 3);
 	auto_json json_t *last = json_loads(lines.items[2], JSON_REJECT_DUPLICATES, NULL);
-	const char *ts, *level, *msg, *step, *code, *reason;
-	assert_int_equal(json_unpack(last, "{s:s, s:s, s:s, s:s, s:s, s:s !}", "ts", &ts, "level", &level, "msg", &msg,
-				     "step", &step, "code", &code, "reason", &reason),
+	const char *ts, *level, *msg, *step, *code, *reason, *next;
+	int retryable;
+	assert_int_equal(json_unpack(last, "{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s !}", "ts", &ts, "level", &level,
+				     "msg", &msg, "step", &step, "code", &code, "reason", &reason, "retryable",
+				     &retryable, "next", &next),
 			 0);
+	assert_false(retryable);
+	assert_string_equal(next, err_info(E_ABI)->next);
 	assert_int_equal(strlen(ts), strlen("2000-01-01T00:00:00.000Z"));
 	assert_string_equal(level, "error");
 	assert_string_equal(msg, "nvidia.ko: 3 symbols differ");
@@ -118,13 +124,67 @@ static void test_one_event_is_one_line(void **state)
 	}
 }
 
+static void say_fields(void)
+{
+	auto_json json_t *fields = json_pack("{s:f, s:i, s:s}", "seconds", 0.5, "gpus", 8, "msg", "not this one");
+	log_fields(LOG_LEVEL_INFO, fields, "kernel %s", "6.1");
+}
+
+static void test_fields(void **state)
+{
+	(void)state;
+	log_setup(LOG_LEVEL_INFO, true);
+	auto_str char *text = heard(say_fields);
+	auto_json json_t *line = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	assert_true(json_real_value(json_object_get(line, "seconds")) == 0.5);
+	assert_int_equal(json_integer_value(json_object_get(line, "gpus")), 8);
+	assert_string_equal(json_string_value(json_object_get(line, "msg")), "kernel 6.1");
+	log_setup(LOG_LEVEL_INFO, false);
+	auto_str char *plain = heard(say_fields);
+	assert_string_equal(plain, "kmodsmith: kernel 6.1\n");
+}
+
+static void say_progress(void)
+{
+	log_rewrite("compile  50% (1 of 2)", false);
+	log_rewrite("compile  99% (2 of 2)", false);
+	log_info("compile took a while");
+	log_rewrite("compile 100%", true);
+	log_info("end");
+	log_rewrite("fetched  10%", false);
+	log_end_line();
+	log_end_line();
+}
+
+// Nothing is written behind a line that rewrites itself; where there is no terminal there is no such line.
+static void test_progress(void **state)
+{
+	(void)state;
+	char got[400];
+	log_setup(LOG_LEVEL_INFO, false);
+	auto_str char *text = heard(say_progress);
+	assert_string_equal(text, "kmodsmith: compile took a while\nkmodsmith: end\n");
+	auto_fd int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+	assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+	auto_fd int end = ioctl(terminal, TIOCGPTPEER, O_RDWR | O_NOCTTY);
+	auto_fd int kept = dup(2);
+	dup2(end, 2);
+	say_progress();
+	fflush(stderr);
+	dup2(kept, 2);
+	ssize_t len = read(terminal, got, sizeof(got) - 1);
+	assert_true(len > 0);
+	got[len] = '\0';
+	assert_string_equal(got, "\rcompile  50% (1 of 2)\rcompile  99% (2 of 2)\r\nkmodsmith: compile took a while\r\n"
+				 "\rcompile 100%\r\nkmodsmith: end\r\n\rfetched  10%\r\n");
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_text),
-		TEST(test_json),
-		TEST(test_one_event_is_one_line),
+		TEST(test_text),   TEST(test_json),     TEST(test_one_event_is_one_line),
+		TEST(test_fields), TEST(test_progress),
 	};
 	return cmocka_run_group_tests_name("log", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/opt.h"
+#include "base/opt_known.h"
 #include "tests/unit/test.h"
 
 struct values {
@@ -24,7 +24,7 @@ static const struct cmd other = { .name = "other", .opts = { foreign_opts } };
 static const struct cmd *const all[] = { &cmd, &other, NULL };
 
 struct row {
-	const char *name, *config, *env_text, *env_list, *args; // args: separated by blanks
+	const char *name, *config, *env_text, *env_list, *env_flag, *args; // args: separated by blanks
 	int result, code;
 	const char *text, *list;
 	unsigned number;
@@ -57,6 +57,7 @@ static const struct row rows[] = {
 	{ .name = "a flag can be turned off in the file", .config = "flag = off" },
 	{ .name = "a key of another command is no mistake", .config = "foreign = 1" },
 	{ .name = "help", .args = "--help", .result = 1 },
+	{ .name = "a bad value in the environment", .env_flag = "maybe", .result = -1, .code = E_CONFIG },
 	{ .name = "unknown key", .config = "text = x\nnonsense = 1", .result = -1, .code = E_CONFIG },
 	{ .name = "no key", .config = "just words", .result = -1, .code = E_CONFIG },
 	{ .name = "bad value in the file", .config = "number = many", .result = -1, .code = E_CONFIG },
@@ -76,18 +77,28 @@ static void set_env(const char *name, const char *value)
 		unsetenv(name);
 }
 
+static struct opt_input input(const struct cmd *const *commands, const char *config, const struct strv *argv)
+{
+	return (struct opt_input){ .all = commands,
+				   .config_name = "site.conf",
+				   .config = config,
+				   .argc = (int)argv->count,
+				   .argv = argv->items };
+}
+
 static void check_row(const struct row *row)
 {
 	auto_strv struct strv argv = { 0 };
 	struct values values = { 0 };
+	struct opt_parsed parsed;
 	struct err err = { 0 };
-	char **args = NULL;
-	size_t count = 0;
 	strv_add(&argv, str_dup("try"));
 	strv_split(&argv, row->args ? row->args : "", " ");
 	set_env("OPT_TEST_TEXT", row->env_text);
 	set_env("OPT_TEST_LIST", row->env_list);
-	int r = opt_parse(&cmd, all, (int)argv.count, argv.items, row->config, &values, &args, &count, &err);
+	set_env("OPT_TEST_FLAG", row->env_flag);
+	const struct opt_input in = input(all, row->config, &argv);
+	int r = opt_parse(&cmd, &in, &values, &parsed, &err);
 	expect(r == row->result, row->name);
 	if (r < 0)
 		expect(err.code == row->code && *err.text, row->name);
@@ -95,7 +106,7 @@ static void check_row(const struct row *row)
 		auto_str char *list = strv_join(&values.list, " ");
 		expect(str_eq(values.text, row->text) || (!values.text && !row->text), row->name);
 		expect(str_eq(list, row->list ? row->list : ""), row->name);
-		expect(values.number == row->number && values.is_flag == row->is_flag && count == row->count,
+		expect(values.number == row->number && values.is_flag == row->is_flag && parsed.count == row->count,
 		       row->name);
 	}
 	opt_done(&cmd, &values);
@@ -134,21 +145,102 @@ static void words_are_read_back(void **state)
 	const struct opt *const tables[] = { opts, NULL };
 	struct values v = { .text = str_dup(" --a b"), .number = 7, .is_flag = true }, back = { 0 };
 	auto_strv struct strv words = { 0 };
+	struct opt_parsed parsed;
 	struct err err;
-	char **args;
-	size_t count;
 	strv_split(&v.list, "x,y z", ",");
 	strv_add(&words, str_dup("child"));
 	opt_words(tables, &v, &child, &words);
 	auto_str char *line = strv_join(&words, "|");
 	assert_string_equal(line, "child|--text= --a b|--list=x|--list=y z|--flag");
-	assert_int_equal(opt_parse(&child, commands, (int)words.count, words.items, NULL, &back, &args, &count, &err),
-			 0);
+	const struct opt_input in = input(commands, NULL, &words);
+	assert_int_equal(opt_parse(&child, &in, &back, &parsed, &err), 0);
 	assert_string_equal(back.text, v.text);
 	assert_int_equal(back.list.count, 2);
 	assert_true(back.is_flag);
 	opt_done(&cmd, &v);
 	opt_done(&cmd, &back);
+}
+
+// A name that nobody knows is told with the nearest one, in the file and in the environment.
+static void unknown_names(void **state)
+{
+	(void)state;
+	static const struct opt ours[] = { { "from", 0, "X", "KMODSMITH_FROM", OPT_STR, 0, "x" }, { 0 } };
+	static const struct cmd one = { .name = "one", .opts = { ours } };
+	static const struct cmd *const commands[] = { &one, NULL };
+	static const char *const others[] = { "KMODSMITH_CONFIG", NULL };
+	static const struct {
+		const char *variable, *value, *want;
+	} variables[] = {
+		{ "KMODSMITH_FROM", "x", NULL },
+		{ "KMODSMITH_CONFIG", "x", NULL },
+		{ "KMODSMITH_FROMM", "x", "'KMODSMITH_FROMM'; did you mean 'KMODSMITH_FROM'?" },
+		{ "KMODSMITH_FORM", "", "did you mean 'KMODSMITH_FROM'?" },
+		{ "KMODSMITH_COFNIG", "x", "did you mean 'KMODSMITH_CONFIG'?" },
+		{ "KMODSMITH_WHATEVER", "x", "unknown environment variable 'KMODSMITH_WHATEVER'" },
+		// of Services called kmodsmith, kmodsmith-registry and kmodsmith-port
+		{ "KMODSMITH_SERVICE_HOST", "10.0.0.1", NULL },
+		{ "KMODSMITH_SERVICE_PORT", "80", NULL },
+		{ "KMODSMITH_REGISTRY_SERVICE_PORT_HTTP_TLS", "80", NULL },
+		{ "KMODSMITH_PORT", "tcp://10.0.0.1:80", NULL },
+		{ "KMODSMITH_REGISTRY_PORT_5000_TCP", "tcp://10.0.0.1:5000", NULL },
+		{ "KMODSMITH_REGISTRY_PORT_5000_UDP_PROTO", "udp", NULL },
+		{ "KMODSMITH_PORT_PORT_5000_SCTP_ADDR", "10.0.0.1", NULL },
+		{ "KMODSMITH_PORT", "80", "unknown" },
+		{ "KMODSMITH_PORT_X_TCP", "80", "unknown" },
+		{ "KMODSMITH_PORT_80_TCPS", "80", "unknown" },
+	};
+	struct err err = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		setenv(variables[i].variable, variables[i].value, 1);
+		int r = opt_check_environment(commands, others, &err);
+		unsetenv(variables[i].variable);
+		expect(r == (variables[i].want ? -1 : 0), variables[i].variable);
+		expect(r == 0 || (err.code == E_CONFIG && strstr(err.text, variables[i].want)), variables[i].variable);
+	}
+	assert_int_equal(opt_check_key(all, "foreign", &err), 0);
+	assert_int_equal(opt_check_key(all, "foreixn", &err), -1);
+	assert_string_equal(err.text, "unknown key 'foreixn'; did you mean 'foreign'?");
+	assert_int_equal(opt_check_key(all, "xyz", &err), -1);
+	assert_string_equal(err.text, "unknown key 'xyz'");
+}
+
+// What only the command finds to be wrong is told with the place that it came from.
+static void late_errors(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *config, *env, *args, *text, *want;
+		int code;
+	} late[] = {
+		{ "# x\ntext = opn", NULL, "try", "text: 'opn' is none of a, b",
+		  "'site.conf', line 2, key 'text': text: 'opn' is none of a, b", E_CONFIG },
+		{ "text = opn", NULL, "try", "'opn' is no version", "'site.conf', line 1, key 'text': ", E_CONFIG },
+		{ "list = a,b", NULL, "try", "'b' is no name", "'site.conf', line 1, key 'list': ", E_CONFIG },
+		{ "number = 7", NULL, "try", "--number 7: at least 9",
+		  "'site.conf', line 1, key 'number': ", E_CONFIG },
+		{ "number = 7", NULL, "try", "--number-of-all is missing", "--number-of-all", E_USAGE },
+		{ "text = opn", "env", "try", "text: 'env' is none", "environment variable OPT_TEST_TEXT: ", E_CONFIG },
+		{ "text = opn", NULL, "try --text x", "text: 'x' is none", "text: 'x' is none", E_USAGE },
+		{ "text = opn", NULL, "try", "'other' is none", "'other' is none", E_USAGE },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(late); i++) {
+		auto_strv struct strv argv = { 0 };
+		struct values values = { 0 };
+		struct opt_parsed parsed;
+		struct err err = { 0 };
+		strv_split(&argv, late[i].args, " ");
+		set_env("OPT_TEST_TEXT", late[i].env);
+		set_env("OPT_TEST_LIST", NULL);
+		set_env("OPT_TEST_FLAG", NULL);
+		const struct opt_input in = input(all, late[i].config, &argv);
+		assert_int_equal(opt_parse(&cmd, &in, &values, &parsed, &err), 0);
+		err_set(&err, E_USAGE, "%s", late[i].text);
+		opt_blame(&in, &parsed, &values, &err);
+		expect(err.code == late[i].code && str_starts(err.text, late[i].want), late[i].text);
+		opt_done(&cmd, &values);
+	}
+	set_env("OPT_TEST_TEXT", NULL);
 }
 
 int main(void)
@@ -157,6 +249,8 @@ int main(void)
 		cmocka_unit_test(parses),
 		cmocka_unit_test(help_names_every_option),
 		cmocka_unit_test(words_are_read_back),
+		cmocka_unit_test(unknown_names),
+		cmocka_unit_test(late_errors),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
