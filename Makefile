@@ -21,12 +21,13 @@ CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION
   $(if $(HAVE),$(shell pkg-config --cflags $(PKGS)))
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef \
   -Wformat=2 -Wvla -Wcast-qual
-CFLAGS_release := -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE -ffunction-sections -fdata-sections
+$(if $(filter release,$(MODE)),$(eval -include $B/hardening.mk))
+CFLAGS_release := -O2 -g -U_FORTIFY_SOURCE $(HARDENING) -fstack-protector-strong -fPIE -ffunction-sections -fdata-sections
 CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CFLAGS_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_coverage := -O0 -g --coverage -ffunction-sections -fdata-sections
 CFLAGS += -std=gnu11 $(WARN) $(CFLAGS_$(MODE)) $(if $(WERROR),-Werror)
-LDFLAGS_release := -pie -Wl,-z,relro,-z,now,--gc-sections,--as-needed
+LDFLAGS_release := -pie -Wl,-z,relro,-z,now,-z,noexecstack,--gc-sections,--as-needed
 LDFLAGS_asan := -fsanitize=address,undefined -Wl,--gc-sections,--as-needed
 LDFLAGS_fuzz := -Wl,--gc-sections,--as-needed
 LDFLAGS_coverage := -Wl,--gc-sections,--as-needed
@@ -50,6 +51,10 @@ FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$
 .PHONY: fuzz coverage mutate
 all: $B/kmodsmith
 
+$B/hardening.mk: Makefile scripts/hardening.sh
+	@mkdir -p $(@D)
+	@scripts/hardening.sh $(CC) >$@
+
 $B/kmodsmith: $B/installer/main.o $(LIB)
 	@echo "  LD      $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -59,7 +64,7 @@ STATIC := -static-pie -Wl,--wrap=getaddrinfo,--wrap=freeaddrinfo,--wrap=gethostb
 static: $B/kmodsmith-static
 $B/kmodsmith-static: $B/installer/main.o $B/static/http_lib.o $B/static/yaml.o $(LIB)
 	@echo "  LD      $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell pkg-config --static --libs $(filter-out libcurl,$(PKGS)))
+	$(Q)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell pkg-config --static --libs $(filter-out libcurl,$(PKGS)))
 $B/static/%.o: installer/base/%.c Makefile
 	@echo "  CC      $< (static)"
 	@mkdir -p $(@D)
