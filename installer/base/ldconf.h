@@ -4,5 +4,6 @@
 #pragma once
 #include "base/root.h"
 
-int ldconf_read(const struct root *root, struct strv *dirs, struct err *err); // added to dirs, in their order
-void ldconf_add(struct strv *dirs, const char *path);                         // as ldconf_read() does, each one once
+// Added to dirs, in their order. E_TOO_LARGE: a file, or the number of files or directories, is beyond all reason.
+int ldconf_read(const struct root *root, struct strv *dirs, struct err *err);
+void ldconf_add(struct strv *dirs, const char *path); // as ldconf_read() does, each one once

@@ -114,14 +114,7 @@ int root_parent(const struct root *root, const char *path, char **ret_name, stru
 
 int root_read(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err)
 {
-	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	struct stat st;
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return fd < 0 && is_absent() ? 0 : fail(root, "open", path, err);
-	auto_str char *full = root_path(root, path);
-	if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))
-		return err_set(err, EINVAL, "'%s' is no regular file", full); // it could block or never end
-	return file_read(fd, full, ret, ret_len, err) < 0 ? -1 : 1;
+	return root_read_most(root, path, SIZE_MAX, ret, ret_len, err);
 }
 
 int root_read_most(const struct root *root, const char *path, size_t most, char **ret, size_t *ret_len, struct err *err)
@@ -131,8 +124,8 @@ int root_read_most(const struct root *root, const char *path, size_t most, char 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fd < 0 && is_absent() ? 0 : fail(root, "open", path, err);
 	auto_str char *full = root_path(root, path);
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, EINVAL, "'%s' is no regular file", full);
+	if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))
+		return err_set(err, EINVAL, "'%s' is no regular file", full); // it could block or never end
 	return file_read_most(fd, full, most, ret, ret_len, err) < 0 ? -1 : 1;
 }
 
@@ -176,6 +169,11 @@ int root_readlink(const struct root *root, const char *path, char **ret, struct 
 
 int root_list(const struct root *root, const char *path, struct strv *ret, struct err *err)
 {
+	return root_list_most(root, path, SIZE_MAX, ret, err);
+}
+
+int root_list_most(const struct root *root, const char *path, size_t most, struct strv *ret, struct err *err)
+{
 	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return is_absent() ? 0 : fail(root, "list", path, err);
@@ -185,11 +183,16 @@ int root_list(const struct root *root, const char *path, struct strv *ret, struc
 	TAKE_FD(fd);
 	struct strv names = { 0 };
 	errno = 0;
-	for (struct dirent *e; (e = readdir(dir)); errno = 0)
+	for (struct dirent *e; names.count <= most && (e = readdir(dir)); errno = 0)
 		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
 			strv_add(&names, str_dup(e->d_name));
 	int problem = errno;
 	closedir(dir);
+	if (names.count > most) {
+		strv_done(&names);
+		auto_str char *full = root_path(root, path);
+		return err_set(err, E_TOO_LARGE, "'%s' has more than %zu names", full, most);
+	}
 	if (problem) {
 		strv_done(&names);
 		errno = problem;

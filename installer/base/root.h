@@ -37,7 +37,7 @@ char *root_path(const struct root *root, const char *path); // name + path, for 
 
 // A NUL is added; ret_len may be NULL.
 int root_read(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err);
-// Of what somebody else wrote: a regular file of at most `most` bytes, or E_TOO_LARGE.
+// Of a file that others fill: more than `most` bytes are E_TOO_LARGE.
 int root_read_most(const struct root *root, const char *path, size_t most, char **ret, size_t *ret_len,
 		   struct err *err);
 // The trimmed text of a one-value file.
@@ -47,6 +47,8 @@ int root_stat(const struct root *root, const char *path, struct stat *ret, struc
 bool root_exists(const struct root *root, const char *path); // follows links
 int root_readlink(const struct root *root, const char *path, char **ret, struct err *err);
 int root_list(const struct root *root, const char *path, struct strv *ret, struct err *err); // names, sorted
+// Of a directory that others fill: more than `most` names are E_TOO_LARGE.
+int root_list_most(const struct root *root, const char *path, size_t most, struct strv *ret, struct err *err);
 
 // Events of a directory, as inotify(7) has them; the same one twice is one. 1 = watched, 0 = absent.
 int root_watch(const struct root *root, const char *path, int inotify, uint32_t events, struct err *err);

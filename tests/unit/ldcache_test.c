@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/ldcache.h"
+#include "base/ldconf.h"
 #include "base/soname.h"
 #include "tests/unit/library.h"
 #include "tests/unit/tempdir.h"
@@ -143,6 +144,43 @@ static void other_roots(void **state)
 	assert_true(ldcache_write(&blocked, &none, &err) < 0);
 }
 
+// What an image could have in store for who reads its configuration as root: each ends at once, with a code.
+static void hostile_roots(void **state)
+{
+	(void)state;
+	enum { GIB = 1 << 30 };
+	static const char *const kinds[] = { "large", "many directories", "many files", "a tree of files",
+					     "many names" };
+	for (size_t kind = 0; kind < ARRAY_SIZE(kinds); kind++) {
+		auto_folder struct folder f;
+		auto_strv struct strv dirs = { 0 };
+		auto_str char *conf = NULL;
+		struct err err = { 0 };
+		folder_make(&f);
+		tempdir_write(&f, "etc/ld.so.conf", "");
+		for (int i = 0; i < 5000 && kind == 1; i++)
+			str_add(&conf, "/%d\n", i);
+		for (int i = 0; i < 600 && kind == 2; i++)
+			str_add(&conf, "include nothing/%d\n", i);
+		for (int i = 0; i < 20 && kind == 3; i++) { // 20 ** 8 reads
+			auto_str char *path = str_fmt("etc/d/%d", i);
+			tempdir_write(&f, path, "include /etc/d/*\n");
+		}
+		for (int i = 0; i < 5000 && kind == 4; i++) {
+			auto_str char *path = str_fmt("etc/d/%d", i);
+			tempdir_write(&f, path, "");
+		}
+		if (kind >= 3)
+			conf = str_dup("include d/*\n");
+		if (conf)
+			tempdir_write(&f, "etc/ld.so.conf", conf);
+		auto_fd int fd = root_open(&f.root, "etc/ld.so.conf", O_RDWR, &err);
+		if (kind == 0)
+			assert_int_equal(ftruncate(fd, GIB), 0);
+		expect(ldconf_read(&f.root, &dirs, &err) < 0 && err.code == E_TOO_LARGE, kinds[kind]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -150,6 +188,7 @@ int main(void)
 		cmocka_unit_test(damaged_libraries),
 		cmocka_unit_test(links_and_cache),
 		cmocka_unit_test(other_roots),
+		cmocka_unit_test(hostile_roots),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
