@@ -7,6 +7,8 @@
 #include "cmd/nvidia_driver.h"
 #include "kmod/sandbox.h"
 
+#include <sys/stat.h>
+
 // `kubectl kmodsmith VERB` calls kubectl-kmodsmith with the verb and what follows.
 static int kubectl_main(int argc, char **argv)
 {
@@ -26,6 +28,7 @@ static const struct program {
 
 int main(int argc, char **argv)
 {
+	umask(022); // what others read must be readable for them; what they must not is made with a mode that says so
 	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
 		return sandbox_main(argc, argv);
 	if (argc > 1 && str_eq(argv[1], LAUNCH_ARG))

@@ -173,3 +173,12 @@ JSON
   assert_status 1
   refute_line --partial 'bad target'
 }
+
+@test "under umask 077 others can read what is there for them; locks are their owner's" {
+  loadable
+  (umask 077 && kmodsmith install --package "$package")
+  run stat -c %a "$ROOT/run/kmodsmith" "$ROOT/run/kmodsmith/status.json" "$ROOT/var/lib/kmodsmith"
+  assert_output $'755\n644\n755'
+  run find "$ROOT/run/kmodsmith" "$ROOT/var/lib/kmodsmith" -name '*lock' ! -perm 600
+  assert_output ""
+}
