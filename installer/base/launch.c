@@ -47,17 +47,39 @@ int launch(const struct launch *l, pid_t *ret, struct err *err)
 	return problem ? err_set(err, problem, "start '%s'", l->argv->items[0]) : 0;
 }
 
-static int self(const struct strv *args, int out, pid_t *ret, struct err *err)
+void launch_words_done(struct launch_words *w)
 {
-	auto_strv struct strv argv = { 0 };
+	strv_done(&w->args);
+	strv_done(&w->env);
+}
+
+static bool is_replaced(const struct strv *env, const char *variable)
+{
+	size_t name = strcspn(variable, "=");
+	for (size_t i = 0; i < env->count; i++)
+		if (strncmp(env->items[i], variable, name + 1) == 0)
+			return true;
+	return false;
+}
+
+static int self(const struct launch_words *words, int out, pid_t *ret, struct err *err)
+{
+	auto_strv struct strv argv = { 0 }, env = { 0 };
+	const struct strv *args = &words->args;
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
+	static char *none[] = { NULL };
 	sigset_t empty, all;
 	sigemptyset(&empty);
 	sigfillset(&all);
 	strv_add(&argv, str_dup("kmodsmith"));
 	for (size_t i = 0; i < args->count; i++)
 		strv_add(&argv, str_dup(args->items[i]));
+	for (char **variable = environ; *variable; variable++)
+		if (!is_replaced(&words->env, *variable))
+			strv_add(&env, str_dup(*variable));
+	for (size_t i = 0; i < words->env.count; i++)
+		strv_add(&env, str_dup(words->env.items[i]));
 	posix_spawn_file_actions_init(&files);
 	posix_spawnattr_init(&attr);
 	if (out >= 0)
@@ -65,23 +87,23 @@ static int self(const struct strv *args, int out, pid_t *ret, struct err *err)
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	posix_spawnattr_setsigmask(&attr, &empty);
 	posix_spawnattr_setsigdefault(&attr, &all);
-	int problem = posix_spawn(ret, "/proc/self/exe", &files, &attr, argv.items, environ);
+	int problem = posix_spawn(ret, "/proc/self/exe", &files, &attr, argv.items, env.items ? env.items : none);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&files);
 	return problem ? err_set(err, problem, "start 'kmodsmith %s'", args->count ? args->items[0] : "") : 0;
 }
 
-int launch_self(const struct strv *args, pid_t *ret, struct err *err)
+int launch_self(const struct launch_words *words, pid_t *ret, struct err *err)
 {
-	return self(args, -1, ret, err);
+	return self(words, -1, ret, err);
 }
 
-int launch_self_kept(const struct strv *args, pid_t *ret, int *ret_out, struct err *err)
+int launch_self_kept(const struct launch_words *words, pid_t *ret, int *ret_out, struct err *err)
 {
 	auto_fd int out = memfd_create("kmodsmith-output", MFD_CLOEXEC);
 	if (out < 0)
-		return err_set(err, errno, "memory for the output of 'kmodsmith %s'", args->items[0]);
-	if (self(args, out, ret, err) < 0)
+		return err_set(err, errno, "memory for the output of 'kmodsmith %s'", words->args.items[0]);
+	if (self(words, out, ret, err) < 0)
 		return -1;
 	*ret_out = TAKE_FD(out);
 	return 0;

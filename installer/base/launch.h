@@ -19,8 +19,15 @@ struct launch {
 	int out;                 // standard output and error
 };
 int launch(const struct launch *l, pid_t *ret, struct err *err); // the caller's child
-// This program with other arguments, in a process group of its own, with our environment and our output.
-int launch_self(const struct strv *args, pid_t *ret, struct err *err);
+// This program with other arguments, in a process group of its own, with our output and our environment, in which each
+// variable of env is replaced.
+struct launch_words {
+	struct strv args;
+	struct strv env; // "NAME=VALUE": what nobody else may read
+};
+void launch_words_done(struct launch_words *w);
+#define auto_launch_words __attribute__((cleanup(launch_words_done)))
+int launch_self(const struct launch_words *words, pid_t *ret, struct err *err);
 // The same, with what it writes to standard output kept in memory: *ret_out is read from its beginning when it ended.
-int launch_self_kept(const struct strv *args, pid_t *ret, int *ret_out, struct err *err);
+int launch_self_kept(const struct launch_words *words, pid_t *ret, int *ret_out, struct err *err);
 int launch_main(int argc, char **argv);

@@ -17,6 +17,16 @@ struct parse {
 	void *values;
 };
 
+static bool is_text(const struct opt *o)
+{
+	return o->type == OPT_STR || o->type == OPT_SECRET;
+}
+
+static bool is_list(const struct opt *o)
+{
+	return o->type == OPT_LIST || o->type == OPT_SECRETS;
+}
+
 static void collect(const struct cmd *cmd, struct parse *p)
 {
 	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
@@ -47,10 +57,12 @@ static int set(struct parse *p, size_t i, const char *text, enum opt_source from
 			return -1;
 		break;
 	case OPT_STR:
+	case OPT_SECRET:
 		free(*(char **)at);
 		*(char **)at = str_dup(text);
 		break;
 	case OPT_LIST:
+	case OPT_SECRETS:
 		if (p->set_by[i] < from)
 			strv_done(at);
 		strv_split(at, text, ",");
@@ -220,9 +232,9 @@ static bool quotes(const char *text, const char *value)
 static bool quotes_value(const char *text, const struct opt *o, const void *at)
 {
 	const struct strv *list = at;
-	if (o->type == OPT_STR)
+	if (is_text(o))
 		return quotes(text, *(char *const *)at);
-	for (size_t i = 0; o->type == OPT_LIST && i < list->count; i++)
+	for (size_t i = 0; is_list(o) && i < list->count; i++)
 		if (quotes(text, list->items[i]))
 			return true;
 	return false;
@@ -253,9 +265,9 @@ void opt_done(const struct cmd *cmd, void *values)
 	collect(cmd, &p);
 	for (size_t i = 0; i < p.count; i++) {
 		void *at = (char *)values + p.opts[i]->offset;
-		if (p.opts[i]->type == OPT_LIST)
+		if (is_list(p.opts[i]))
 			strv_done(at);
-		else if (p.opts[i]->type == OPT_STR)
+		else if (is_text(p.opts[i]))
 			free(TAKE(*(char **)at));
 	}
 }
@@ -270,18 +282,31 @@ static bool takes(const struct cmd *cmd, const struct opt *o)
 	return false;
 }
 
-static void add_words(const struct opt *o, const void *at, struct strv *ret)
+// An empty variable counts as none.
+static bool add_variable(const struct opt *o, const void *at, struct strv *ret_env)
 {
+	auto_str char *text = is_list(o) ? strv_join(at, ",") : str_dup(*(char *const *)at);
+	if (text && *text)
+		strv_add(ret_env, str_fmt("%s=%s", o->env, text));
+	return text && *text;
+}
+
+static void add_words(const struct opt *o, const void *at, struct strv *ret, struct strv *ret_env)
+{
+	if ((o->type == OPT_SECRET || o->type == OPT_SECRETS) && o->env && add_variable(o, at, ret_env))
+		return;
 	switch (o->type) {
 	case OPT_FLAG:
 		if (*(const bool *)at)
 			strv_add(ret, str_fmt("--%s", o->name));
 		break;
 	case OPT_STR:
+	case OPT_SECRET:
 		if (*(char *const *)at)
 			strv_add(ret, str_fmt("--%s=%s", o->name, *(char *const *)at));
 		break;
 	case OPT_LIST:
+	case OPT_SECRETS:
 		for (size_t i = 0; i < ((const struct strv *)at)->count; i++)
 			strv_add(ret, str_fmt("--%s=%s", o->name, ((const struct strv *)at)->items[i]));
 		break;
@@ -292,12 +317,13 @@ static void add_words(const struct opt *o, const void *at, struct strv *ret)
 	}
 }
 
-void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret)
+void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret,
+	       struct strv *ret_env)
 {
 	for (; *tables; tables++)
 		for (const struct opt *o = *tables; o->name; o++)
 			if (takes(cmd, o))
-				add_words(o, (const char *)values + o->offset, ret);
+				add_words(o, (const char *)values + o->offset, ret, ret_env);
 }
 
 static void help_line(char **text, const struct opt *o)

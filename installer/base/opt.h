@@ -4,7 +4,14 @@
 #pragma once
 #include "base/root.h"
 
-enum opt_type { OPT_FLAG, OPT_STR, OPT_LIST /* comma-separated, repeatable */, OPT_UINT };
+enum opt_type {
+	OPT_FLAG,
+	OPT_STR,
+	OPT_LIST, // comma-separated, repeatable
+	OPT_UINT,
+	OPT_SECRET,  // as OPT_STR; may hold a password, a PIN
+	OPT_SECRETS, // as OPT_LIST
+};
 
 struct opt {
 	const char *name; // long name, also the configuration key; NULL ends a table
@@ -64,5 +71,7 @@ int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, s
 void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, const void *values, struct err *err);
 void opt_done(const struct cmd *cmd, void *values);
 // The words that tell cmd what these values (of the tables, NULL-terminated) say; what cmd does not know is left out.
-void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret);
+// Everybody on a machine may read a process's words, so secrets become variables of its environment: "NAME=VALUE".
+void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret,
+	       struct strv *ret_env);
 char *opt_help(const struct cmd *cmd); // the text of --help

@@ -42,13 +42,14 @@ static int add_params(const struct target *target, struct strv *params, struct e
 	return 0;
 }
 
-static int words(void *ctx, enum agent_work work, const struct target *target, struct strv *ret, struct err *err)
+static int words(void *ctx, enum agent_work work, const struct target *target, struct launch_words *ret,
+		 struct err *err)
 {
 	struct values v = *(const struct values *)ctx;
 	const struct cmd *cmd = work == AGENT_WORK_PROBE ? &cmd_status : &cmd_install;
 	auto_strv struct strv params = { 0 };
 	v.job.origin.remote.common.is_json = true;
-	strv_add(ret, str_dup(cmd->name));
+	strv_add(&ret->args, str_dup(cmd->name));
 	if (work != AGENT_WORK_PROBE) {
 		for (size_t i = 0; i < v.job.params.count; i++)
 			strv_add(&params, str_dup(v.job.params.items[i]));
@@ -62,10 +63,10 @@ static int words(void *ctx, enum agent_work work, const struct target *target, s
 		v.job.is_retry = work != AGENT_WORK_REVIVE;
 	}
 	if (work == AGENT_WORK_STAGE)
-		strv_add(ret, str_dup("--stage"));
+		strv_add(&ret->args, str_dup("--stage"));
 	else
 		from_disk(&v.job);
-	opt_words(tables + 1, &v, cmd, ret);
+	opt_words(tables + 1, &v, cmd, &ret->args, &ret->env);
 	return 0;
 }
 

@@ -17,7 +17,7 @@ enum { LOCKED_AGAIN_MS = 5000, LOCKED_MOST_MS = 300000, OUTPUT_MOST = 4 << 20 };
 static void forget(struct agent_child *c)
 {
 	close_fdp(&c->out);
-	strv_done(&c->words);
+	launch_words_done(&c->words);
 	*c = AGENT_CHILD_NONE;
 }
 
@@ -29,10 +29,10 @@ static int start(struct agent_child *c, struct err *err)
 	return launch_self_kept(&c->words, &c->pid, &c->out, err);
 }
 
-int agent_child_start(struct agent_child *c, struct strv *words, struct err *err)
+int agent_child_start(struct agent_child *c, struct launch_words *words, struct err *err)
 {
 	*c = (struct agent_child){ .is_there = true, .out = -1, .words = *words, .since_ms = kube_now_ms() };
-	*words = (struct strv){ 0 };
+	*words = (struct launch_words){ 0 };
 	if (start(c, err) == 0)
 		return 0;
 	forget(c);
@@ -64,13 +64,13 @@ static void judge(const struct agent_child *c, int status, struct agent_end *ret
 		return;
 	const struct err_info *info = ret->is_crash ? NULL : error_of(c->out, text);
 	if (ret->is_crash)
-		log_warn("'kmodsmith %s' was ended by signal %d", c->words.items[0], WTERMSIG(status));
+		log_warn("'kmodsmith %s' was ended by signal %d", c->words.args.items[0], WTERMSIG(status));
 	// `status` says no more than that it is not ready.
 	if (!info)
-		info = err_info(str_eq(c->words.items[0], "status") ? E_NOT_READY : E_SYSTEM);
+		info = err_info(str_eq(c->words.args.items[0], "status") ? E_NOT_READY : E_SYSTEM);
 	ret->failing = agent_failing(info);
 	snprintf(ret->code, sizeof(ret->code), "%s", ret->is_crash ? "killed" : info->name);
-	log_warn("'kmodsmith %s' failed: %s%s%s", c->words.items[0], ret->code, *text ? ": " : "", text);
+	log_warn("'kmodsmith %s' failed: %s%s%s", c->words.args.items[0], ret->code, *text ? ": " : "", text);
 }
 
 bool agent_child_ended(struct agent_child *c, struct agent_end *ret)

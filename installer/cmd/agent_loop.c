@@ -63,7 +63,7 @@ static void look_holders(void *ctx, struct agent_holders *ret)
 static int begin(void *ctx, enum agent_work work, const struct target *target, struct err *err)
 {
 	struct seat *s = ctx;
-	auto_strv struct strv words = { 0 };
+	auto_launch_words struct launch_words words = { 0 };
 	if (s->host->words(s->host->ctx, work, target, &words, err) < 0)
 		return -1;
 	return agent_child_start(&s->child, &words, err);

@@ -72,9 +72,9 @@ const struct opt job_opts[] = {
 };
 
 const struct opt share_opts[] = {
-	OPT("share", 0, "REPOSITORY", "KMODSMITH_SHARE", OPT_STR, share,
+	OPT("share", 0, "REPOSITORY", "KMODSMITH_SHARE", OPT_SECRET, share,
 	    "push what is compiled here, one of --from: of several nodes one compiles, the others wait for it"),
-	OPT("share-key", 0, "FILE|URI,...", "KMODSMITH_SHARE_KEY", OPT_LIST, share_keys,
+	OPT("share-key", 0, "FILE|URI,...", "KMODSMITH_SHARE_KEY", OPT_SECRETS, share_keys,
 	    "with --share: private key that signs it"),
 	OPT("compile-lease", 0, "NAMESPACE|auto|off", "KMODSMITH_COMPILE_LEASE", OPT_STR, compile_lease,
 	    "with --share: where the Leases are that say who compiles; default auto: of the pod, else a lock in "

@@ -19,7 +19,7 @@ const struct opt package_opts[] = {
 const struct opt origin_opts[] = {
 	OPT("bundle", 0, "FILE", "KMODSMITH_BUNDLE", OPT_STR, bundle,
 	    "a signed bundle, asked before --from; implies --offline"),
-	OPT("from", 0, "NAME,...", "KMODSMITH_FROM", OPT_LIST, from,
+	OPT("from", 0, "NAME,...", "KMODSMITH_FROM", OPT_SECRETS, from,
 	    "repositories to ask in this order: oci:DIR, oci-archive:FILE, https://HOST/PATH, docker://HOST/NAME"),
 	OPT("trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, trust_dir,
 	    "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host"),

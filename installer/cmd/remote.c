@@ -7,7 +7,7 @@
 	}
 
 const struct opt remote_opts[] = {
-	OPT("proxy", "URL", "KMODSMITH_PROXY", OPT_STR, proxy,
+	OPT("proxy", "URL", "KMODSMITH_PROXY", OPT_SECRET, proxy,
 	    "proxy for remote sources; default: http_proxy, https_proxy, all_proxy; empty = none"),
 	OPT("no-proxy", "LIST", "KMODSMITH_NO_PROXY", OPT_STR, no_proxy,
 	    "hosts reached without proxy: names, addresses, CIDR ranges, each also with :PORT; default: no_proxy"),

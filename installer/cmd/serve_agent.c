@@ -50,8 +50,8 @@ static void on_ended(void *ctx, int pid, int status, int64_t now_ms)
 void serve_agent_open(const struct opt *const *tables, const void *values, struct serve_agent *ret,
 		      struct serve_part *ret_part)
 {
-	strv_add(&ret->words, str_dup(cmd_agent.name));
-	opt_words(tables, values, &cmd_agent, &ret->words);
+	strv_add(&ret->words.args, str_dup(cmd_agent.name));
+	opt_words(tables, values, &cmd_agent, &ret->words.args, &ret->words.env);
 	*ret_part = (struct serve_part){ .ctx = ret, .ended = on_ended, .tick = on_tick };
 }
 
@@ -62,7 +62,7 @@ void serve_agent_done(struct serve_agent *a)
 		kill(a->child, SIGTERM);
 	for (int left = LEAVE_MS; a->child && left > 0 && waitpid(a->child, &status, WNOHANG) == 0; left -= STEP_MS)
 		poll(NULL, 0, STEP_MS);
-	strv_done(&a->words);
+	launch_words_done(&a->words);
 }
 
 static void replace(char **to, const char *text)

@@ -2,11 +2,12 @@
 // The agent of a roll-out as a part of `init`: a child, `agent`, that is started again whenever it ends, so that
 // nothing that happens to it, or to the API, happens to the driver's daemons.
 #pragma once
+#include "base/launch.h"
 #include "cmd/job.h"
 #include "cmd/serve.h"
 
 struct serve_agent {
-	struct strv words;
+	struct launch_words words;
 	int child;
 	int64_t due_ms, since_ms;
 	unsigned ends; // soon after a start, one after the other

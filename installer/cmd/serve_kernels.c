@@ -130,8 +130,8 @@ int serve_kernels_open(const struct watch_values *v, const struct opt *const *ta
 	for (size_t i = 0; i < v->next_roots.count; i++)
 		strv_add(&ret->roots, str_dup(v->next_roots.items[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
-		strv_add(&ret->words, str_dup(own[i]));
-	opt_words(tables, values, &cmd_watch, &ret->words);
+		strv_add(&ret->words.args, str_dup(own[i]));
+	opt_words(tables, values, &cmd_watch, &ret->words.args, &ret->words.env);
 	*ret_part = (struct serve_part){ .ctx = ret, .fds = on_fds, .ended = on_ended, .tick = on_tick };
 	return 0;
 }
@@ -141,7 +141,7 @@ void serve_kernels_done(struct serve_kernels *k)
 	if (k->child)
 		kill(-k->child, SIGTERM);
 	notice_done(&k->notice);
-	strv_done(&k->words);
+	launch_words_done(&k->words);
 	strv_done(&k->roots);
 	root_done(&k->state);
 	machine_done(&k->machine);

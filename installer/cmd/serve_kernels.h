@@ -2,6 +2,7 @@
 // The kernels to come as a part of `init` and `watch`: what is to do is done by a child, `watch --once`, so that a
 // compile holds nothing up and takes nothing with it.
 #pragma once
+#include "base/launch.h"
 #include "cmd/watch.h"
 #include "node/notice.h"
 
@@ -10,7 +11,7 @@ struct serve_kernels {
 	struct root state;
 	struct notice notice;
 	struct strv roots;
-	struct strv words;           // of the child
+	struct launch_words words;   // of the child
 	char seen[DIGEST_HEX + 1];   // the kernels at the last look; "" = none yet
 	int64_t interval_ms, due_ms; // of the next look, whatever happens
 	int child;

@@ -82,3 +82,22 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_output --partial E_NO_PACKAGE
   assert_equal "$(calls)" ""
 }
+
+@test "init --agent: no child has a password or a PIN among its words" {
+  config
+  loadable
+  kmodsmith install --package "$BATS_TEST_TMPDIR/package"
+  export KMODSMITH_FROM=http://user:s3cr3t@127.0.0.1:1/x KMODSMITH_PROXY=http://user:s3cr3t@127.0.0.1:1
+  export KMODSMITH_SHARE=$KMODSMITH_FROM KMODSMITH_SHARE_KEY='pkcs11:token=t?pin-value=s3cr3t'
+  seen() { # the agent runs, and what it was told of
+    pgrep -f "kmodsmith agent .*--root=$ROOT" >"$BATS_TEST_TMPDIR/pids" &&
+      tr '\0' '\n' <"/proc/$(<"$BATS_TEST_TMPDIR/pids")/environ" >"$BATS_TEST_TMPDIR/environ" &&
+      tr '\0' '\n' <"/proc/$(<"$BATS_TEST_TMPDIR/pids")/cmdline" >"$BATS_TEST_TMPDIR/cmdline" &&
+      said 'the agent of Node gpu1'
+  }
+  until_that seen init --agent --no-daemons
+  run grep -c s3cr3t "$BATS_TEST_TMPDIR/cmdline"
+  assert_output 0
+  run grep -cE '^KMODSMITH_(FROM|PROXY|SHARE|SHARE_KEY)=.*s3cr3t' "$BATS_TEST_TMPDIR/environ"
+  assert_output 4
+}

@@ -144,12 +144,12 @@ static void words_are_read_back(void **state)
 	static const struct cmd *const commands[] = { &child, NULL };
 	const struct opt *const tables[] = { opts, NULL };
 	struct values v = { .text = str_dup(" --a b"), .number = 7, .is_flag = true }, back = { 0 };
-	auto_strv struct strv words = { 0 };
+	auto_strv struct strv words = { 0 }, env = { 0 };
 	struct opt_parsed parsed;
 	struct err err;
 	strv_split(&v.list, "x,y z", ",");
 	strv_add(&words, str_dup("child"));
-	opt_words(tables, &v, &child, &words);
+	opt_words(tables, &v, &child, &words, &env);
 	auto_str char *line = strv_join(&words, "|");
 	assert_string_equal(line, "child|--text= --a b|--list=x|--list=y z|--flag");
 	const struct opt_input in = input(commands, NULL, &words);
@@ -159,6 +159,43 @@ static void words_are_read_back(void **state)
 	assert_true(back.is_flag);
 	opt_done(&cmd, &v);
 	opt_done(&cmd, &back);
+}
+
+// Everybody may read a process's words; but an empty variable counts as none.
+static void secrets_are_no_words(void **state)
+{
+	(void)state;
+	static const struct opt secret_opts[] = {
+		{ "proxy", 0, "URL", "OPT_TEST_TEXT", OPT_SECRET, offsetof(struct values, text), "a text" },
+		{ "from", 0, "A,B", "OPT_TEST_LIST", OPT_SECRETS, offsetof(struct values, list), "a list" },
+		{ 0 },
+	};
+	static const struct cmd child = { .name = "child", .opts = { secret_opts } };
+	static const struct cmd *const commands[] = { &child, NULL };
+	const struct opt *const tables[] = { secret_opts, NULL };
+	struct values v = { .text = str_dup("http://u:p@h") }, empty = { .text = str_dup("") }, back = { 0 };
+	auto_strv struct strv words = { 0 }, env = { 0 };
+	struct opt_parsed parsed;
+	struct err err;
+	strv_split(&v.list, "x,y z", ",");
+	strv_add(&words, str_dup("child"));
+	opt_words(tables, &v, &child, &words, &env);
+	auto_str char *line = strv_join(&words, "|"), *variables = strv_join(&env, "|");
+	assert_string_equal(line, "child");
+	assert_string_equal(variables, "OPT_TEST_TEXT=http://u:p@h|OPT_TEST_LIST=x,y z");
+	setenv("OPT_TEST_TEXT", "http://u:p@h", 1);
+	setenv("OPT_TEST_LIST", "x,y z", 1);
+	const struct opt_input in = input(commands, NULL, &words);
+	assert_int_equal(opt_parse(&child, &in, &back, &parsed, &err), 0);
+	assert_string_equal(back.text, v.text);
+	assert_int_equal(back.list.count, 2);
+	strv_done(&env);
+	opt_words(tables, &empty, &child, &words, &env);
+	assert_int_equal(env.count, 0);
+	assert_string_equal(words.items[1], "--proxy=");
+	opt_done(&child, &v);
+	opt_done(&child, &empty);
+	opt_done(&child, &back);
 }
 
 // A name that nobody knows is told with the nearest one, in the file and in the environment.
@@ -249,6 +286,7 @@ int main(void)
 		cmocka_unit_test(parses),
 		cmocka_unit_test(help_names_every_option),
 		cmocka_unit_test(words_are_read_back),
+		cmocka_unit_test(secrets_are_no_words),
 		cmocka_unit_test(unknown_names),
 		cmocka_unit_test(late_errors),
 	};
