@@ -36,6 +36,13 @@ static json_t *notes(const struct buildlease *b, const char *outcome)
 	return json_pack("{s:o, s:o*}", KEY_NOTE, json_text(b->key), OUTCOME_NOTE, outcome ? json_text(outcome) : NULL);
 }
 
+int buildlease_look(struct buildlease *b, struct err *err)
+{
+	if (lease_read(&b->lease, err) < 0)
+		return -1;
+	return !lease_is_free(&b->lease);
+}
+
 int buildlease_try(struct buildlease *b, struct err *err)
 {
 	if (lease_read(&b->lease, err) < 0)

@@ -18,7 +18,8 @@ void buildlease_init(struct kube *kube, const char *namespace, const char *key, 
 		     struct buildlease *ret);
 void buildlease_done(struct buildlease *b);
 
-int buildlease_try(struct buildlease *b, struct err *err); // 1 = ours; 0 = another one's, or a lost race
+int buildlease_look(struct buildlease *b, struct err *err); // 1 = somebody holds it, 0 = nobody; it is not taken
+int buildlease_try(struct buildlease *b, struct err *err);  // 1 = ours; 0 = another one's, or a lost race
 // Until something happens to it or ms are over. 1 = it is free now, and the outcome is there; 0 = it is not.
 int buildlease_wait(struct buildlease *b, unsigned ms, struct err *err);
 int buildlease_renew(struct buildlease *b, struct err *err); // when it is due; 1 = still ours, 0 = lost

@@ -26,7 +26,7 @@ static void from_disk(struct job_values *j)
 {
 	j->origin.remote.is_offline = j->is_compile_forbidden = true;
 	j->origin.from = j->share_keys = j->headers = (struct strv){ 0 };
-	j->origin.bundle = j->source = j->source_sha256 = j->share = j->compile_lease = NULL;
+	j->origin.bundle = j->source = j->source_sha256 = j->share = j->share_role = j->compile_lease = NULL;
 }
 
 static int add_params(const struct target *target, struct strv *params, struct err *err)

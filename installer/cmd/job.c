@@ -73,9 +73,11 @@ const struct opt job_opts[] = {
 
 const struct opt share_opts[] = {
 	OPT("share", 0, "REPOSITORY", "KMODSMITH_SHARE", OPT_SECRET, share,
-	    "push what is compiled here, one of --from: of several nodes one compiles, the others wait for it"),
+	    "one of --from, to which builders push what they compile: the others wait for it"),
+	OPT("share-role", 0, "builder|node", "KMODSMITH_SHARE_ROLE", OPT_STR, share_role,
+	    "with --share: a builder signs and pushes what it compiles, for all; a node, the default, signs nothing"),
 	OPT("share-key", 0, "FILE|URI,...", "KMODSMITH_SHARE_KEY", OPT_SECRETS, share_keys,
-	    "with --share: private key that signs it"),
+	    "with --share-role builder: private key that signs it"),
 	OPT("compile-lease", 0, "NAMESPACE|auto|off", "KMODSMITH_COMPILE_LEASE", OPT_STR, compile_lease,
 	    "with --share: where the Leases are that say who compiles; default auto: of the pod, else a lock in "
 	    "--state-dir"),

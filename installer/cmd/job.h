@@ -18,6 +18,7 @@ struct job_values { // first member of the values of each of these commands
 	struct strv headers, modules, params;
 	char *share, *compile_lease, *kubeconfig; // see share.h
 	struct strv share_keys;
+	char *share_role;
 	unsigned lease_duration_s;
 	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
 	char *payload;          // directory that an image carries

@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <time.h>
 
+static const char BUILDER[] = "builder"; // --share-role
 enum { DURATION_S = 60, DURATION_MIN_S = 4, WAIT_S = 3600 };
 
 // What the Lease says of a compile, for those who wait for it: "failed CODE: text", "kept CODE: text", "made".
@@ -127,6 +128,42 @@ static void try_push(struct share *s)
 	buildlease_release(&s->lease, outcome, &ignored);
 }
 
+// What the one who had the Lease left: 1 = found, 0 = compile, 2 = another turn, 3 = it is hopeless.
+static int conclude(struct share *s, const char *who, struct err *err)
+{
+	if (look(s))
+		return found(s, who);
+	if (is_hopeless(s, who, err))
+		return 3;
+	return is_for_itself(s, who) ? 0 : 2;
+}
+
+// One turn of who is no builder, with the same answers. left_s: until it compiles for itself.
+static int turn_without(struct share *s, long *begun_s, long left_s, struct err *why, struct err *err)
+{
+	enum { PAUSE_S = 2 };
+	struct watch *w = s->wish.watch;
+	unsigned patience_s = s->lease.lease.duration_s;
+	int r = buildlease_look(&s->lease, why);
+	if (r < 0)
+		return -1;
+	auto_str char *who = str_dup(r > 0 ? s->lease.lease.other : "a builder");
+	if (left_s <= 0 || (r == 0 && now_s() - *begun_s >= patience_s)) {
+		watch_note(w, "%s; this node compiles for itself",
+			   r > 0 ? "the builder takes too long" : "no builder has begun with it");
+		return 0;
+	}
+	if (r > 0) {
+		watch_note(w, "%s compiles it; waiting for the package", who);
+		unsigned bound = patience_s + 1;
+		r = buildlease_wait(&s->lease, (left_s < bound ? (unsigned)left_s : bound) * 1000, why);
+		*begun_s = now_s();
+		return r < 0 ? -1 : r == 0 ? 2 : conclude(s, who, err);
+	}
+	nanosleep(&(struct timespec){ .tv_sec = PAUSE_S }, NULL);
+	return look(s) ? found(s, who) : 2;
+}
+
 // One turn with the Lease: 1 = found, 0 = compile, 2 = another turn, 3 = it is hopeless.
 static int turn(struct share *s, long end, struct err *why, struct err *err)
 {
@@ -152,22 +189,19 @@ static int turn(struct share *s, long end, struct err *why, struct err *err)
 	watch_note(w, "%s compiles it; waiting for the package", who);
 	unsigned bound = s->lease.lease.duration_s + 1;
 	r = buildlease_wait(&s->lease, (left < bound ? (unsigned)left : bound) * 1000, why);
-	if (r <= 0)
-		return r < 0 ? -1 : 2;
-	if (look(s))
-		return found(s, who);
-	if (is_hopeless(s, who, err))
-		return 3;
-	return is_for_itself(s, who) ? 0 : 2;
+	return r < 0 ? -1 : r == 0 ? 2 : conclude(s, who, err);
 }
 
 static int enter_lease(struct share *s, struct err *err)
 {
 	const struct job_values *v = s->wish.values;
 	struct err why;
-	long end = now_s() + (v->timeout_s ? (long)v->timeout_s : WAIT_S);
+	long begun = now_s(), end = begun + (v->timeout_s ? (long)v->timeout_s : WAIT_S);
 	int r;
-	while ((r = turn(s, end, &why, err)) == 2)
+	if (!s->is_builder)
+		watch_note(s->wish.watch, "waiting for a builder, at most %u s until one begins",
+			   s->lease.lease.duration_s);
+	while ((r = s->is_builder ? turn(s, end, &why, err) : turn_without(s, &begun, end - now_s(), &why, err)) == 2)
 		;
 	if (r < 0)
 		watch_note(s->wish.watch, "no Lease (%s); this node compiles for itself", why.text);
@@ -235,7 +269,9 @@ static void leave(void *ctx, const struct package *made, const struct err *why)
 	struct watch *w = s->wish.watch;
 	struct err err;
 	auto_str char *outcome = NULL;
-	if (!made) {
+	if (made && !s->is_builder) {
+		watch_end(w, "share", "kept on this node, which is no builder");
+	} else if (!made) {
 		outcome = str_fmt("%s%s: %s", FAILED, err_info(why->code)->name, why->text);
 	} else if (share_push(s, made, &err) < 0) {
 		outcome = str_fmt("%s%s: %s", KEPT, err_info(err.code)->name, err.text);
@@ -253,8 +289,11 @@ static void leave(void *ctx, const struct package *made, const struct err *why)
 
 int share_check(const struct job_values *v, const struct origin *origin, struct err *err)
 {
-	if (!v->share && (v->share_keys.count || v->compile_lease))
-		return err_set(err, E_USAGE, "--share-key and --compile-lease belong to --share REPOSITORY");
+	if (!v->share && (v->share_keys.count || v->compile_lease || v->share_role))
+		return err_set(err, E_USAGE,
+			       "--share-role, --share-key and --compile-lease belong to --share REPOSITORY");
+	if (v->share_role && !str_eq(v->share_role, BUILDER) && !str_eq(v->share_role, "node"))
+		return err_set(err, E_USAGE, "share-role: '%s' is neither builder nor node", v->share_role);
 	if (v->share && !strv_has(&origin->from, v->share))
 		return err_set(err, E_USAGE, "--share %s is none of --from: nobody would find what is pushed there",
 			       v->share);
@@ -264,17 +303,48 @@ int share_check(const struct job_values *v, const struct origin *origin, struct 
 	return 0;
 }
 
+static const struct trust_key *trusted(const struct trust *trust, const struct key *key)
+{
+	for (size_t i = 0; i < trust->count; i++)
+		if (str_eq(key_id(trust->keys[i].key), key_id(key)))
+			return &trust->keys[i];
+	return NULL;
+}
+
+// A key that this node believes is, as a rule, one that all nodes believe.
+static void tell_of_keys(const struct share_wish *w)
+{
+	const struct job_values *v = w->values;
+	for (size_t i = 0; i < v->share_keys.count; i++) {
+		struct err ignored;
+		auto_key struct key *key = NULL;
+		bool is_open = key_open(v->share_keys.items[i], getenv("KMODSMITH_KEY_PASSWORD"), &key, &ignored) == 0;
+		const struct trust_key *known = is_open ? trusted(&w->origin->trust, key) : NULL;
+		if (known)
+			log_warn(
+				"the private half of '%s', a key that this node trusts, is within its reach, and it is "
+				"no builder: whoever is root here can sign for every node that trusts it. Take "
+				"--share-key away, or say --share-role builder",
+				known->name);
+		else
+			log_warn("--share-key is not used: this node is no builder (--share-role)");
+	}
+}
+
 int share_open(const struct share_wish *wish, struct share *ret, struct err *err)
 {
 	const struct job_values *v = wish->values;
 	auto_share struct share s = SHARE_NONE;
 	if (share_check(v, wish->origin, err) < 0)
 		return -1;
+	s.is_builder = str_eq(v->share_role, BUILDER);
+	if (!s.is_builder)
+		tell_of_keys(wish);
 	if (!v->share || !wish->source->version)
 		return 0;
 	s.wish = *wish;
 	s.key = key_of(wish);
-	if (signers_open(&v->share_keys, "kmodsmith", &s.signers, err) < 0 || open_kube(&s, err) < 0)
+	if ((s.is_builder && signers_open(&v->share_keys, "kmodsmith", &s.signers, err) < 0) || open_kube(&s, err) < 0)
 		return -1;
 	*ret = s;
 	ret->gate = (struct compile_gate){ .enter = enter, .tick = tick, .leave = leave, .ctx = ret };

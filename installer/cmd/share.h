@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// --share: of all nodes that need the same compile one does it, signs and pushes the result, and the others load that
-// (R-H4). Who: on Kubernetes whoever holds the Lease of its key; elsewhere, of those that have one state directory,
-// whoever holds a lock. Whatever goes wrong with that costs a compile more, never the install:
+// --share: of all nodes that need the same compile one builder does it, signs and pushes the result, and the others
+// load that (R-H4). Which: on Kubernetes the one that holds the Lease of its key; elsewhere, of those that have one
+// state directory, whoever holds a lock. Only builders have a key: who is root on a node must not sign for all.
+// Whatever goes wrong with that costs a compile more, never the install:
 //
+//   no builder begins          in --lease-duration: a node compiles for itself, unsigned, and takes no Lease
 //   nobody can push            whoever finds that out says so in the Lease, before it compiles: all compile, at once
 //   the push of one fails      it is ready all the same; those who waited compile, at once, and not one by one
 //   not found, not believed    as seen from here: this node compiles
@@ -27,7 +29,8 @@ struct share {
 	struct share_wish wish;
 	struct kube *kube; // NULL = without
 	struct buildlease lease;
-	struct signers signers;
+	struct signers signers; // of a builder
+	bool is_builder;
 	char *key;
 	int lock; // -1 = not taken
 	struct compile_gate gate;

@@ -12,7 +12,7 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
 
 @test "deploy: every file has the shape that Kubernetes takes" {
   local file
-  for file in "${daemonsets[@]}" daemonset-agent.yaml build-job.yaml; do
+  for file in "${daemonsets[@]}" daemonset-{agent,builder}.yaml build-job.yaml; do
     python3 "$top/tests/cli/kube.py" "$top/deploy/$file"
   done
   [ "$(query gpu-operator-values.yaml 'sorted(d)')" = "['driver']" ]
@@ -68,6 +68,27 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
     "$top/deploy/build-job.yaml" >"$BATS_TEST_TMPDIR/matrix.json"
   kmodsmith build --matrix "$BATS_TEST_TMPDIR/matrix.json" --output "oci:$BATS_TEST_TMPDIR/out" --state-dir "$BATS_TEST_TMPDIR/state" --json
   assert_json '.pairs[].error.code' E_NOT_FOUND # of the source, which an image has; the file was well
+}
+
+@test "deploy: builders alone have the key and may take Leases, and the agents of other nodes are elsewhere" {
+  local agent='d["spec"]["template"]["spec"]' verbs words
+  words=$(query daemonset-builder.yaml "' '.join(${container}['args'])")
+  [[ $words == *"--share-role builder --share-key /key/"* ]]
+  run grep -lE -e 'share-key|signing-key|share-role' -r "$top/deploy"
+  assert_output "$top/deploy/daemonset-builder.yaml"
+  assert_equal "$(query daemonset-builder.yaml "${agent}['nodeSelector']")" "{'kmodsmith.io/builder': 'true'}"
+  assert_equal "$(query daemonset-builder.yaml "${agent}['serviceAccountName']")" kmodsmith-builder
+  run query daemonset-agent.yaml "${agent}['affinity']"
+  assert_output --partial "'key': 'kmodsmith.io/builder', 'operator': 'DoesNotExist'"
+  verbs=$(python3 -c 'import sys, yaml
+for d in yaml.safe_load_all(open(sys.argv[1])):
+  for r in d.get("rules", []):
+    if "leases" in r["resources"]: print(d["metadata"]["name"], *r["verbs"])' "$top/deploy/rbac.yaml")
+  assert_equal "$verbs" $'kmodsmith-agent get watch\nkmodsmith-builder get watch create update'
+  read -ra words <<<"$words" # no option is unknown, and what is named fits together
+  host no-gpu
+  kmodsmith "${words[@]}" --node ""
+  assert_error E_USAGE "--agent needs --node"
 }
 
 @test "deploy: the capabilities are those of the program, with its reasons" {

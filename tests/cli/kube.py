@@ -24,7 +24,9 @@ CONTAINER = {
 }
 POD = {
     "hostPID": bool, "automountServiceAccountToken": bool, "serviceAccountName": str, "priorityClassName": str, "terminationGracePeriodSeconds": int,
-    "tolerations": [{"key": str, "operator": str, "effect": str}], "nodeSelector": TEXTS, "containers": [CONTAINER],
+    "tolerations": [{"key": str, "operator": str, "effect": str}], "nodeSelector": TEXTS,
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": str, "operator": str}]}]}}}, "containers": [CONTAINER],
     "initContainers": [CONTAINER], "restartPolicy": str, "hostUsers": bool, "enableServiceLinks": bool,
     "securityContext": {"runAsUser": int, "seccompProfile": SECCOMP},
     "volumes": [{"name": str, "configMap": {"name": str, "optional": bool}, "hostPath": {"path": str, "type": str},

@@ -59,6 +59,30 @@ setup() { kube_needed && nodes_make; }
   assert_equal "$(cat log.* | grep -c 'error: E_BUILD.*it is 1989')" 3
 }
 
+@test "of five nodes one is a builder: it compiles and signs, the others wait for it and have no key" {
+  node 1 --kubeconfig "$KUBECONFIG" --compile-lease default
+  role='' share_key=''
+  for i in {2..5}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
+  ended 5
+  assert_equal "$(compiles) $(loads)" "1 5"
+  assert_equal "$(grep -l 'objects with gcc-99' log.*)" log.1
+}
+
+@test "a builder that dies, and no builder at all: nodes compile for themselves, and push nothing" {
+  local i
+  node 1 --kubeconfig "$KUBECONFIG" --compile-lease default --lease-duration 5
+  log=log.1 soon grep -q 'those of the builder image' log.1
+  role='' share_key=''
+  for i in {2..3}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default --lease-duration 5; done
+  sleep 1
+  pkill -9 -P "$(<pid.1)" -x kmodsmith
+  wait "$(<pid.1)" || true
+  for i in {2..3}; do wait "$(<"pid.$i")" || { cat log.*; fail "node $i failed"; }; done
+  assert_equal "$(grep -l 'no builder has begun with it; this node compiles for itself' log.* | wc -l)" 2
+  assert_equal "$(loads)" 2
+  assert_equal "$(grep -l 'kept on this node, which is no builder' log.* | wc -l)" 2
+}
+
 @test "a kernel to come: of four watchers one compiles, and all have its package before the reboot" {
   local i
   kernel=6.1.0-57-cloud-amd64

@@ -31,6 +31,24 @@ setup() { nodes_make; }
   assert_equal "$(compiles)" 2
 }
 
+@test "who is no builder signs and pushes nothing, and is told of a key that lies on it" {
+  role=''
+  node 1
+  ended 1
+  run cat log.1
+  assert_output --partial ", a key that this node trusts, is within its reach, and it is no builder: whoever is root here can sign"
+  assert_output --partial "kept on this node, which is no builder"
+  assert_equal "$(compiles) $(loads)" "1 1"
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out other.pem 2>/dev/null
+  share_key=other.pem role=node
+  node 2
+  ended 2
+  run cat log.2
+  assert_output --partial "warn: --share-key is not used: this node is no builder"
+  assert_equal "$(compiles)" 2 # nothing came of the first for the second
+  run ! grep -q signature "$PWD/node1/var/lib/kmodsmith/store/index.json"
+}
+
 @test "what is named must be of use" {
   while IFS='|' read -r options words; do
     # shellcheck disable=SC2086 # options are words
@@ -41,6 +59,8 @@ setup() { nodes_make; }
 --share docker://elsewhere.test/x|is none of --from
 --share-key key.pem|belong to --share
 --share oci:$builder --compile-lease default|no pod with a service account
+--share-role builder|belong to --share
+--share oci:$builder --share-role boss|'boss' is neither builder nor node
 --share oci:$builder --lease-duration 1|at least 4 seconds
 EOF
 }

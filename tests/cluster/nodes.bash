@@ -5,7 +5,7 @@ kernel=6.1.0-56-cloud-amd64
 
 nodes_make() { # the machine that every node is a copy of, a driver source, headers, and a compiler that takes 4 s
   cd "$BATS_TEST_TMPDIR" || return
-  verb=(install) share_key=key.pem builder=$BATS_TEST_TMPDIR/builder repository=docker+http://$HUB_PLAIN/drivers-$BATS_TEST_NUMBER
+  verb=(install) role=builder share_key=key.pem builder=$BATS_TEST_TMPDIR/builder repository=docker+http://$HUB_PLAIN/drivers-$BATS_TEST_NUMBER
   tiny_builder "$builder.tar" 99 "$kernel"
   echo 4 >"$builder.tar.d/opt/slow"
   tar -cf "$builder.tar" -C "$builder.tar.d" .
@@ -26,7 +26,8 @@ node() { # NUMBER [OPTION...]: an install, or "${verb[@]}", in the background; i
   [ -d "$root" ] || cp -a machine "$root"
   "$KMODSMITH" trust add site.pem --root "$root" >/dev/null
   NODE_NAME=node$1 timeout 120 "$KMODSMITH" "${verb[@]}" --root "$root" --source driver --headers headers.tar \
-    --modules nvidia --flavour open --from "$repository,oci:$builder" --share "$repository" --share-key "$share_key" "${@:2}" \
+    --modules nvidia --flavour open --from "$repository,oci:$builder" --share "$repository" ${role:+--share-role "$role"} \
+    ${share_key:+--share-key "$share_key"} "${@:2}" \
     >"log.$1" 2>&1 </dev/null 3>&- 4>&- &
   echo $! >"pid.$1"
 }
