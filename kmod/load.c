@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/load.h"
 
+#include "kmod/wedge.h"
+
 #include <errno.h>
 #include <fcntl.h>
 
@@ -19,7 +21,8 @@ int load_log_start(const struct root *kern)
 static char *unescape(const char *text, size_t len)
 {
 	static const char newline[] = "\\x0a", prefix[] = "NVRM: ";
-	char *line = str_ndup(text, len), *to = line;
+	auto_str char *line = str_ndup(text, len);
+	char *to = line;
 	for (const char *from = line; *from;) {
 		if (!str_starts(from, newline)) {
 			*to++ = *from++;
@@ -31,7 +34,7 @@ static char *unescape(const char *text, size_t len)
 		*to++ = ' ';
 	}
 	*to = '\0';
-	return str_trim(line);
+	return str_dup(str_trim(line));
 }
 
 // "priority,sequence,time,flags;text", then lines that start with a blank and tell of the device.
@@ -72,26 +75,43 @@ static bool is_other_way_worth_it(int error, const struct strv *lines)
 	return true;
 }
 
-static int load_data(const struct sys *sys, const struct module *m, const char *params)
+struct call {
+	const struct sys *sys;
+	const struct module *module;
+	const char *params;
+	bool is_by_file;
+};
+
+// In the child, which the kernel may not come back to: it keeps nothing open but the module's file.
+static int call(const void *ctx)
 {
-	return sys->module_load_data(sys, m->data, m->len, m->name, params) < 0 ? errno : 0;
+	const struct call *c = ctx;
+	const struct module *m = c->module;
+	int fd = m->fd;
+	if (!c->sys->record) {
+		fd = c->is_by_file ? dup2(fd, 0) : -1;
+		closefrom(c->is_by_file ? 1 : 0);
+	}
+	int r = c->is_by_file ? c->sys->module_load_file(c->sys, fd, m->name, c->params) :
+				c->sys->module_load_data(c->sys, m->data, m->len, m->name, c->params);
+	return r < 0 ? errno : 0;
 }
 
-// The errno of the load, 0 = loaded.
-static int load(const struct sys *sys, const struct module *m, const char *params, int log, struct strv *lines)
+// From the file by descriptor; where that may be forbidden and memory not, from there. *ret_error: the errno of the
+// load, 0 = loaded.
+static int load(const struct call *how, const struct module_call *guarded, struct strv *lines, int *ret_error,
+		struct err *err)
 {
-	if (m->fd < 0) {
-		int error = load_data(sys, m, params);
-		load_log_lines(log, lines);
-		return error;
-	}
-	int error = sys->module_load_file(sys, m->fd, m->name, params) < 0 ? errno : 0;
-	load_log_lines(log, lines);
-	if (error && is_other_way_worth_it(error, lines)) {
-		error = load_data(sys, m, params);
-		load_log_lines(log, lines);
-	}
-	return error;
+	struct call c = *how;
+	struct module_call g = *guarded;
+	g.ctx = &c;
+	c.is_by_file = c.module->fd >= 0;
+	if (wedge_guard(&g, lines, ret_error, err) < 0)
+		return -1;
+	if (!*ret_error || !c.is_by_file || !is_other_way_worth_it(*ret_error, lines))
+		return 0;
+	c.is_by_file = false;
+	return wedge_guard(&g, lines, ret_error, err);
 }
 
 // EEXIST is also what a module's own start may end with; only a module that is there was there already.
@@ -111,12 +131,17 @@ static void note_modules_disabled(const struct root *kern, struct strv *lines)
 		strv_add(lines, str_dup("sysctl kernel.modules_disabled = 1"));
 }
 
-int load_module(const struct sys *sys, const struct module *module, const char *params, const struct root *kern,
-		struct err *err)
+int load_module(const struct sys *sys, const struct root *kern, const struct module *module, const char *params,
+		int timeout_ms, struct err *err)
 {
 	auto_fd int log = load_log_start(kern);
 	auto_strv struct strv lines = { 0 };
-	int error = load(sys, module, params ? params : "", log, &lines);
+	struct call c = { .sys = sys, .module = module, .params = params ? params : "" };
+	struct module_call guarded = { "load", module->name, kern, log, timeout_ms ? timeout_ms : LOAD_TIMEOUT_MS,
+				       call,   NULL };
+	int error;
+	if (load(&c, &guarded, &lines, &error, err) < 0)
+		return -1;
 	if (!error)
 		return 1;
 	if (error == EEXIST && is_loaded(kern, module->name))

@@ -13,22 +13,20 @@
 // circle.
 int load_order(const struct module *const *modules, size_t count, size_t *ret, struct err *err);
 
+// The deadline of one load where the caller names none. The longest that were seen are of seconds, on an emulated
+// processor of tens; udev ends the modprobe that it has started after 180 s, so what takes longer fails on any host.
+enum { LOAD_TIMEOUT_MS = 300 * 1000 };
+
 // 1 = loaded, 0 = a module of that name was there already. From the file by descriptor; where a security module or an
 // old kernel forbids that way (EACCES, EPERM, ENOSYS), from memory; inflated images always from memory. params:
 // blank-separated name=value, NULL = none. kern: where /dev/kmsg and /proc are seen; where it cannot be read, errno
-// alone decides.
-int load_module(const struct sys *sys, const struct module *module, const char *params, const struct root *kern,
-		struct err *err);
+// alone decides. timeout_ms: 0 = LOAD_TIMEOUT_MS. E_WEDGED (kmod/wedge.h): the module's start hangs or oopsed.
+int load_module(const struct sys *sys, const struct root *kern, const struct module *module, const char *params,
+		int timeout_ms, struct err *err);
 
 // 1 = unloaded, 0 = was not loaded. E_IN_USE when something holds it. timeout_ms > 0: a kernel that does not come
-// back in that time is E_WEDGED, and the call is left behind in a child process that nothing can end. Then the text
-// says where it is stuck and what the kernel logged meanwhile; both can be read again, in proc/PID/stack and the
-// kernel's log, until the next boot.
+// back in that time is E_WEDGED (kmod/wedge.h), and the call is left behind in a child process that nothing can end.
 int unload_module(const struct sys *sys, const struct root *kern, const char *name, int timeout_ms, struct err *err);
-
-// E_WEDGED in words, pure: what happened, the text of proc/PID/stack (NULL = it could not be read) and the kernel's
-// lines, in that order, because a long text is cut. Always -1, like err_set.
-int unload_explain(const char *name, const char *what, const char *stack, const struct strv *lines, struct err *err);
 
 // The mapping alone, pure: errno of a load and the kernel's lines (without priority and time) -> code and text in
 // err. Always -1, like err_set.

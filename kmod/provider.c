@@ -48,18 +48,18 @@ int provider_has(const struct root *host, const char *release, const char *need,
 }
 
 static int load_one(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
-		    const char *file, struct err *err)
+		    const char *file, int timeout_ms, struct err *err)
 {
 	auto_str char *path = str_fmt("lib/modules/%s/%s", release, file);
 	auto_module struct module m = MODULE_NONE;
 	auto_fd int fd = root_open(host, path, O_RDONLY, err);
 	if (fd < 0 || module_read(fd, path, &m, err) < 0)
 		return -1;
-	return load_module(sys, &m, NULL, kern, err);
+	return load_module(sys, kern, &m, NULL, timeout_ms, err);
 }
 
 int provider_load(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
-		  const char *need, struct err *err)
+		  const char *need, int timeout_ms, struct err *err)
 {
 	auto_strv struct strv files = { 0 };
 	int changed = 0;
@@ -71,7 +71,7 @@ int provider_load(const struct root *host, const struct root *kern, const struct
 			       "module '%s' is needed and '%s/lib/modules/%s/modules.dep' does not list it", need,
 			       host->name, release);
 	for (size_t i = files.count; i-- > 0;) {
-		r = load_one(host, kern, sys, release, files.items[i], err);
+		r = load_one(host, kern, sys, release, files.items[i], timeout_ms, err);
 		if (r < 0)
 			return err_wrap(err, "load what the driver needs");
 		changed |= r;

@@ -7,7 +7,8 @@
 
 // need: as struct proof names it, a path below kernel/ without its ending ("drivers/gpu/drm/drm") or a bare name
 // ("drm"). 1 = something was loaded, 0 = all of it was there. E_SYMBOL when the host has no such module.
+// timeout_ms: of each load, as of load_module().
 int provider_load(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
-		  const char *need, struct err *err);
+		  const char *need, int timeout_ms, struct err *err);
 // Does the host have such a module? 1 = yes, 0 = no.
 int provider_has(const struct root *host, const char *release, const char *need, struct err *err);

@@ -65,6 +65,8 @@ const struct opt job_opts[] = {
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in; default the host's root"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
+	OPT("load-timeout", 0, "SECONDS", NULL, OPT_UINT, load_timeout_s,
+	    "deadline of one load, after which the kernel counts as stuck (E_WEDGED); default 300"),
 	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, UNLOAD_TIMEOUT_HELP),
 	OPT("holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, holders, HOLDERS_HELP),
 	OPT("holders-timeout", 0, "SECONDS", NULL, OPT_UINT, holders_timeout_s, HOLDERS_TIMEOUT_HELP),

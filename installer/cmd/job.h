@@ -20,7 +20,7 @@ struct job_values { // first member of the values of each of these commands
 	struct strv share_keys;
 	char *share_role;
 	unsigned lease_duration_s;
-	unsigned jobs, timeout_s, imex_channels, unload_timeout_s, holders_timeout_s;
+	unsigned jobs, timeout_s, imex_channels, load_timeout_s, unload_timeout_s, holders_timeout_s;
 	char *payload;          // directory that an image carries
 	char *export;           // directory, "none"; NULL = as the command does
 	bool is_export_default; // the command exports when there is something to export

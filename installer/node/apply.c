@@ -134,12 +134,12 @@ static int undo(struct run *r, size_t failed, struct err *err)
 {
 	struct err why = { 0 };
 	auto_str char *cause = str_dup(err->text);
-	bool is_blamed = is_blame(err);
+	bool is_blamed = is_blame(err), is_wedged = err->code == E_WEDGED;
 	// A driver that loads but is not right yet beats none: it goes only when there is one to come back to.
 	bool is_kept = r->a->plan->steps[failed].kind > STEP_LOAD && !r->back.driver.version;
 	if (!is_kept || !r->a->export || !r->a->export->is_switched)
 		run_unexport(r);
-	if (!is_kept && err->code != E_WEDGED) {
+	if (!is_kept && !is_wedged) {
 		journal_step(&r->journal, "undo");
 		run_write(r);
 		run_publish(r, "undo", r->back.driver.version, true, &why);
@@ -150,7 +150,8 @@ static int undo(struct run *r, size_t failed, struct err *err)
 	}
 	if (is_blamed && !is_kept)
 		journal_fail(&r->journal, err);
-	journal_back(&r->journal);
+	if (!is_wedged || r->a->plan->steps[failed].kind != STEP_LOAD)
+		journal_back(&r->journal);
 	if (err->code == E_WEDGED)
 		journal_wedge(&r->journal, r->a->facts->host.boot_id, err->text);
 	run_write(r);
@@ -190,7 +191,7 @@ static void finish(struct run *r)
 {
 	if (r->was_open)
 		settle_left(r);
-	if (!r->is_touched && r->journal.state != JOURNAL_CHANGING)
+	if (!r->is_touched && !journal_is_unfinished(&r->journal, r->a->facts->host.boot_id))
 		return;
 	bool is_good = r->is_touched || is_meant(r);
 	run_drop_optional(r);

@@ -22,6 +22,7 @@ struct apply {
 	unsigned imex_channels;
 	bool is_kept; // the daemons that belong to the driver will be started: what they need is looked for first
 	int unload_timeout_ms, holders_timeout_ms;
+	int load_timeout_ms; // as of load_module()
 	struct watch *watch;
 	const struct err *failure; // of apply_back(): why what worked last is brought back
 };

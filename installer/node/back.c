@@ -181,8 +181,8 @@ static int load(const struct apply *a, const struct back *b, const struct module
 	for (size_t i = 0; i < set->count; i++) {
 		const struct module *m = &set->items[order[i]];
 		auto_str char *params = params_known(m, driver_params(&b->driver, m->name));
-		int r = load_module(a->sys, m, params, a->kern, err);
-		if (r < 0 && !optional_is(m->name))
+		int r = load_module(a->sys, a->kern, m, params, a->load_timeout_ms, err);
+		if (r < 0 && (err->code == E_WEDGED || !optional_is(m->name)))
 			return -1;
 		if (r < 0)
 			watch_note(a->watch, "%s does not come back, and the driver works without it: %s", m->name,

@@ -6,6 +6,7 @@
 #include "kmod/toolchain.h"
 #include "node/forecast.h"
 #include "node/holders.h"
+#include "node/journal.h"
 #include "node/obtain.h"
 #include "node/owner.h"
 #include "node/preflight.h"
@@ -290,6 +291,20 @@ static int examine_trust(struct exam *x, struct err *err)
 	return 0;
 }
 
+// A kernel that is stuck in a load or unload takes no other one before the next boot.
+static int examine_journal(struct exam *x, struct err *err)
+{
+	struct err why;
+	auto_journal struct journal j = { 0 };
+	if (journal_read(x->state, &j, err) < 0)
+		return -1;
+	if (journal_check_wedged(&j, x->facts.host.boot_id, &why) < 0)
+		add(x, "modules", FINDING_FAIL, why.code, "%s", why.text);
+	else
+		add(x, "modules", FINDING_PASS, 0, "no load or unload of this boot is stuck in the kernel");
+	return 0;
+}
+
 // What the next reboot comes to, as far as somebody has looked (R-F1). No reason for an install to fail now.
 static int examine_next(struct exam *x, struct err *err)
 {
@@ -329,7 +344,7 @@ int doctor_read(const struct root *host, const struct root *kern, const struct r
 	examine_build(&x);
 	examine_space(&x);
 	if (examine_firmware(&x, err) < 0 || examine_trust(&x, err) < 0 || examine_driver(&x, err) < 0 ||
-	    examine_next(&x, err) < 0)
+	    examine_journal(&x, err) < 0 || examine_next(&x, err) < 0)
 		return -1;
 	*ret = x.findings;
 	x.findings = (struct findings){ 0 };

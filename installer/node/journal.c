@@ -48,7 +48,7 @@ static void enter(struct journal *j, enum journal_state state)
 
 void journal_begin(struct journal *j, const char *boot, const struct driver *target, const struct driver *previous)
 {
-	if (j->state != JOURNAL_CHANGING || !driver_same(&j->target, target))
+	if (j->state == JOURNAL_IDLE || !driver_same(&j->target, target))
 		strv_done(&j->boots);
 	if (!strv_has(&j->boots, boot))
 		strv_add(&j->boots, str_dup(boot));
@@ -127,10 +127,20 @@ bool journal_is_wedged(const struct journal *j, const char *boot)
 	return j->state == JOURNAL_WEDGED && str_eq(j->boot, boot);
 }
 
+int journal_check_wedged(const struct journal *j, const char *boot, struct err *err)
+{
+	return journal_is_wedged(j, boot) ? err_set(err, E_WEDGED, "since %s: %s", j->since, j->text) : 0;
+}
+
+bool journal_is_unfinished(const struct journal *j, const char *boot)
+{
+	return j->state != JOURNAL_IDLE && !journal_is_wedged(j, boot);
+}
+
 static bool is_loop(const struct journal *j, const char *boot, const struct driver *target)
 {
 	size_t ended = j->boots.count - strv_has(&j->boots, boot);
-	return j->state == JOURNAL_CHANGING && (ended >= BOOTS_LOOP || str_eq(j->rest, boot)) &&
+	return j->state != JOURNAL_IDLE && (ended >= BOOTS_LOOP || str_eq(j->rest, boot)) &&
 	       driver_same(&j->target, target);
 }
 
@@ -147,8 +157,9 @@ char *journal_why_not(const struct journal *j, const char *boot, const struct dr
 {
 	if (is_loop(j, boot, target)) {
 		size_t ended = j->boots.count - strv_has(&j->boots, boot);
-		return str_fmt("%zu boots ended while it was being loaded (%s)",
-			       ended > BOOTS_LOOP ? ended : BOOTS_LOOP, j->step ? j->step : "begin");
+		return str_fmt("%zu boots ended while it was being loaded (%s)%s%s",
+			       ended > BOOTS_LOOP ? ended : BOOTS_LOOP, j->step ? j->step : "begin",
+			       j->text ? "; the last one: " : "", j->text ? j->text : "");
 	}
 	for (size_t i = 0; i < j->failure_count; i++) {
 		const struct failure *f = &j->failures[i];

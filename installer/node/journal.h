@@ -15,7 +15,7 @@ struct failure {
 enum journal_state {
 	JOURNAL_IDLE,
 	JOURNAL_CHANGING, // a change was begun and not ended
-	JOURNAL_WEDGED,   // an unload did not come back: nothing is tried until the next boot (R-D5)
+	JOURNAL_WEDGED,   // a load or unload did not come back: nothing is tried until the next boot (R-D5)
 };
 
 struct journal {
@@ -46,6 +46,8 @@ void journal_step(struct journal *j, const char *step);
 void journal_good(struct journal *j); // the target works: it is the last good one, and its failures are forgotten
 void journal_back(struct journal *j); // the previous driver is back, or nothing could be done
 void journal_fail(struct journal *j, const struct err *why); // the target is bad until it changes
+// The kernel is stuck. With a target (a load of it hangs or oopsed, so not after journal_back()) the boot counts as one
+// that ended in the middle of the change.
 void journal_wedge(struct journal *j, const char *boot, const char *text);
 // The last good driver was on its way back when two boots ended: in this one it is left alone, so that somebody can
 // look at the node, and the next boot tries again. True = that is new.
@@ -53,8 +55,11 @@ bool journal_rest(struct journal *j, const char *boot);
 
 // A change that this boot began and did not end.
 bool journal_is_open(const struct journal *j, const char *boot);
-// Nothing may be loaded or unloaded in this boot any more.
+// Nothing may be loaded or unloaded in this boot any more. check: E_WEDGED then, with what happened.
 bool journal_is_wedged(const struct journal *j, const char *boot);
+int journal_check_wedged(const struct journal *j, const char *boot, struct err *err);
+// A change that was begun and not ended, in this boot or in another one, which may have ended with a stuck kernel.
+bool journal_is_unfinished(const struct journal *j, const char *boot);
 // Why a driver is not to be tried: it failed and is the same still, or two boots ended while it was being put in
 // (which may be its doing). That a GPU did not start (E_NO_DEVICE) is of its boot: hardware gets repaired. NULL = it
 // may be tried. Caller frees.

@@ -10,7 +10,7 @@ static void load_modules(const struct keeper *k)
 {
 	struct err why;
 	for (size_t i = 0; daemon_modules[i]; i++)
-		if (provider_load(k->host, k->kern, k->sys, k->release, daemon_modules[i], &why) < 0)
+		if (provider_load(k->host, k->kern, k->sys, k->release, daemon_modules[i], 0, &why) < 0)
 			watch_note(k->watch, "%s is not loaded: %s", daemon_modules[i], why.text);
 }
 

@@ -286,7 +286,7 @@ void owner_restore(const struct owner_work *w, struct released *r, char **proble
 		    set_override(w, &r->items[i], r->items[i].override, &err) < 0)
 			tell(problem, &err);
 	for (size_t i = r->modules.count; i-- > 0;)
-		if (provider_load(w->host, w->kern, w->sys, w->release, r->modules.items[i], &err) < 0)
+		if (provider_load(w->host, w->kern, w->sys, w->release, r->modules.items[i], 0, &err) < 0)
 			tell(problem, &err);
 	for (size_t i = 0; i < r->count; i++)
 		if (r->items[i].is_unbound && bind_back(w, &r->items[i], &err) < 0)

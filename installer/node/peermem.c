@@ -6,6 +6,7 @@
 #include "kmod/provider.h"
 #include "node/lock.h"
 #include "node/peerfile.h"
+#include "node/unload.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -126,15 +127,30 @@ static int unload_stale(const struct peermem *p, const struct facts *facts, cons
 		return 0;
 	watch_note(p->watch, "nvidia-peermem: the kernel has %s, the driver's is %s: it is replaced", now->srcversion,
 		   f->module.srcversion);
-	return unload_module(p->sys, p->kern, "nvidia_peermem", p->unload_timeout_ms, err);
+	return unload_module(p->sys, p->kern, "nvidia_peermem", p->unload_timeout_ms, err) < 0 ? -1 : 0;
 }
 
 static int load_needs(const struct peermem *p, const struct facts *facts, const struct peerfile *f, struct err *err)
 {
 	for (size_t i = 0; i < f->needs.count; i++)
-		if (provider_load(p->host, p->kern, p->sys, facts->host.release, f->needs.items[i], err) < 0)
+		if (provider_load(p->host, p->kern, p->sys, facts->host.release, f->needs.items[i], 0, err) < 0)
 			return -1;
 	return 0;
+}
+
+// Of modules in the kernel: what changes.
+static int change(const struct peermem *p, const struct facts *facts, const struct peerfile *f, const char *params,
+		  struct err *err)
+{
+	auto_journal struct journal j = { 0 };
+	if (p->state && (journal_read(p->state, &j, err) < 0 || journal_check_wedged(&j, facts->host.boot_id, err) < 0))
+		return -1;
+	if (unload_stale(p, facts, f, err) == 0 && load_needs(p, facts, f, err) == 0 &&
+	    load_module(p->sys, p->kern, &f->module, params, 0, err) >= 0)
+		return 0;
+	if (p->state)
+		unload_keep_wedge(p->state, &j, facts->host.boot_id, p->watch, err);
+	return -1;
 }
 
 static int load(struct peermem *p, struct err *err)
@@ -152,8 +168,7 @@ static int load(struct peermem *p, struct err *err)
 	if (is_loaded_right(&facts, &f))
 		return 0;
 	auto_str char *text = params_text(&params, MODULE);
-	if (peerfile_prove(p->host, p->kern, &facts, &f, err) < 0 || unload_stale(p, &facts, &f, err) < 0 ||
-	    load_needs(p, &facts, &f, err) < 0 || load_module(p->sys, &f.module, text, p->kern, err) < 0)
+	if (peerfile_prove(p->host, p->kern, &facts, &f, err) < 0 || change(p, &facts, &f, text, err) < 0)
 		return -1;
 	watch_note(p->watch, "nvidia-peermem: loaded from %s", f.from);
 	return 0;

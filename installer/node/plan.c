@@ -63,8 +63,8 @@ static int ask_journal(const struct making *m, struct err *err)
 	const struct host *host = &m->facts->host;
 	const struct package *p = m->at_hand->package;
 	auto_driver struct driver target = { 0 };
-	if (j && journal_is_wedged(j, host->boot_id))
-		return err_set(err, E_WEDGED, "since %s: %s", j->since, j->text);
+	if (j && journal_check_wedged(j, host->boot_id, err) < 0)
+		return -1;
 	if (!is_fitting(m))
 		return 0; // what is compiled first is known later
 	plan_target(m->plan, m->wish, p->manifest.digest, host->build_id, &target);

@@ -11,7 +11,7 @@ static void blame_loop(struct run *r)
 {
 	auto_str char *why = journal_why_not(&r->journal, r->a->facts->host.boot_id, &r->journal.target);
 	struct err err;
-	if (r->journal.state != JOURNAL_CHANGING || r->was_open || !why ||
+	if (!journal_is_unfinished(&r->journal, r->a->facts->host.boot_id) || r->was_open || !why ||
 	    driver_same(&r->journal.target, &r->journal.last_good))
 		return;
 	err_set(&err, E_TARGET_FAILED, "%s", why);

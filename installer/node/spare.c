@@ -4,7 +4,7 @@
 
 bool run_spare(struct run *r, const char *module, const struct err *why)
 {
-	if (!strv_has(&r->a->plan->optional, module))
+	if (why->code == E_WEDGED || !strv_has(&r->a->plan->optional, module)) // nothing more can be loaded
 		return false;
 	auto_str char *params = r->a->wish->params ? params_text(r->a->wish->params, module) : str_dup("");
 	optional_add(&r->failed, module, params, why);

@@ -61,10 +61,11 @@ static int load_one(struct run *r, size_t index, struct err *err)
 	const struct module *m = &r->set.items[index];
 	const struct strv *needs = &r->needs[index];
 	for (size_t i = 0; i < needs->count; i++)
-		if (provider_load(a->host, a->kern, a->sys, a->facts->host.release, needs->items[i], err) < 0)
+		if (provider_load(a->host, a->kern, a->sys, a->facts->host.release, needs->items[i], a->load_timeout_ms,
+				  err) < 0)
 			return -1;
 	auto_str char *params = params_known(m, driver_params(&r->target, m->name));
-	int done = load_module(a->sys, m, params, a->kern, err);
+	int done = load_module(a->sys, a->kern, m, params, a->load_timeout_ms, err);
 	if (done > 0)
 		strv_add(&r->loaded, str_dup(m->name));
 	return done;

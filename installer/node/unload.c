@@ -3,7 +3,6 @@
 
 #include "kmod/load.h"
 #include "node/daemon_stop.h"
-#include "node/journal.h"
 #include "node/publish.h"
 #include "node/settle.h"
 
@@ -103,21 +102,27 @@ int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_hol
 	return r < 0 ? -1 : 1;
 }
 
+void unload_keep_wedge(const struct root *state, struct journal *j, const char *boot, struct watch *watch,
+		       const struct err *why)
+{
+	struct err err;
+	if (why->code != E_WEDGED)
+		return;
+	journal_wedge(j, boot, why->text);
+	if (journal_write(state, j, &err) < 0)
+		watch_note(watch, "the journal does not remember it: %s", err.text);
+}
+
 int unload_node(const struct drain *d, const struct root *state, int timeout_ms, struct holders *ret_holders,
 		struct strv *ret_unloaded, struct err *err)
 {
 	auto_host struct host host = { 0 };
 	auto_journal struct journal j = { 0 };
-	struct err why;
-	if (host_read(d->host, d->kern, &host, err) < 0 || journal_read(state, &j, err) < 0)
+	if (host_read(d->host, d->kern, &host, err) < 0 || journal_read(state, &j, err) < 0 ||
+	    journal_check_wedged(&j, host.boot_id, err) < 0)
 		return -1;
-	if (journal_is_wedged(&j, host.boot_id))
-		return err_set(err, E_WEDGED, "since %s: %s", j.since, j.text);
 	int r = unload_driver(d, timeout_ms, ret_holders, ret_unloaded, err);
-	if (r < 0 && err->code == E_WEDGED) {
-		journal_wedge(&j, host.boot_id, err->text);
-		if (journal_write(state, &j, &why) < 0)
-			watch_note(d->watch, "the journal does not remember it: %s", why.text);
-	}
+	if (r < 0)
+		unload_keep_wedge(state, &j, host.boot_id, d->watch, err);
 	return r;
 }

@@ -2,6 +2,7 @@
 // The driver out of the kernel.
 #pragma once
 #include "node/drain.h"
+#include "node/journal.h"
 
 // Modules in this order, each with a deadline; ret gets the names of those that went. E_IN_USE, E_WEDGED.
 int unload_modules(const struct strv *order, const struct sys *sys, const struct root *kern, int timeout_ms,
@@ -19,3 +20,6 @@ int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_hol
 // for it (R-D5).
 int unload_node(const struct drain *d, const struct root *state, int timeout_ms, struct holders *ret_holders,
 		struct strv *ret_unloaded, struct err *err);
+// Of a failed load or unload that is no run of a plan: that the kernel is stuck is remembered, anything else is not.
+void unload_keep_wedge(const struct root *state, struct journal *j, const char *boot, struct watch *watch,
+		       const struct err *why);

@@ -178,3 +178,32 @@ EOF
   [[ $stderr == *"driver 535.261.03 open is loaded again"* ]]
   assert_equal "$(loads)" "load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm"
 }
+
+@test "a load that the kernel is stuck in: nothing more is tried in this boot, doctor and status say so; the next one tries again" {
+  local words="load 'nvidia': the kernel oopsed in it and killed process 7; kernel: Oops: 0002"
+  machine
+  jq -n --rawfile boot "$ROOT/proc/sys/kernel/random/boot_id" --arg words "$words" \
+    '{state: "wedged", boot: ($boot | rtrimstr("\n")), since: "2026-01-02T03:04:05Z", text: $words}' >"$BATS_TEST_TMPDIR/journal"
+  mkdir -p "$ROOT/var/lib/kmodsmith"
+  cp "$BATS_TEST_TMPDIR/journal" "$ROOT/var/lib/kmodsmith/journal"
+  for command in "install --package $package" "install --package $package --retry" unload "init --package $package"; do
+    # shellcheck disable=SC2086 # words
+    kmodsmith $command
+    assert_status 1
+    assert_error E_WEDGED "since 2026-01-02T03:04:05Z: $words"
+  done
+  assert_equal "$(calls)" ""
+  kmodsmith doctor
+  assert_status 1
+  assert_line --regexp "^FAIL +modules +E_WEDGED: since .*$words"
+  assert_line --regexp "next: drain and reboot the node"
+  kmodsmith status
+  assert_line "wedged since 2026-01-02T03:04:05Z: $words"
+  kmodsmith status --json
+  assert_json .journal.state wedged
+  echo 5eb63bbb-e01e-4eed-9376-bb2d1c3a1a2b >"$ROOT/proc/sys/kernel/random/boot_id"
+  kmodsmith install --package "$package"
+  assert_status 0
+  kmodsmith doctor
+  assert_line --regexp "^pass +modules +no load or unload of this boot is stuck"
+}

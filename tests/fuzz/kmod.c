@@ -146,7 +146,10 @@ FUZZ_TARGET(kernel_log) // what the kernel says of a load: the first byte is the
 	load_explain("nvidia", len && *data ? (unsigned char)*data : 1, &lines, &err);
 	fuzz_refused(&err);
 	int code = err.code;
-	unload_explain("nvidia", "did not come back", text, &lines, &err);
+	auto_strv struct strv told = { 0 };
+	const struct module_call unload = { .verb = "unload", .name = "nvidia" };
+	wedge_oops(&lines, &told);
+	wedge_explain(&unload, "did not come back", text, &lines, &err);
 	fuzz_refused(&err);
 	return code != E_LOAD; // a reason that is known
 }

@@ -212,6 +212,38 @@ static void a_wedge_ends_with_the_boot(void **state)
 	assert_string_equal(j.text, "nvidia_uvm hangs");
 }
 
+// A boot in which a load of the target hung or oopsed is one that ended in the middle; one stuck in something else is not.
+static void two_boots_stuck_in_a_load_are_a_loop(void **state)
+{
+	(void)state;
+	auto_driver struct driver target = make("560.2", ""), none = { 0 };
+	for (int is_load = 0; is_load < 2; is_load++) {
+		auto_journal struct journal j = { 0 };
+		const char *const boots[] = { "a", "b", "c" };
+		char *whys[3] = { NULL };
+		for (size_t i = 0; i < ARRAY_SIZE(boots); i++) {
+			assert_false(journal_is_wedged(&j, boots[i]));
+			whys[i] = journal_why_not(&j, boots[i], &target);
+			journal_begin(&j, boots[i], &target, &none);
+			journal_step(&j, "load");
+			if (!is_load)
+				journal_back(&j);
+			journal_wedge(&j, boots[i], "nvidia oopsed");
+			assert_true(journal_is_wedged(&j, boots[i]));
+			assert_false(journal_is_unfinished(&j, boots[i]));
+			assert_true(journal_is_unfinished(&j, "x"));
+		}
+		assert_null(whys[0]);
+		assert_null(whys[1]);
+		if (is_load)
+			assert_string_equal(whys[2], "2 boots ended while it was being loaded (load); the last one: "
+						     "nvidia oopsed");
+		else
+			assert_null(whys[2]);
+		free(whys[2]);
+	}
+}
+
 // A bad target is left alone while there is something better: a driver that would have to go, or one that worked.
 static void a_bad_target_is_tried_when_there_is_nothing_to_lose(void **state)
 {
@@ -265,6 +297,7 @@ int main(void)
 		cmocka_unit_test(two_boots_in_the_middle_are_a_loop),
 		cmocka_unit_test(a_way_back_that_is_a_loop_rests_for_a_boot),
 		cmocka_unit_test(a_wedge_ends_with_the_boot),
+		cmocka_unit_test(two_boots_stuck_in_a_load_are_a_loop),
 		cmocka_unit_test(a_bad_target_is_tried_when_there_is_nothing_to_lose),
 		cmocka_unit_test(parameters_are_named),
 	};

@@ -33,7 +33,7 @@ static void make_host(struct folder *f)
 static int load(struct folder *f, const char *need, struct err *err)
 {
 	struct sys sys = sys_recorder(&f->root);
-	return provider_load(&f->root, &f->root, &sys, "6.1.0-9-amd64", need, err);
+	return provider_load(&f->root, &f->root, &sys, "6.1.0-9-amd64", need, 0, err);
 }
 
 static void loads_what_is_needed_in_order(void **state)

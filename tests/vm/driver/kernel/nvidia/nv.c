@@ -3,6 +3,7 @@
 // GPUs, its files in proc, its character device, its parameters and a symbol that others import. For tests in which
 // a guest has to compile a driver, or whose subject is the installer: one file instead of fifty, and the same
 // headers, tools and checks.
+#include <linux/delay.h>
 #include <linux/fs.h>
 #include <linux/module.h>
 #include <linux/pci.h>
@@ -25,6 +26,10 @@ NUMBER(DeviceFileUID, 0);
 NUMBER(DeviceFileGID, 0);
 NUMBER(DeviceFileMode, 0666);
 NUMBER(EnableMSI, 1);
+
+static char *start = "";
+module_param(start, charp, 0);
+MODULE_PARM_DESC(start, "a start that goes wrong: \"oops\", or \"hang\"");
 
 int nvidia_p2p_get_pages(void);
 int nvidia_p2p_get_pages(void)
@@ -73,9 +78,22 @@ MODULE_DEVICE_TABLE(pci, ids);
 static struct pci_driver driver = { .name = "nvidia", .id_table = ids, .probe = probe };
 static const struct file_operations operations = { .owner = THIS_MODULE };
 
+static noinline void nv_fail(void)
+{
+	pr_warn("NVRM: the start shall %s\n", start);
+	if (!strcmp(start, "oops"))
+		WRITE_ONCE(*(int *)sizeof(int), 0);
+	while (!strcmp(start, "hang"))
+		msleep(MSEC_PER_SEC);
+}
+
 static int __init nv_init(void)
 {
-	int r = __register_chrdev(MAJOR_GPU, 0, MINORS, "nvidia-frontend", &operations);
+	int r;
+
+	if (*start)
+		nv_fail();
+	r = __register_chrdev(MAJOR_GPU, 0, MINORS, "nvidia-frontend", &operations);
 
 	if (r)
 		return r;

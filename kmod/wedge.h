@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A load or unload that the kernel does not come back from: the call is made by a child process with a deadline, and
+// what became of it is told with the kernel's own words.
+#pragma once
+#include "base/root.h"
+
+struct module_call {
+	const char *verb, *name; // "load", "nvidia": for messages
+	const struct root *kern; // where proc is seen
+	int log;                 // of load_log_start(), from before; < 0: the kernel's log cannot be read
+	int timeout_ms;
+	int (*call)(const void *ctx); // as of bounded_call()
+	const void *ctx;
+};
+
+// 0 = the call came back with *ret_error (an errno, 0 = done). E_WEDGED: it did not in time, and the child that nothing
+// may be able to end is left behind; or the kernel oopsed in it. Then nothing may be loaded or unloaded in this boot any
+// more: a module whose start oopsed stays half-made for ever, and whoever loads it again waits for it. A child that
+// somebody else killed (for lack of memory) is EINTR. lines: what the kernel logged meanwhile is added.
+int wedge_guard(const struct module_call *c, struct strv *lines, int *ret_error, struct err *err);
+
+// E_WEDGED in words, pure: what happened, the text of proc/PID/stack (NULL = it could not be read) and the kernel's
+// lines, in that order, because a long text is cut. Always -1, like err_set.
+int wedge_explain(const struct module_call *c, const char *what, const char *stack, const struct strv *lines,
+		  struct err *err);
+
+// Of the lines those that tell of an oops and its place, pure. True = there is an oops among them.
+bool wedge_oops(const struct strv *lines, struct strv *ret);
