@@ -41,16 +41,74 @@ static int find_line(const struct root *host, const char *release, const char *n
 	return 0;
 }
 
-int provider_has(const struct root *host, const char *release, const char *need, struct err *err)
+// The kernel has it already, or will have it when its start is through.
+static bool is_loaded(const struct root *kern, const char *file)
 {
-	auto_strv struct strv files = { 0 };
-	return find_line(host, release, need, &files, err);
+	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+	auto_str char *path = str_fmt("sys/module/%.*s", (int)strcspn(name, "."), name);
+	for (char *p = path + strlen("sys/module/"); *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	return root_exists(kern, path);
 }
 
-static int load_one(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
-		    const char *file, int timeout_ms, struct err *err)
+static char *path_of(const char *release, const char *file)
 {
-	auto_str char *path = str_fmt("lib/modules/%s/%s", release, file);
+	return *file == '/' ? str_dup(file + 1) : str_fmt("lib/modules/%s/%s", release, file);
+}
+
+// The files of a need that have to be loaded, what others need last.
+static int find_files(const struct root *host, const struct root *kern, const char *release, const char *need,
+		      struct strv *ret, struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	int r = find_line(host, release, need, &files, err);
+	if (r < 0)
+		return err_code(err, E_HOST_MODULES);
+	if (r == 0 && is_loaded(kern, need))
+		return 0;
+	if (r == 0) {
+		auto_str char *list = str_fmt("lib/modules/%s/modules.dep", release);
+		return err_set(err, E_HOST_MODULES, "the kernel's module '%s' is needed, and '%s/%s' %s", need,
+			       host->name, list, root_exists(host, list) ? "does not list it" : "is not there");
+	}
+	for (size_t i = 0; i < files.count; i++) {
+		auto_str char *path = path_of(release, files.items[i]);
+		if (is_loaded(kern, files.items[i]))
+			continue;
+		if (!root_exists(host, path))
+			return err_set(err, E_HOST_MODULES,
+				       "the kernel's module '%s' is needed, modules.dep lists it, and its file "
+				       "'%s/%s' is not there",
+				       need, host->name, path);
+		strv_add(ret, TAKE(path));
+	}
+	return 0;
+}
+
+int provider_check(const struct root *host, const struct root *kern, const char *release, const char *need,
+		   struct err *err)
+{
+	auto_strv struct strv paths = { 0 };
+	return find_files(host, kern, release, need, &paths, err);
+}
+
+bool provider_has(const struct root *host, const char *release, const char *need)
+{
+	struct err ignored;
+	auto_strv struct strv files = { 0 };
+	if (find_line(host, release, need, &files, &ignored) <= 0)
+		return false;
+	for (size_t i = 0; i < files.count; i++) {
+		auto_str char *path = path_of(release, files.items[i]);
+		if (!root_exists(host, path))
+			return false;
+	}
+	return true;
+}
+
+static int load_one(const struct root *host, const struct root *kern, const struct sys *sys, const char *path,
+		    int timeout_ms, struct err *err)
+{
 	auto_module struct module m = MODULE_NONE;
 	auto_fd int fd = root_open(host, path, O_RDONLY, err);
 	if (fd < 0 || module_read(fd, path, &m, err) < 0)
@@ -58,22 +116,25 @@ static int load_one(const struct root *host, const struct root *kern, const stru
 	return load_module(sys, kern, &m, NULL, timeout_ms, err);
 }
 
+// What is wrong with a module of the host's is no fault of the driver that needs it.
+static int blame_host(const char *need, struct err *err)
+{
+	if (err->code != E_WEDGED && !err_info(err->code)->retryable)
+		err_code(err, E_HOST_MODULES);
+	return err_wrap(err, "the kernel's module '%s' is needed", need);
+}
+
 int provider_load(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
 		  const char *need, int timeout_ms, struct err *err)
 {
-	auto_strv struct strv files = { 0 };
+	auto_strv struct strv paths = { 0 };
 	int changed = 0;
-	int r = find_line(host, release, need, &files, err);
-	if (r < 0)
+	if (find_files(host, kern, release, need, &paths, err) < 0)
 		return -1;
-	if (r == 0)
-		return err_set(err, E_SYMBOL,
-			       "module '%s' is needed and '%s/lib/modules/%s/modules.dep' does not list it", need,
-			       host->name, release);
-	for (size_t i = files.count; i-- > 0;) {
-		r = load_one(host, kern, sys, release, files.items[i], timeout_ms, err);
+	for (size_t i = paths.count; i-- > 0;) {
+		int r = load_one(host, kern, sys, paths.items[i], timeout_ms, err);
 		if (r < 0)
-			return err_wrap(err, "load what the driver needs");
+			return blame_host(need, err);
 		changed |= r;
 	}
 	return changed;

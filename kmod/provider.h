@@ -6,9 +6,12 @@
 #include "base/sys.h"
 
 // need: as struct proof names it, a path below kernel/ without its ending ("drivers/gpu/drm/drm") or a bare name
-// ("drm"). 1 = something was loaded, 0 = all of it was there. E_SYMBOL when the host has no such module.
-// timeout_ms: of each load, as of load_module().
+// ("drm"). 1 = something was loaded, 0 = all of it was there. E_HOST_MODULES when the host has no such module, or one
+// that the kernel refuses: the driver that needs it is not to blame. timeout_ms: of each load, as of load_module().
 int provider_load(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
 		  const char *need, int timeout_ms, struct err *err);
-// Does the host have such a module? 1 = yes, 0 = no.
-int provider_has(const struct root *host, const char *release, const char *need, struct err *err);
+// Before anything is touched: what of it is not loaded is listed, and its files are there. 0, or E_HOST_MODULES.
+int provider_check(const struct root *host, const struct root *kern, const char *release, const char *need,
+		   struct err *err);
+// Could it be loaded again, were it not?
+bool provider_has(const struct root *host, const char *release, const char *need);

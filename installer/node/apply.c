@@ -122,11 +122,14 @@ static int undo_steps(struct run *r, size_t failed, struct err *err)
 }
 
 // Whether a failure is the target's own, so that trying the same again would only harm again. What may pass by itself
-// is not (no memory, a holder that came), except for what was measured of the target.
+// is not (no memory, a holder that came, a module of the host's that is missing), except for what was measured of the
+// target; nor is a call of ours that the system refused, for which it has no code of ours.
 static bool is_blame(const struct err *err)
 {
 	if (err->code == E_NOT_READY || err->code == E_NODES)
 		return true;
+	if (err->code < E_FIRST_)
+		return false;
 	return err->code != E_WEDGED && err->code != E_BOUND && !err_info(err->code)->retryable;
 }
 

@@ -172,10 +172,9 @@ static int unbind(const struct owner_work *w, struct released_device *d, struct 
 // A module that nothing uses any more, and that the host could bring back.
 static int unload(const struct owner_work *w, const struct released_device *d, struct strv *ret, struct err *err)
 {
-	struct err ignored;
 	auto_str char *path = str_fmt("sys/bus/%s/drivers/%s/module", d->bus, d->driver);
 	auto_str char *module = link_name(w->kern, path);
-	if (!module || strv_has(ret, module) || provider_has(w->host, w->release, module, &ignored) <= 0)
+	if (!module || strv_has(ret, module) || !provider_has(w->host, w->release, module))
 		return 0;
 	int r = unload_module(w->sys, w->kern, module, w->timeout_ms, err);
 	if (r > 0)

@@ -2,6 +2,7 @@
 #include "node/peerfile.h"
 
 #include "kmod/prove.h"
+#include "kmod/provider.h"
 #include "precompiled/stage.h"
 #include "precompiled/store.h"
 
@@ -217,6 +218,9 @@ int peerfile_prove(const struct root *host, const struct root *kern, const struc
 	prove_modules(&module, 1, &abi, loaded, &proof);
 	if (proof_error(&proof, err) < 0)
 		return -1;
+	for (size_t i = 0; i < proof.needs.count; i++)
+		if (provider_check(host, kern, facts->host.release, proof.needs.items[i], err) < 0)
+			return -1;
 	strv_done(&f->needs);
 	f->needs = proof.needs;
 	proof.needs = (struct strv){ 0 };

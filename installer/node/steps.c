@@ -4,6 +4,7 @@
 
 #include "kmod/load.h"
 #include "kmod/prove.h"
+#include "kmod/provider.h"
 
 int step_adopt(struct run *r, const struct step *step, struct err *err)
 {
@@ -85,6 +86,25 @@ static void quarantine(const struct run *r, const struct err *why)
 		watch_note(r->a->watch, "the package stays in the store: %s", err.text);
 }
 
+// The host has what one module of the set needs of the kernel's own tree.
+static int check_needs_of(const struct run *r, const struct proof_module *m, struct err *err)
+{
+	for (size_t i = 0; i < m->needs.count; i++)
+		if (provider_check(r->a->host, r->a->kern, r->a->facts->host.release, m->needs.items[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+static int check_needs(const struct run *r, const struct proof *proof, struct err *err)
+{
+	for (size_t i = 0; i < proof->count; i++) {
+		auto_str char *name = module_set_name(&r->set, i);
+		if (check_needs_of(r, &proof->modules[i], err) < 0)
+			return err_wrap(err, "%s", name);
+	}
+	return 0;
+}
+
 static int prove(struct run *r, const struct step *step, struct proof *proof, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -96,7 +116,7 @@ static int prove(struct run *r, const struct step *step, struct proof *proof, st
 	    kernel_abi_read(&abi, a->host, a->kern, NULL, err) < 0)
 		return -1;
 	prove_modules(r->set.pointers, r->set.count, &abi, loaded, proof);
-	return proof_error(proof, err);
+	return proof_error(proof, err) < 0 ? -1 : check_needs(r, proof, err);
 }
 
 // R-P3: those that do not fit are left out, when the driver works without every one of them.
@@ -107,9 +127,10 @@ static bool is_spared(struct run *r, const struct proof *proof)
 		const struct proof_module *m = &proof->modules[i];
 		auto_str char *name = module_set_name(&r->set, i);
 		struct err why;
-		if (!m->code)
+		if (m->code)
+			err_set(&why, m->code, "%s", m->text);
+		else if (check_needs_of(r, m, &why) == 0)
 			continue;
-		err_set(&why, m->code, "%s", m->text);
 		if (!run_spare(r, name, &why))
 			return false;
 		is_any = true;

@@ -191,7 +191,8 @@ bound_to() { # DRIVER: who has the first GPU
 
 @test "R-P8: nouveau lets go of the GPU before the load, another driver is refused, and both are told" {
   loadable
-  echo kernel/nouveau.ko: >"$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"
+  echo nouveau.ko: >"$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"
+  touch "$ROOT/lib/modules/6.1.0-56-cloud-amd64/nouveau.ko"
   bound_to pci-stub
   kmodsmith install --package "$package"
   assert_error E_BOUND "0000:40:00.0 10de:2330 is bound to pci-stub; put 'blacklist pci-stub'"

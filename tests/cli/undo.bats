@@ -54,6 +54,7 @@ assert_old_driver() { # CODE: of the run that failed
   done <<EOF
 EBUSY unload nvidia_uvm|E_IN_USE||unload: unload 'nvidia_uvm': it is in use|unload nvidia_uvm;$old
 EBUSY unload nvidia|E_IN_USE||after nvidia_uvm went: unload 'nvidia': it is in use|$out;$old
+EACCES unload nvidia|E_RIGHTS||after nvidia_uvm went: unload 'nvidia'|$out;$old
 EINVAL load nvidia: nvidia: \`often' invalid for parameter \`NVreg_EnableMSI'|E_PARAM|E_PARAM|invalid for parameter|$out;$new;$old
 ENODEV load nvidia: NVRM: GPU 0000:40:00.0 is already bound to vfio-pci|E_BOUND||another driver owns the GPU|$out;$new;$old
 ENOMEM load nvidia|E_SYSTEM||load: load 'nvidia'|$out;$new;$old
@@ -107,7 +108,8 @@ EOF
 @test "nouveau gets the GPU back when the driver that was to have it cannot be loaded" {
   machine
   local device=$ROOT/sys/bus/pci/devices/0000:40:00.0
-  echo kernel/nouveau.ko: >"$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"
+  echo nouveau.ko: >"$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"
+  touch "$ROOT/lib/modules/6.1.0-56-cloud-amd64/nouveau.ko"
   mkdir -p "$ROOT/sys/bus/pci/drivers/nouveau" "$ROOT/sys/module/nouveau"
   ln -s ../../../module/nouveau "$ROOT/sys/bus/pci/drivers/nouveau/module"
   ln -s ../../../bus/pci/drivers/nouveau "$device/driver"
@@ -206,4 +208,39 @@ EOF
   assert_status 0
   kmodsmith doctor
   assert_line --regexp "^pass +modules +no load or unload of this boot is stuck"
+}
+
+@test "a file that the host lacks of what the driver needs: the proof says so, nothing is touched, and nobody is blamed" {
+  local kernel=6.1.0-56-cloud-amd64 needy=$BATS_TEST_TMPDIR/needy
+  with_old_driver
+  local tree=$ROOT/lib/modules/$kernel
+  mkdir -p "$tree/build" "$tree/kernel/drm" "$needy.d"
+  printf '0x00000000\tdrm_open\tdrm/drm\tEXPORT_SYMBOL\t\n' >"$tree/build/Module.symvers"
+  printf 'kernel/drm/drm.ko: kernel/drm/quirks.ko\nkernel/drm/quirks.ko:\n' >"$tree/modules.dep"
+  tiny_module "$tree/kernel/drm/drm.ko" "$kernel" drm_open ""
+  cp "$package.d"/*.ko "$needy.d"
+  tiny_module "$needy.d/nvidia.ko" "$kernel" nvidia_register_module drm_open
+  layout "$needy" "$kernel"
+  for _ in 1 2; do
+    kmodsmith install --package "$needy" --modules nvidia,nvidia-uvm
+    assert_status 1
+    assert_error E_HOST_MODULES "prove: nvidia: the kernel's module 'drm/drm' is needed, modules.dep lists it, and its file"
+    assert_error E_HOST_MODULES "/lib/modules/$kernel/kernel/drm/quirks.ko' is not there"
+    [[ $stderr == *"reinstall the kernel's modules package"*"depmod -a"* ]]
+    assert_equal "$(calls)" ""
+  done
+  rm "$tree/modules.dep"
+  kmodsmith install --package "$needy" --modules nvidia,nvidia-uvm
+  assert_error E_HOST_MODULES "/lib/modules/$kernel/modules.dep' is not there"
+  printf 'kernel/drm/drm.ko: kernel/drm/quirks.ko\nkernel/drm/quirks.ko:\n' >"$tree/modules.dep"
+  tiny_module "$tree/kernel/drm/quirks.ko" "$kernel" "" ""
+  # What the kernel refuses of the host's is found out when the old driver is gone; it comes back, and the target stays good.
+  refuse "EINVAL load quirks"
+  kmodsmith install --package "$needy" --modules nvidia,nvidia-uvm
+  assert_error E_HOST_MODULES "load: the kernel's module 'drm/drm' is needed: load 'quirks'"
+  assert_equal "$(journal '.failures | length')" 0
+  kmodsmith install --package "$needy" --modules nvidia,nvidia-uvm
+  assert_status 0
+  assert_line ready
+  [[ "$(loads)" == *"unload nvidia_uvm;unload nvidia;load quirks;load drm;load nvidia;load nvidia_uvm" ]]
 }

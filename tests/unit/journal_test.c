@@ -212,7 +212,7 @@ static void a_wedge_ends_with_the_boot(void **state)
 	assert_string_equal(j.text, "nvidia_uvm hangs");
 }
 
-// A boot in which a load of the target hung or oopsed is one that ended in the middle; one stuck in something else is not.
+// A boot in which a load of the target hung or oopsed ended in the middle; one stuck in something else did not.
 static void two_boots_stuck_in_a_load_are_a_loop(void **state)
 {
 	(void)state;

@@ -64,11 +64,72 @@ static void what_the_host_lacks_is_named(void **state)
 	auto_folder struct folder f;
 	make_host(&f);
 	assert_int_equal(load(&f, "drivers/infiniband/core/ib_core", &err), -1);
-	assert_int_equal(err.code, E_SYMBOL);
-	assert_non_null(strstr(err.text, "ib_core"));
+	assert_int_equal(err.code, E_HOST_MODULES);
+	assert_non_null(strstr(err.text, "'drivers/infiniband/core/ib_core' is needed, and '"));
+	assert_non_null(strstr(err.text, "modules.dep' does not list it"));
 	assert_int_equal(load(&f, "gone", &err), -1); // listed, and its file was deleted
-	assert_int_equal(err.code, ENOENT);
+	assert_int_equal(err.code, E_HOST_MODULES);
+	assert_non_null(strstr(err.text, "lib/modules/6.1.0-9-amd64/kernel/drivers/gone.ko' is not there"));
 	assert_false(root_exists(&f.root, ".sys-calls"));
+}
+
+// Asked before anything is touched: of a whole chain, and of nothing that the kernel has already.
+static void what_is_missing_is_known_before(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *need, *deleted, *loaded, *want; // want: NULL = nothing is missing
+		bool has;
+	} rows[] = {
+		{ "drivers/gpu/drm/drm_kms_helper", NULL, NULL, NULL, true },
+		{ "drivers/gpu/drm/drm_kms_helper", "kernel/drivers/i2c/i2c-core.ko", NULL,
+		  "kernel/drivers/i2c/i2c-core.ko' is not there", false },
+		{ "drivers/gpu/drm/drm_kms_helper", "kernel/drivers/i2c/i2c-core.ko", "i2c_core", NULL, false },
+		{ "drm", "kernel/drivers/gpu/drm/drm.ko", NULL, "kernel/drivers/gpu/drm/drm.ko' is not there", false },
+		{ "drm", "modules.dep", NULL, "modules.dep' is not there", false },
+		{ "drivers/gpu/drm/drm", "modules.dep", "drm", NULL, false },
+		{ "i2c_core", "kernel/drivers/gpu/drm/drm.ko", NULL, NULL, true },
+		{ "unheard_of", NULL, NULL, "modules.dep' does not list it", false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_folder struct folder f;
+		auto_str char *deleted = str_fmt(K "%s", rows[i].deleted);
+		auto_str char *loaded = str_fmt("sys/module/%s", rows[i].loaded);
+		make_host(&f);
+		if (rows[i].deleted)
+			assert_int_equal(root_unlink(&f.root, deleted, &err), 1);
+		if (rows[i].loaded)
+			folder_dir(&f, loaded);
+		int r = provider_check(&f.root, &f.root, "6.1.0-9-amd64", rows[i].need, &err);
+		expect(r == (rows[i].want ? -1 : 0), rows[i].need);
+		if (rows[i].want && (err.code != E_HOST_MODULES || !strstr(err.text, rows[i].want)))
+			fail_msg("%s: '%s'", rows[i].need, err.text);
+		expect(provider_has(&f.root, "6.1.0-9-amd64", rows[i].need) == rows[i].has, rows[i].need);
+	}
+}
+
+// A module of the host's that the kernel refuses is the host's, a kernel without memory nobody's.
+static void what_the_kernel_refuses_of_the_host_is_the_hosts(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *refused;
+		int code;
+	} rows[] = {
+		{ "EINVAL load drm", E_HOST_MODULES },
+		{ "ENOKEY load drm", E_HOST_MODULES },
+		{ "ENOMEM load drm", E_SYSTEM },
+		{ "EBUSY load drm", E_IN_USE },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_folder struct folder f;
+		make_host(&f);
+		folder_file(&f, ".sys-refused", rows[i].refused);
+		expect(load(&f, "drm", &err) == -1 && err.code == rows[i].code, rows[i].refused);
+		expect(str_starts(err.text, "the kernel's module 'drm' is needed: load 'drm': "), err.text);
+	}
 }
 
 int main(void)
@@ -77,6 +138,8 @@ int main(void)
 		cmocka_unit_test(loads_what_is_needed_in_order),
 		cmocka_unit_test(a_bare_name_will_do),
 		cmocka_unit_test(what_the_host_lacks_is_named),
+		cmocka_unit_test(what_is_missing_is_known_before),
+		cmocka_unit_test(what_the_kernel_refuses_of_the_host_is_the_hosts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
