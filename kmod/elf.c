@@ -3,6 +3,7 @@
 
 #include "base/archive.h"
 #include "base/file.h"
+#include "kmod/relocs.h"
 #include "kmod/sections.h"
 #include "kmod/versions.h"
 
@@ -155,11 +156,11 @@ static int read_versions(const struct module *m, const struct sections *s, struc
 	return r < 0 ? err_wrap(err, "'%s'", m->file) : 0;
 }
 
-// What the symbol table says in one pass: imports at once; exports as three kinds of marks that are joined
+// What the symbol table says in one pass: imports at once; exports as kinds of marks that are joined
 // afterwards.
 struct mark {
 	const char *name; // of the exported symbol
-	enum { MARK_ENTRY, MARK_CRC, MARK_NAMESPACE } kind;
+	enum { MARK_ENTRY, MARK_CRC, MARK_NAMESPACE, MARK_FLAGS } kind;
 	struct symbol symbol;
 };
 
@@ -190,6 +191,7 @@ static void add_mark(struct scan *scan, const struct symbol *symbol)
 		[MARK_ENTRY] = "__ksymtab_",
 		[MARK_CRC] = "__crc_",
 		[MARK_NAMESPACE] = "__kstrtabns_",
+		[MARK_FLAGS] = "__flags_",
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(prefix); i++) {
 		if (!str_starts(symbol->name, prefix[i]))
@@ -253,6 +255,20 @@ static int mark_namespace(const struct module *m, const struct sections *s, cons
 	return 0;
 }
 
+// For whom an export is: which table it is in, or (7.x) a byte of its own.
+static int mark_flags(const struct module *m, const struct sections *s, const struct mark *mark, struct symver *ret,
+		      struct err *err)
+{
+	enum { FLAG_GPL_ONLY = 1 };
+	const struct section *in = section_of(s, &mark->symbol);
+	if (!in || !str_eq(in->name, "__kflagstab")) // a function may be called so
+		return 0;
+	if (mark->symbol.value >= in->size)
+		return err_set(err, E_ELF, "'%s': the flags of '%s' lie outside of their section", m->file, mark->name);
+	ret->is_gpl = in->data[mark->symbol.value] & FLAG_GPL_ONLY;
+	return 0;
+}
+
 static int join_marks(const struct scan *scan, const struct sections *s, struct err *err)
 {
 	struct module *m = scan->module;
@@ -267,6 +283,8 @@ static int join_marks(const struct scan *scan, const struct sections *s, struct 
 			if (mark->kind == MARK_CRC && mark_crc(m, s, mark, &symbol, err) < 0)
 				return -1;
 			if (mark->kind == MARK_NAMESPACE && mark_namespace(m, s, mark, &symbol, err) < 0)
+				return -1;
+			if (mark->kind == MARK_FLAGS && mark_flags(m, s, mark, &symbol, err) < 0)
 				return -1;
 		}
 		if (first->kind == MARK_ENTRY)
@@ -306,7 +324,7 @@ static int understand(struct module *m, struct err *err)
 		return err_set(err, E_ELF, "'%s' is no kernel module: ELF type %d", m->file, s.type);
 	m->machine = s.machine;
 	m->has_btf = sections_find(&s, ".BTF") && !sections_find(&s, ".BTF.base");
-	if (read_modinfo(m, &s, err) < 0 || read_struct(m, &s, err) < 0)
+	if (read_modinfo(m, &s, err) < 0 || read_struct(m, &s, err) < 0 || relocs_check(&s, m->file, err) < 0)
 		return -1;
 	read_compilers(m, &s);
 	return read_symbols(m, &s, err);

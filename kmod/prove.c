@@ -248,6 +248,14 @@ static void check_signature(struct check *c)
 		       signer(sig), sig->serial ? sig->serial : "unknown");
 }
 
+static const char *why_nothing(const struct check *c)
+{
+	if (!c->abi->symvers)
+		return "and neither headers nor an image of that kernel can be read to compare with";
+	return c->abi->has_modversions ? "and it imports nothing that has a CRC" :
+					 "a kernel without symbol versions: only names could be compared";
+}
+
 static void accept(struct check *c)
 {
 	const char *from = c->abi->symvers_from ? c->abi->symvers_from : "the kernel's table";
@@ -258,7 +266,7 @@ static void accept(struct check *c)
 			       c->abi->sig_hash);
 	const char *note = hash ? hash : "";
 	if (!c->compared)
-		decide(c, PROOF_EXACT, 0, "built for %s; no CRCs to compare%s", c->abi->release, note);
+		decide(c, PROOF_EXACT, 0, "proved nothing: built for %s, %s%s", c->abi->release, why_nothing(c), note);
 	else if (c->is_same_release)
 		decide(c, PROOF_EXACT, 0, "built for %s; all %zu CRCs equal %s%s", c->abi->release, c->compared, from,
 		       note);
@@ -316,7 +324,8 @@ void prove_modules(const struct module *const *modules, size_t count, const stru
 			.ret = &ret->modules[i],
 		};
 		prove_module(&c);
-		ret->is_crc_checked |= c.compared > 0;
+		if (c.compared)
+			ret->basis = PROOF_BY_CRCS;
 		if (is_worse(&ret->modules[i], modules[i], &ret->modules[worst], modules[worst]))
 			worst = i;
 	}
@@ -327,6 +336,23 @@ void prove_modules(const struct module *const *modules, size_t count, const stru
 	ret->verdict = ret->modules[worst].verdict;
 	ret->code = ret->modules[worst].code;
 	ret->text = str_fmt("%s: %s", modules[worst]->name, ret->modules[worst].text);
+}
+
+void proof_add_build(struct proof *proof, const char *release, const char *made_for, const char *build_id)
+{
+	if (proof->verdict != PROOF_EXACT || proof->basis != PROOF_BY_NOTHING || !build_id ||
+	    !str_eq(made_for, build_id))
+		return;
+	free(proof->text);
+	proof->basis = PROOF_BY_BUILD;
+	proof->text = str_fmt("built for this very build of %s (build id %.12s); there are no CRCs to compare", release,
+			      build_id);
+}
+
+const char *proof_basis_name(enum proof_basis basis)
+{
+	static const char *const names[] = { "nothing", "build", "crcs" };
+	return names[basis];
 }
 
 void proof_done(struct proof *proof)

@@ -17,6 +17,13 @@ enum proof_verdict {
 	PROOF_REFUSED,    // compiling again does not help: architecture, signature, missing provider
 };
 
+// What the modules were compared with. Version magic and names of symbols alone tell nothing of the kernel's interfaces.
+enum proof_basis {
+	PROOF_BY_NOTHING,
+	PROOF_BY_BUILD, // the modules were made for this very build of the kernel; for kernels without CRCs
+	PROOF_BY_CRCS,
+};
+
 struct proof_mismatch {
 	const char *symbol; // borrowed from the module
 	uint32_t module_crc, kernel_crc;
@@ -34,8 +41,8 @@ struct proof_module {
 struct proof {
 	enum proof_verdict verdict; // the worst of the modules
 	int code;
-	char *text;                   // of the worst module, with its name
-	bool is_crc_checked;          // false: no table of CRCs was at hand
+	char *text; // of the worst module, with its name
+	enum proof_basis basis;
 	struct proof_module *modules; // in the order given
 	size_t count;
 	struct strv needs; // modules of the kernel's own tree that must be loaded before, as the table names them
@@ -48,5 +55,10 @@ void prove_modules(const struct module *const *modules, size_t count, const stru
 void proof_done(struct proof *proof);
 #define auto_proof __attribute__((cleanup(proof_done)))
 
+// Of a proof that compared nothing: whether the modules are said to be made for the very build of the kernel that they
+// were proven for (kernel_build_id() of both, NULL = unknown), which settles it as well as CRCs do.
+void proof_add_build(struct proof *proof, const char *release, const char *made_for, const char *build_id);
+
+const char *proof_basis_name(enum proof_basis basis);        // "nothing", "build", "crcs"
 const char *proof_verdict_name(enum proof_verdict verdict);  // "exact", "compatible", "rebuild", "refused"
 int proof_error(const struct proof *proof, struct err *err); // 0 for exact and compatible, else -1 with code and text

@@ -40,7 +40,12 @@ static int take_section(Elf *elf, size_t index, const char *data, size_t len, co
 	Elf_Scn *scn = elf_getscn(elf, index);
 	if (!scn || !gelf_getshdr(scn, &sh))
 		return err_set(err, E_ELF, "'%s': section header %zu cannot be read", file, index);
-	*ret = (struct section){ .addr = sh.sh_addr, .type = sh.sh_type, .link = sh.sh_link };
+	*ret = (struct section){ .addr = sh.sh_addr,
+				 .type = sh.sh_type,
+				 .link = sh.sh_link,
+				 .info = sh.sh_info,
+				 .flags = sh.sh_flags,
+				 .memory_size = sh.sh_size };
 	if (index == 0 || sh.sh_type == SHT_NOBITS || sh.sh_type == SHT_NULL)
 		return 0;
 	if (sh.sh_offset > len || len - sh.sh_offset < sh.sh_size)

@@ -9,7 +9,9 @@ struct section {
 	size_t size;               // of data; 0 without
 	uint64_t addr;
 	uint32_t type; // SHT_...
-	uint32_t link;
+	uint32_t link, info;
+	uint64_t flags;       // SHF_...
+	uint64_t memory_size; // also of a section without data
 };
 
 struct sections {

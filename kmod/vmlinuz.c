@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats: Documentation/arch/x86/boot.rst for the bzImage header; include/linux/export.h (struct kernel_symbol with
-// 32-bit relative references) for the export table.
+// 32-bit relative references) for the export table; include/linux/export-internal.h and module_symbol.h for __kflagstab,
+// which 7.x kernels have in place of a second table: a byte for each symbol.
 #include "kmod/vmlinuz.h"
 
 #include "base/archive.h"
@@ -16,8 +17,8 @@ static const char BANNER[] = "Linux version ";
 struct export_table {
 	const struct sections *sections;
 	const char *file;
-	const struct section *entries, *crcs; // crcs may be NULL
-	bool is_gpl;
+	const struct section *entries, *crcs, *flags; // crcs and flags may be NULL
+	bool is_gpl;                                  // all of it; without flags
 };
 
 // The string at a virtual address; NULL when no section of the file has it.
@@ -42,16 +43,22 @@ static const char *reference(const struct export_table *t, size_t offset)
 // An entry is {value, name, namespace}, each a 32-bit distance from itself; namespaces came with 5.4.
 static int read_exports(const struct export_table *t, struct symvers *sv, struct err *err)
 {
+	enum { FLAG_GPL_ONLY = 1 };
 	size_t count = t->crcs ? t->crcs->size / 4 : t->entries->size / 12;
 	size_t size = count ? t->entries->size / count : 12;
 	if ((size != 12 && size != 8) || count * size != t->entries->size)
 		return err_set(err, E_ELF, "'%s': %s has %zu bytes for %zu symbols", t->file, t->entries->name,
 			       t->entries->size, count);
+	if (t->flags && t->flags->size != count)
+		return err_set(err, E_ELF, "'%s': %s has %zu bytes for %zu symbols", t->file, t->flags->name,
+			       t->flags->size, count);
 	for (size_t i = 0; i < count; i++) {
 		struct symver symbol = { .owner = "vmlinux", .namespace = "", .is_gpl = t->is_gpl };
 		symbol.name = reference(t, i * size + 4);
 		if (size == 12 && le32(t->entries->data + i * size + 8) != 0)
 			symbol.namespace = reference(t, i * size + 8);
+		if (t->flags)
+			symbol.is_gpl = t->flags->data[i] & FLAG_GPL_ONLY;
 		if (!symbol.name || !*symbol.name || !symbol.namespace)
 			return err_set(err, E_ELF, "'%s': entry %zu of %s has its name outside of the image", t->file,
 				       i, t->entries->name);
@@ -65,15 +72,17 @@ static int read_exports(const struct export_table *t, struct symvers *sv, struct
 static int read_tables(const struct sections *s, const char *file, struct vmlinuz *v, struct err *err)
 {
 	const struct section *plain = sections_find(s, "__ksymtab"), *gpl = sections_find(s, "__ksymtab_gpl");
+	const struct section *flags = gpl ? NULL : sections_find(s, "__kflagstab");
 	const struct export_table tables[] = {
-		{ s, file, plain, sections_find(s, "__kcrctab"), false },
-		{ s, file, gpl, sections_find(s, "__kcrctab_gpl"), true },
+		{ s, file, plain, sections_find(s, "__kcrctab"), flags, false },
+		{ s, file, gpl, sections_find(s, "__kcrctab_gpl"), NULL, true },
 	};
-	if (!plain || !gpl)
+	size_t count = flags ? 1 : ARRAY_SIZE(tables);
+	if (!plain || (!gpl && !flags))
 		return err_set(err, E_ELF, "'%s' has no table of exported symbols", file);
-	v->has_crcs = tables[0].crcs && tables[1].crcs;
+	v->has_crcs = tables[0].crcs && tables[count - 1].crcs;
 	v->symvers = symvers_new();
-	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
+	for (size_t i = 0; i < count; i++) {
 		if (read_exports(&tables[i], v->symvers, err) < 0)
 			return -1;
 	}

@@ -105,10 +105,11 @@ static void show(const struct values *v, const struct verdict_result *r)
 {
 	const struct err_info *info = r->code ? err_info(r->code) : NULL;
 	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json = json_pack(
-			"{s:s, s:i, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "exit", (int)r->verdict,
-			"code", json_text(info ? info->name : NULL), "reason", json_text(r->reason), "evidence",
-			json_text(r->evidence), "next", json_text(info ? info->next : NULL));
+		auto_json json_t *json =
+			json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "exit",
+				  (int)r->verdict, "code", json_text(info ? info->name : NULL), "reason",
+				  json_text(r->reason), "evidence", json_text(r->evidence), "compared",
+				  json_text(r->compared), "next", json_text(info ? info->next : NULL));
 		show_json(json);
 		return;
 	}

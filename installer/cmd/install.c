@@ -64,6 +64,12 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
+// What the proof rests on; null: the plan had none.
+static json_t *compared_json(const struct job *j)
+{
+	return plan_has(&j->plan, STEP_PROVE) ? json_string(proof_basis_name(j->compared)) : json_null();
+}
+
 // With the phases up to the failure and their times.
 static int fail(const struct job *j, struct err *err)
 {
@@ -86,8 +92,8 @@ static int run_stage(struct values *v, struct err *err)
 	if (job_open(&v->job, false, &job, err) < 0 || (job.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
 		return fail(&job, err);
 	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json =
-			json_pack("{s:o, s:o}", "plan", plan_json(&job), "phases", report_phases(&job.watch));
+		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "compared",
+						   compared_json(&job), "phases", report_phases(&job.watch));
 		show_json(json);
 	} else if (job.plan.outcome != PLAN_NO_GPU) {
 		printf("%s %s is at hand; nothing was touched\n", job.plan.driver, flavour_name(job.plan.flavour));
@@ -108,8 +114,9 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 	    (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0))
 		return fail(&job, err);
 	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "phases",
-						   report_phases(&job.watch), "status", report_status(&status));
+		auto_json json_t *json =
+			json_pack("{s:o, s:o, s:o, s:o}", "plan", plan_json(&job), "compared", compared_json(&job),
+				  "phases", report_phases(&job.watch), "status", report_status(&status));
 		show_json(json);
 	} else {
 		show_status(&status);

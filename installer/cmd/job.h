@@ -27,7 +27,7 @@ struct job_values { // first member of the values of each of these commands
 	char *cdi;              // file, "none"; NULL = as the command does
 	bool is_cdi_default;    // the command tells container runtimes of the GPUs
 	bool is_keeping;        // and starts the driver's daemons
-	bool is_rt_allowed, is_compile_forbidden, is_cache_off, is_retry;
+	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry;
 	const struct watch *watch; // who looks on; NULL = show_watch()
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
@@ -57,6 +57,7 @@ struct job {
 	struct wish wish;
 	struct at_hand at_hand;
 	struct plan plan;
+	enum proof_basis compared; // by job_apply() and job_stage(), when the plan has a proof
 	struct watch watch;
 };
 

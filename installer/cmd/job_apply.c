@@ -39,6 +39,8 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 					   NULL,
 		.imex_channels = v->imex_channels,
 		.is_kept = v->is_keeping,
+		.is_unproven_allowed = v->is_unproven_allowed,
+		.compared = &j->compared,
 		.load_timeout_ms = v->load_timeout_s ? unload_deadline_ms(v->load_timeout_s) : 0,
 		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
 		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Execute a plan, step by step; on a failure undo, last step first, what this run has changed in the kernel.
 #pragma once
+#include "kmod/prove.h"
 #include "node/export.h"
 #include "node/gate.h"
 #include "node/obtain.h"
@@ -22,7 +23,9 @@ struct apply {
 	unsigned imex_channels;
 	bool is_kept; // the daemons that belong to the driver will be started: what they need is looked for first
 	int unload_timeout_ms, holders_timeout_ms;
-	int load_timeout_ms; // as of load_module()
+	int load_timeout_ms;        // as of load_module()
+	bool is_unproven_allowed;   // a driver that works may go for one of which nothing could be compared
+	enum proof_basis *compared; // of STEP_PROVE, when it has run
 	struct watch *watch;
 	const struct err *failure; // of apply_back(): why what worked last is brought back
 };

@@ -150,6 +150,23 @@ static int prove_what_fits(struct run *r, const struct step *step, struct proof 
 	return 0;
 }
 
+// A driver that works does not go for one of which nothing is known. Where there is none, or a run that was cut off has
+// left who knows what, trying is the best that can be done.
+static int check_basis(const struct run *r, struct proof *proof, struct err *err)
+{
+	const struct apply *a = r->a;
+	const struct host *host = &a->facts->host;
+	proof_add_build(proof, host->release, r->package.key.build_id, host->build_id);
+	if (a->compared)
+		*a->compared = proof->basis;
+	if (proof->basis != PROOF_BY_NOTHING)
+		return 0;
+	if (plan_has(a->plan, STEP_UNLOAD) && !r->was_open && !a->is_unproven_allowed)
+		return err_set(err, E_UNPROVEN, "%s", proof->text);
+	watch_note(a->watch, "whether the modules fit this kernel is not known before they are loaded");
+	return 0;
+}
+
 int step_prove(struct run *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -158,6 +175,8 @@ int step_prove(struct run *r, const struct step *step, struct err *err)
 		quarantine(r, err);
 		return -1;
 	}
+	if (check_basis(r, &proof, err) < 0)
+		return -1;
 	r->needs = mem_alloc(proof.count * sizeof(*r->needs));
 	for (size_t i = 0; i < proof.count; i++) {
 		r->needs[i] = proof.modules[i].needs;

@@ -62,6 +62,8 @@ static int prove(const struct verdict_wish *w, const struct kernel_abi *abi, str
 	if (module_set_read(&p->dir, &files, &set, err) < 0)
 		return -1;
 	prove_modules(set.pointers, set.count, abi, NULL, &proof);
+	proof_add_build(&proof, w->release, p->key.build_id, abi->build_id);
+	ret->compared = proof_basis_name(proof.basis);
 	static const enum verdict verdicts[] = {
 		[PROOF_EXACT] = VERDICT_OK,
 		[PROOF_COMPATIBLE] = VERDICT_COMPATIBLE,

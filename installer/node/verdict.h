@@ -33,7 +33,8 @@ struct verdict_result {
 	enum verdict verdict;
 	int code; // error code that stands in the way; 0 = none
 	char *reason;
-	char *evidence; // what it was compared with
+	char *evidence;       // what it was compared with
+	const char *compared; // proof_basis_name() of the package's proof; NULL = there was none
 };
 
 int verdict_make(const struct verdict_wish *wish, struct verdict_result *ret, struct err *err);

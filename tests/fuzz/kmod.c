@@ -10,6 +10,7 @@
 #include "kmod/provider.h"
 #include "kmod/source.h"
 #include "kmod/tree.h"
+#include "kmod/wedge.h"
 #include "tests/fuzz/fuzz.h"
 
 // Read every string that came out of a parse.
@@ -121,7 +122,9 @@ FUZZ_TARGET(build_output)
 
 FUZZ_TARGET(modules_dep)
 {
-	static const char *const paths[] = { "lib/modules/6.1/modules.dep", NULL };
+	static const char *const paths[] = { "lib/modules/6.1/modules.dep",
+					     "lib/modules/6.1/kernel/drivers/gpu/drm/drm.ko.xz",
+					     "lib/modules/6.1/kernel/drivers/i2c/i2c-core.ko", NULL };
 	struct err err;
 	size_t index_len = 0;
 	auto_strv struct strv lines = { 0 };

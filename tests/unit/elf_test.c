@@ -82,6 +82,21 @@ static void test_read(void **state)
 }
 
 // R-B5, R-N1: we inflate, and then there is no file to load from.
+// As 7.x has it: a byte for each export instead of a table for those of GPL modules.
+static void test_flags(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	size_t len;
+	auto_module struct module m = MODULE_NONE;
+	struct forge_module ko = sample;
+	ko.has_flags = true;
+	char *data = forge_ko(&ko, &len);
+	if (module_parse(data, len, "nvidia-uvm.ko", &m, &err) < 0)
+		fail_msg("%s", err.text);
+	check_sample(&m);
+}
+
 static void test_compressed(void **state)
 {
 	(void)state;
@@ -294,10 +309,11 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_read),         cmocka_unit_test(test_compressed),
-		cmocka_unit_test(test_every_prefix), cmocka_unit_test(test_every_byte),
-		cmocka_unit_test(test_damage),       cmocka_unit_test(test_lacking),
-		cmocka_unit_test(test_empty_file),   cmocka_unit_test(test_names),
+		cmocka_unit_test(test_read),       cmocka_unit_test(test_flags),
+		cmocka_unit_test(test_compressed), cmocka_unit_test(test_every_prefix),
+		cmocka_unit_test(test_every_byte), cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_lacking),    cmocka_unit_test(test_empty_file),
+		cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,8 @@ struct forge_section {
 	uint64_t addr;
 	char *data;
 	size_t len;
-	uint32_t link;
+	uint32_t link, info;
+	uint64_t flags;
 };
 
 struct forge {
@@ -90,6 +91,8 @@ static inline char *forge_end(struct forge *f, size_t *ret_len)
 		sh[i].sh_offset = len;
 		sh[i].sh_size = s->len;
 		sh[i].sh_link = s->link;
+		sh[i].sh_info = s->info;
+		sh[i].sh_flags = s->flags;
 		forge_append(&names, &names_len, s->name, strlen(s->name) + 1);
 		if (s->len)
 			forge_append(&file, &len, s->data, s->len);
@@ -128,6 +131,9 @@ struct forge_module {
 	const struct forge_symver *exports;
 	size_t struct_size; // 0 = 1152
 	bool has_no_versions, has_btf;
+	bool has_flags;           // exports as in 7.x: one table and a byte for each
+	const Elf64_Rela *relocs; // of .text, which has 64 bytes
+	size_t reloc_count;
 };
 
 static inline void forge_modinfo(char **info, size_t *len, const char *key, const char *value)
@@ -138,10 +144,10 @@ static inline void forge_modinfo(char **info, size_t *len, const char *key, cons
 	forge_append(info, len, field, strlen(field) + 1);
 }
 
-static inline void forge_exports(struct forge *f, const struct forge_symver *list)
+static inline void forge_exports(struct forge *f, const struct forge_symver *list, bool has_flags)
 {
 	char entries[2][12 * FORGE_MAX] = { 0 };
-	char *crcs = NULL, *strings = NULL;
+	char *crcs = NULL, *strings = NULL, flags[FORGE_MAX] = { 0 };
 	size_t count = 0, crcs_len = 0, strings_len = 0;
 	size_t plain = forge_section(f, "__ksymtab", 0, entries[0], sizeof(entries[0]));
 	size_t gpl = forge_section(f, "__ksymtab_gpl", 0, entries[1], sizeof(entries[1]));
@@ -149,7 +155,11 @@ static inline void forge_exports(struct forge *f, const struct forge_symver *lis
 		auto_str char *entry = str_fmt("__ksymtab_%s", e->name);
 		auto_str char *crc = str_fmt("__crc_%s", e->name);
 		auto_str char *ns = str_fmt("__kstrtabns_%s", e->name);
-		forge_symbol(f, entry, e->is_gpl ? gpl : plain, 12 * count, STB_LOCAL);
+		auto_str char *flag = str_fmt("__flags_%s", e->name);
+		forge_symbol(f, entry, e->is_gpl && !has_flags ? gpl : plain, 12 * count, STB_LOCAL);
+		if (has_flags)
+			forge_symbol(f, flag, gpl + 3, count, STB_LOCAL);
+		flags[count] = e->is_gpl;
 		forge_symbol(f, crc, gpl + 1, crcs_len, STB_LOCAL);
 		forge_symbol(f, ns, gpl + 2, strings_len, STB_LOCAL);
 		forge_append(&crcs, &crcs_len, &e->crc, 4);
@@ -158,6 +168,8 @@ static inline void forge_exports(struct forge *f, const struct forge_symver *lis
 	}
 	forge_section(f, "__kcrctab", 0, crcs, crcs_len);
 	forge_section(f, "__ksymtab_strings", 0, strings, strings_len);
+	if (has_flags)
+		forge_section(f, "__kflagstab", 0, flags, count);
 	free(crcs);
 	free(strings);
 }
@@ -180,6 +192,15 @@ static inline void forge_imports(struct forge *f, const struct forge_module *m)
 	free(versions);
 }
 
+static inline void forge_relocs(struct forge *f, const struct forge_module *m)
+{
+	static const char text[64];
+	size_t at = forge_section(f, ".text", 0, text, sizeof(text));
+	f->section[at].flags = SHF_ALLOC | SHF_EXECINSTR;
+	forge_table(f, ".rela.text", SHT_RELA, (const char *)m->relocs, m->reloc_count * sizeof(*m->relocs), 0);
+	f->section[at + 1].info = (uint32_t)at;
+}
+
 static inline char *forge_ko(const struct forge_module *m, size_t *ret_len)
 {
 	struct forge f = forge_new(ET_REL, m->machine ? m->machine : EM_X86_64);
@@ -199,40 +220,49 @@ static inline char *forge_ko(const struct forge_module *m, size_t *ret_len)
 	if (m->imports)
 		forge_imports(&f, m);
 	if (m->exports)
-		forge_exports(&f, m->exports);
+		forge_exports(&f, m->exports, m->has_flags);
+	if (m->relocs)
+		forge_relocs(&f, m);
 	free(info);
 	free(self);
 	return forge_end(&f, ret_len);
 }
 
-// An ELF kernel image with a banner and export tables; exports end with a NULL name.
-static inline char *forge_vmlinux(const char *banner, const struct forge_symver *exports, bool has_crcs,
-				  size_t *ret_len)
+// An ELF kernel image with a banner and export tables; exports end with a NULL name. has_flags: as 7.x, one table and a
+// byte for each symbol.
+static inline char *forge_vmlinux_as(const char *banner, const struct forge_symver *exports, bool has_crcs,
+				     bool has_flags, size_t *ret_len)
 {
 	const uint64_t base = 0xffffffff81000000;
 	const uint64_t text_at = base + 0x10000, table_at[2] = { base + 0x20000, base + 0x30000 };
 	struct forge f = forge_new(ET_EXEC, EM_X86_64);
-	char *strings = NULL, *table[2] = { 0 }, *crcs[2] = { 0 };
-	size_t strings_len = 0, table_len[2] = { 0 }, crcs_len[2] = { 0 };
+	char *strings = NULL, *table[2] = { 0 }, *crcs[2] = { 0 }, flags[FORGE_MAX] = { 0 };
+	size_t strings_len = 0, table_len[2] = { 0 }, crcs_len[2] = { 0 }, count = 0;
 	forge_append(&strings, &strings_len, "", 1);
 	for (const struct forge_symver *e = exports; e->name; e++) {
-		uint64_t at = table_at[e->is_gpl] + table_len[e->is_gpl];
+		bool in = e->is_gpl && !has_flags;
+		uint64_t at = table_at[in] + table_len[in];
 		uint64_t name = text_at + strings_len;
 		forge_append(&strings, &strings_len, e->name, strlen(e->name) + 1);
 		uint64_t ns = e->namespace ? text_at + strings_len : text_at;
 		if (e->namespace)
 			forge_append(&strings, &strings_len, e->namespace, strlen(e->namespace) + 1);
 		int32_t entry[3] = { 0, (int32_t)(name - (at + 4)), (int32_t)(ns - (at + 8)) };
-		forge_append(&table[e->is_gpl], &table_len[e->is_gpl], entry, sizeof(entry));
-		forge_append(&crcs[e->is_gpl], &crcs_len[e->is_gpl], &e->crc, 4);
+		forge_append(&table[in], &table_len[in], entry, sizeof(entry));
+		forge_append(&crcs[in], &crcs_len[in], &e->crc, 4);
+		flags[count++] = e->is_gpl;
 	}
 	forge_section(&f, ".rodata", base, banner, strlen(banner) + 1);
 	forge_section(&f, "__ksymtab_strings", text_at, strings, strings_len);
 	forge_section(&f, "__ksymtab", table_at[0], table[0] ? table[0] : "", table_len[0]);
-	forge_section(&f, "__ksymtab_gpl", table_at[1], table[1] ? table[1] : "", table_len[1]);
+	if (has_flags)
+		forge_section(&f, "__kflagstab", base + 0x60000, flags, count);
+	else
+		forge_section(&f, "__ksymtab_gpl", table_at[1], table[1] ? table[1] : "", table_len[1]);
 	if (has_crcs) {
 		forge_section(&f, "__kcrctab", base + 0x40000, crcs[0] ? crcs[0] : "", crcs_len[0]);
-		forge_section(&f, "__kcrctab_gpl", base + 0x50000, crcs[1] ? crcs[1] : "", crcs_len[1]);
+		if (!has_flags)
+			forge_section(&f, "__kcrctab_gpl", base + 0x50000, crcs[1] ? crcs[1] : "", crcs_len[1]);
 	}
 	for (int i = 0; i < 2; i++) {
 		free(table[i]);
@@ -240,6 +270,12 @@ static inline char *forge_vmlinux(const char *banner, const struct forge_symver 
 	}
 	free(strings);
 	return forge_end(&f, ret_len);
+}
+
+static inline char *forge_vmlinux(const char *banner, const struct forge_symver *exports, bool has_crcs,
+				  size_t *ret_len)
+{
+	return forge_vmlinux_as(banner, exports, has_crcs, false, ret_len);
 }
 
 // The same as a bzImage: boot sector and header, then the payload and the unpacked size.

@@ -146,7 +146,7 @@ static void check_module(const struct kernel *k, const char *path, const struct 
 	for (size_t i = 0; i < symvers_count(m.exports); i++)
 		expect_same(symvers_at(m.exports, i), symvers_find(abi->symvers, symvers_at(m.exports, i)->name));
 	prove_modules(set, 1, abi, NULL, &proof);
-	expect(proof.verdict == PROOF_EXACT && proof.is_crc_checked, proof.text);
+	expect(proof.verdict == PROOF_EXACT && proof.basis == PROOF_BY_CRCS, proof.text);
 	expect(str_eq(m.vermagic, abi->vermagic), path);
 }
 
