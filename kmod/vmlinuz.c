@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats: Documentation/arch/x86/boot.rst for the bzImage header; include/linux/export.h (struct kernel_symbol with
-// 32-bit relative references) for the export table; include/linux/export-internal.h and module_symbol.h for __kflagstab,
-// which 7.x kernels have in place of a second table: a byte for each symbol.
+// 32-bit relative references) for the export table; include/linux/export-internal.h and module_symbol.h for
+// __kflagstab, which 7.x kernels have in place of a second table: a byte for each symbol.
 #include "kmod/vmlinuz.h"
 
 #include "base/archive.h"

@@ -2,8 +2,8 @@
 // A kernel image asked for its exports: hosts without headers can still be checked.
 //
 // Understood: an x86 bzImage (boot protocol >= 2.08, payload gzip, xz, zstd, lz4), an ELF vmlinux, and either one
-// compressed as a whole. The image must still have its section headers, as Debian's, Ubuntu's and Fedora's have. Exports
-// in two tables, or (7.x) in one with flags.
+// compressed as a whole. The image must still have its section headers, as Debian's, Ubuntu's and Fedora's have.
+// Exports in two tables, or (7.x) in one with flags.
 #pragma once
 #include "kmod/symvers.h"
 

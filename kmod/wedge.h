@@ -13,10 +13,10 @@ struct module_call {
 	const void *ctx;
 };
 
-// 0 = the call came back with *ret_error (an errno, 0 = done). E_WEDGED: it did not in time, and the child that nothing
-// may be able to end is left behind; or the kernel oopsed in it. Then nothing may be loaded or unloaded any more in that
-// boot: a module whose start oopsed stays half-made for ever, and whoever loads it again waits for it. A child that
-// somebody else killed (for lack of memory) is EINTR. lines: what the kernel logged meanwhile is added.
+// 0 = the call came back with *ret_error (an errno, 0 = done). E_WEDGED: it did not in time, and the child that
+// nothing may be able to end is left behind; or the kernel oopsed in it. Then nothing may be loaded or unloaded any
+// more in that boot: a module whose start oopsed stays half-made for ever, and whoever loads it again waits for it. A
+// child that somebody else killed (for lack of memory) is EINTR. lines: what the kernel logged meanwhile is added.
 int wedge_guard(const struct module_call *c, struct strv *lines, int *ret_error, struct err *err);
 
 // E_WEDGED in words, pure: what happened, the text of proc/PID/stack (NULL = it could not be read) and the kernel's
