@@ -33,6 +33,21 @@ misfit() {
   assert_equal "$(jq -c '.["last-good"].modules' "$ROOT/var/lib/kmodsmith/journal")" '["nvidia","nvidia-uvm"]'
 }
 
+@test "optional: one that needs what the host lacks is left out before anything is loaded" {
+  local kernel=6.1.0-56-cloud-amd64
+  loadable
+  mkdir -p "$ROOT/lib/modules/$kernel/build"
+  printf '0x00000000\tdrm_open\tdrm/drm\tEXPORT_SYMBOL\t\n' >"$ROOT/lib/modules/$kernel/build/Module.symvers"
+  echo kernel/drm/drm.ko: >"$ROOT/lib/modules/$kernel/modules.dep"
+  tiny_module "$package.d/nvidia-modeset.ko" "$kernel" "" drm_open
+  layout "$package" "$kernel"
+  kmodsmith install --package "$package"
+  assert_status 0
+  assert_line ready
+  [[ $stderr == *"nvidia-modeset is not loaded, and the driver works without it: E_HOST_MODULES: the kernel's module 'drm/drm' is needed"* ]]
+  assert_equal "$(loads)" "load nvidia;load nvidia_uvm"
+}
+
 @test "optional: the next start adopts, and withdraws nothing" {
   misfit
   kmodsmith install --package "$package"

@@ -62,6 +62,23 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_equal "$(peermem_loads)" "load nvidia_peermem peerdirect_support=1"
 }
 
+@test "peermem: in a boot whose kernel is stuck in a load or unload it is not tried; the next one tries" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  network_ready
+  local journal=$ROOT/var/lib/kmodsmith/journal
+  jq '.state = "wedged" | .text = "load '\''nvidia'\'': it hangs"' "$journal" >"$BATS_TEST_TMPDIR/journal"
+  cp "$BATS_TEST_TMPDIR/journal" "$journal"
+  kmodsmith "peermem load" --once
+  assert_status 1
+  assert_error E_WEDGED "load 'nvidia': it hangs"
+  assert_equal "$(peermem_loads)" ""
+  jq '.boot = "another"' "$BATS_TEST_TMPDIR/journal" >"$journal"
+  kmodsmith "peermem load" --once
+  assert_status 0
+  assert_equal "$(peermem_loads)" "load nvidia_peermem"
+}
+
 @test "peermem: every wait has an end, and names what it waited for" {
   with_driver ib_register_peer_memory_client
   kmodsmith "peermem load" --timeout 1
