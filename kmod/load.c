@@ -82,36 +82,50 @@ struct call {
 	bool is_by_file;
 };
 
-// In the child, which the kernel may not come back to: it keeps nothing open but the module's file.
-static int call(const void *ctx)
+static int ask_kernel(const struct call *c, int fd)
 {
-	const struct call *c = ctx;
 	const struct module *m = c->module;
-	int fd = m->fd;
-	if (!c->sys->record) {
-		fd = c->is_by_file ? dup2(fd, 0) : -1;
-		closefrom(c->is_by_file ? 1 : 0);
-	}
 	int r = c->is_by_file ? c->sys->module_load_file(c->sys, fd, m->name, c->params) :
 				c->sys->module_load_data(c->sys, m->data, m->len, m->name, c->params);
 	return r < 0 ? errno : 0;
 }
 
+// In the child, which the kernel may not come back to: it keeps nothing open but the module's file.
+static int call(const void *ctx)
+{
+	const struct call *c = ctx;
+	int fd = c->module->fd;
+	if (!c->sys->record) {
+		fd = c->is_by_file ? dup2(fd, 0) : -1;
+		closefrom(c->is_by_file ? 1 : 0);
+	}
+	return ask_kernel(c, fd);
+}
+
+// Where no process can be made the old driver may be gone already: a load without a deadline is better than none.
+static int guard(const struct call *c, struct module_call *g, struct strv *lines, int *ret_error, struct err *err)
+{
+	g->ctx = c;
+	if (wedge_guard(g, lines, ret_error, err) == 0)
+		return 0;
+	if (err->code != EAGAIN && err->code != ENOMEM)
+		return -1;
+	*ret_error = ask_kernel(c, c->module->fd);
+	load_log_lines(g->log, lines);
+	return 0;
+}
+
 // From the file by descriptor; where that may be forbidden and memory not, from there. *ret_error: the errno of the
 // load, 0 = loaded.
-static int load(const struct call *how, const struct module_call *guarded, struct strv *lines, int *ret_error,
-		struct err *err)
+static int load(struct call *c, struct module_call *g, struct strv *lines, int *ret_error, struct err *err)
 {
-	struct call c = *how;
-	struct module_call g = *guarded;
-	g.ctx = &c;
-	c.is_by_file = c.module->fd >= 0;
-	if (wedge_guard(&g, lines, ret_error, err) < 0)
+	c->is_by_file = c->module->fd >= 0;
+	if (guard(c, g, lines, ret_error, err) < 0)
 		return -1;
-	if (!*ret_error || !c.is_by_file || !is_other_way_worth_it(*ret_error, lines))
+	if (!*ret_error || !c->is_by_file || !is_other_way_worth_it(*ret_error, lines))
 		return 0;
-	c.is_by_file = false;
-	return wedge_guard(&g, lines, ret_error, err);
+	c->is_by_file = false;
+	return guard(c, g, lines, ret_error, err);
 }
 
 // EEXIST is also what a module's own start may end with; only a module that is there was there already.

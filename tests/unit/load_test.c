@@ -4,6 +4,8 @@
 #include "tests/unit/test.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 // R-K1. The lines are those of Debian's 6.1 and 6.12 kernels and of the NVIDIA driver 535, seen with the real modules;
 // "already bound to" is of newer drivers.
@@ -300,6 +302,28 @@ static void test_ways(void **state)
 	}
 }
 
+// No process can be made: the load itself needs none.
+static void test_without_a_process(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	int status;
+	auto_folder struct folder f;
+	auto_module struct module m = MODULE_NONE;
+	const struct rlimit none = { 0 };
+	machine(&f);
+	read_module(true, &m);
+	pid_t child = fork();
+	if (child == 0) {
+		bool is_ready = setrlimit(RLIMIT_NPROC, &none) == 0 && (geteuid() != 0 || setuid(65534) == 0);
+		_exit(is_ready && fork() < 0 && load_module(&fake_sys, &f.root, &m, "a=1", 0, &err) == 1 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_int_equal(fake->file_calls, 1);
+	assert_string_equal(fake->params, "a=1");
+}
+
 static void test_params(void **state)
 {
 	(void)state;
@@ -386,10 +410,15 @@ static void test_recorded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reasons), cmocka_unit_test(test_order),
-		cmocka_unit_test(test_ways),    cmocka_unit_test(test_params),
-		cmocka_unit_test(test_exists),  cmocka_unit_test(test_modules_disabled),
-		cmocka_unit_test(test_log),     cmocka_unit_test(test_recorded),
+		cmocka_unit_test(test_reasons),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_params),
+		cmocka_unit_test(test_without_a_process),
+		cmocka_unit_test(test_exists),
+		cmocka_unit_test(test_modules_disabled),
+		cmocka_unit_test(test_log),
+		cmocka_unit_test(test_recorded),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
