@@ -65,6 +65,8 @@ static int of_system(int code)
 	case ENOSPC:
 	case EDQUOT:
 		return E_NO_SPACE;
+	case EROFS:
+		return E_READ_ONLY;
 	default:
 		return E_SYSTEM;
 	}

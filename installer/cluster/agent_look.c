@@ -150,7 +150,7 @@ static int open_all(struct look *l, struct err *err)
 	const struct agent_place *at = l->at;
 	if (facts_read(at->host, at->kern, &l->facts, err) < 0 ||
 	    params_read(at->host, at->kern, at->kern, at->params, &l->usual, err) < 0 ||
-	    journal_read(at->state, &l->node, err) < 0)
+	    journal_find(at->host, at->state, &l->node, err) < 0)
 		return -1;
 	params_add_defaults(&l->usual, &l->facts.gpus);
 	l->record = given_record(&l->node, l->facts.host.boot_id, l->facts.loaded.version, NULL);

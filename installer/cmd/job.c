@@ -261,6 +261,7 @@ static int find_package(struct job *j, struct err *err)
 	o->watch = &j->watch;
 	o->host = &j->machine.host;
 	o->kern = &j->machine.kern;
+	memstate_init(&o->memory, o->host, o->kern, o->watch, !j->facts.loaded.version);
 	o->banner = j->facts.host.banner;
 	refuse_again(j);
 	o->want = (struct package_want){ .driver = j->driver,
@@ -371,7 +372,7 @@ static int gather(struct job *j, bool is_change, struct err *err)
 	if (!facts_has_gpu(&j->facts))
 		return 0;
 	if (job_inputs(v, err) < 0 || look_at_carried(j, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
-	    journal_read(&j->state, &j->journal, err) < 0 ||
+	    journal_find(&j->machine.host, &j->state, &j->journal, err) < 0 ||
 	    optional_read(&j->machine.host, j->facts.host.boot_id, &j->failed, err) < 0 ||
 	    settle(j, is_change, err) < 0 ||
 	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||

@@ -77,10 +77,10 @@ static int read_journal(const struct values *v, const struct machine *m, struct 
 {
 	auto_root struct root state = ROOT_NONE;
 	if (v->state_dir)
-		return root_init(&state, v->state_dir, err) < 0 ? -1 : journal_read(&state, ret, err);
+		return root_init(&state, v->state_dir, err) < 0 ? -1 : journal_find(&m->host, &state, ret, err);
 	if (!root_exists(&m->host, JOB_STATE))
 		return 0;
-	return root_sub(&m->host, JOB_STATE, &state, err) < 0 ? -1 : journal_read(&state, ret, err);
+	return root_sub(&m->host, JOB_STATE, &state, err) < 0 ? -1 : journal_find(&m->host, &state, ret, err);
 }
 
 // What was measured just now, and from the file of the last run what cannot be measured.

@@ -56,7 +56,7 @@ static int open_all(const struct watch_values *v, struct once *o, struct err *er
 	o->lock = lock_take_ahead(&o->machine.host, err);
 	if (o->lock < 0 || job_state(j, &o->machine, &o->state, err) < 0 ||
 	    (j->patches && root_init(&o->patches, j->patches, err) < 0) ||
-	    journal_read(&o->state, &o->journal, err) < 0 ||
+	    journal_find(&o->machine.host, &o->state, &o->journal, err) < 0 ||
 	    origin_open(&j->origin, &o->machine.host, &o->origin, err) < 0 || share_check(j, &o->origin, err) < 0 ||
 	    (j->payload && carry_open(j->payload, &o->carry, err) < 0))
 		return -1;

@@ -65,11 +65,29 @@ void run_hold_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-void run_write(const struct run *r)
+int run_note_intent(struct run *r, struct err *err)
+{
+	const struct apply *a = r->a;
+	bool is_said = r->journal.unwritten;
+	int kept = journal_keep(a->host, a->state, a->obtain->memory.is_allowed, &r->journal, err);
+	if (kept > 0 && !is_said)
+		watch_note(a->watch, "the journal of this boot is in memory only: %s", r->journal.unwritten);
+	return kept < 0 ? -1 : 0;
+}
+
+void run_write(struct run *r)
 {
 	struct err why;
-	if (journal_write(r->a->state, &r->journal, &why) < 0)
+	if (journal_keep(r->a->host, r->a->state, true, &r->journal, &why) < 0)
 		watch_note(r->a->watch, "the journal is not written: %s", why.text);
+}
+
+int run_without_note(const struct run *r, struct err *err)
+{
+	if (!r->a->obtain->memory.is_allowed || !memstate_is_due(err))
+		return -1;
+	watch_note(r->a->watch, "the store does not remember what is loaded: %s", err->text);
+	return 0;
 }
 
 // What was compiled just now may turn out to be what failed before: nobody has to end for that.
@@ -91,7 +109,7 @@ static int begin(struct run *r, const struct step *step, struct err *err)
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
 	journal_step(&r->journal, name);
 	run_hold_signals();
-	if (run_publish(r, name, step->subject, true, err) < 0 || journal_write(r->a->state, &r->journal, err) < 0)
+	if (run_publish(r, name, step->subject, true, err) < 0 || run_note_intent(r, err) < 0)
 		return -1;
 	r->is_touched = true;
 	return 0;
@@ -209,10 +227,27 @@ static void finish(struct run *r)
 int run_open(struct run *r, struct err *err)
 {
 	watch_begin(r->a->watch);
-	if (journal_read(r->a->state, &r->journal, err) < 0)
+	if (journal_find(r->a->host, r->a->state, &r->journal, err) < 0)
 		return -1;
 	r->was_open = journal_is_open(&r->journal, r->a->facts->host.boot_id);
 	return 0;
+}
+
+void run_settle_journal(struct run *r)
+{
+	if (!r->journal.unwritten)
+		return;
+	run_write(r);
+	if (!r->journal.unwritten)
+		watch_note(r->a->watch, "the journal, which was in memory, is in '%s' again", r->a->state->name);
+}
+
+static int open_and_run(struct run *r, struct err *err)
+{
+	if (run_open(r, err) < 0)
+		return -1;
+	run_settle_journal(r);
+	return run_steps(r, err);
 }
 
 int apply_stage(const struct apply *apply, struct err *err)
@@ -239,7 +274,7 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 	const char *outcome = plan_outcome_name(apply->plan->outcome);
 	sigset_t before;
 	sigprocmask(SIG_BLOCK, NULL, &before);
-	int done = run_open(&r, err) < 0 ? -1 : run_steps(&r, err);
+	int done = open_and_run(&r, err);
 	if (done < 0) {
 		apply_failed(apply, outcome, err);
 	} else {

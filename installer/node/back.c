@@ -4,7 +4,6 @@
 #include "kmod/load.h"
 #include "node/modules.h"
 #include "precompiled/find.h"
-#include "precompiled/stage.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -124,7 +123,7 @@ static int find_in_store(const struct apply *a, const struct package *have, stru
 		return r < 0 ? -1 : 0;
 	}
 	bool is_unpacked = have->dir.fd >= 0 && str_eq(have->manifest.digest, b->package.manifest.digest);
-	if (!is_unpacked && stage_package(&a->obtain->store.layout, a->state, &b->package, err) < 0)
+	if (!is_unpacked && obtain_unpack(a->obtain, &b->package, err) < 0)
 		return -1;
 	b->shared = is_unpacked ? &have->dir : NULL;
 	for (size_t i = 0; i < b->package.count; i++)

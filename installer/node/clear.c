@@ -25,15 +25,29 @@ static int check_firmware(const struct run *r, char **ret_text, struct err *err)
 	return found;
 }
 
+static bool is_kept(const struct run *r)
+{
+	const struct obtain *o = r->a->obtain;
+	return plan_has(r->a->plan, STEP_PACKAGE) && obtain_package(o) == &o->kept;
+}
+
 // The store makes its own room for what is fetched or compiled; what it has already is only unpacked.
 static uint64_t room_wanted(const struct run *r)
 {
-	const struct obtain *o = r->a->obtain;
-	uint64_t bytes = 0;
-	if (plan_has(r->a->plan, STEP_PACKAGE) && obtain_package(o) == &o->kept)
-		for (size_t i = 0; i < o->kept.count; i++)
-			bytes += o->kept.files[i].size;
-	return bytes;
+	return is_kept(r) ? package_bytes(&r->a->obtain->kept) : 0;
+}
+
+// What the store has can be unpacked in memory; a fetch and a compile need the store itself.
+static int check_room(const struct run *r, struct err *err)
+{
+	const struct memstate *m = &r->a->obtain->memory;
+	struct err why;
+	if (preflight_space(r->a->state, room_wanted(r), err) == 0)
+		return 0;
+	if (!m->is_allowed || !is_kept(r) || !memstate_is_due(err))
+		return -1;
+	why = *err;
+	return memstate_room(m, room_wanted(r), err) < 0 ? err_wrap(err, "%s, and in memory", why.text) : 0;
 }
 
 // In a container the machine is found by the root of process 1; who may not look there takes the container for it.
@@ -59,7 +73,7 @@ int step_preflight(struct run *r, const struct step *step, struct err *err)
 	const struct apply *a = r->a;
 	auto_str char *firmware = NULL;
 	if (preflight_rights(a->kern, uses_of(a->plan, a->kern), err) < 0 || check_firmware(r, &firmware, err) < 0 ||
-	    preflight_space(a->state, room_wanted(r), err) < 0)
+	    check_room(r, err) < 0)
 		return -1;
 	watch_end(a->watch, "preflight", "%s", firmware);
 	return 0;

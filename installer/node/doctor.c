@@ -294,14 +294,19 @@ static int examine_trust(struct exam *x, struct err *err)
 // A kernel that is stuck in a load or unload takes no other one before the next boot.
 static int examine_journal(struct exam *x, struct err *err)
 {
-	struct err why;
+	struct err why = { 0 };
 	auto_journal struct journal j = { 0 };
-	if (journal_read(x->state, &j, err) < 0)
+	if (journal_find(x->host, x->state, &j, err) < 0)
 		return -1;
 	if (journal_check_wedged(&j, x->facts.host.boot_id, &why) < 0)
 		add(x, "modules", FINDING_FAIL, why.code, "%s", why.text);
 	else
 		add(x, "modules", FINDING_PASS, 0, "no load or unload of this boot is stuck in the kernel");
+	if (!j.unwritten)
+		return 0;
+	bool is_due = preflight_space(x->state, 0, &why) < 0;
+	add(x, "journal", FINDING_WARN, is_due ? why.code : 0, "in memory only%s, %s",
+	    is_due ? "" : " until the next start writes it there", j.unwritten);
 	return 0;
 }
 

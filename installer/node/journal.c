@@ -22,6 +22,7 @@ void journal_done(struct journal *j)
 	free(j->text);
 	free(j->rest);
 	free(j->last_good_boot);
+	free(j->unwritten);
 	driver_done(&j->target);
 	driver_done(&j->previous);
 	driver_done(&j->last_good);

@@ -31,6 +31,7 @@ struct journal {
 	char *last_good_boot;           // boot in which it was loaded
 	struct failure *failures;       // targets that failed and have not changed since, oldest first
 	size_t failure_count;
+	char *unwritten; // it is in memory only: why STATE could not be written; NULL = it is in STATE
 };
 void journal_done(struct journal *j);
 #define auto_journal __attribute__((cleanup(journal_done)))
@@ -39,6 +40,14 @@ void journal_done(struct journal *j);
 int journal_read(const struct root *state, struct journal *ret, struct err *err);
 json_t *journal_json(const struct journal *j);
 int journal_write(const struct root *state, const struct journal *j, struct err *err);
+
+// While STATE cannot be written, a node without a driver has the journal in memory, in run/kmodsmith of the host. It
+// counts for the state directory that it was written for, until that can be written again. As journal_read().
+int journal_find(const struct root *host, const struct root *state, struct journal *ret, struct err *err);
+// In STATE, else, where that is the disk's fault and allowed, in memory. 0 = in STATE, 1 = in memory.
+int journal_keep(const struct root *host, const struct root *state, bool is_memory_allowed, struct journal *j,
+		 struct err *err);
+char *journal_unwritten(const struct root *host); // why, for who only looks; NULL = it is in STATE. Caller frees
 
 // Changes of the document; nothing is written.
 void journal_begin(struct journal *j, const char *boot, const struct driver *target, const struct driver *previous);

@@ -2,7 +2,9 @@
 // The journal as a document.
 #include "node/journal.h"
 
-static const char FILE_NAME[] = "journal";
+#include "node/memstate.h"
+
+static const char FILE_NAME[] = "journal", IN_MEMORY[] = "run/kmodsmith/journal", STATE_DIR[] = "state-dir";
 static const char *const states[] = { "idle", "changing", "wedged" };
 
 static json_t *failures_json(const struct journal *j)
@@ -19,12 +21,12 @@ static json_t *failures_json(const struct journal *j)
 
 json_t *journal_json(const struct journal *j)
 {
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", states[j->state],
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", states[j->state],
 			 "boot", json_text(j->boot), "step", json_text(j->step), "since", json_text(j->since), "text",
 			 json_text(j->text), "target", driver_json(&j->target), "previous", driver_json(&j->previous),
 			 "boots", json_strv(&j->boots), "rest", json_text(j->rest), "last-good",
 			 driver_json(&j->last_good), "last-good-boot", json_text(j->last_good_boot), "failures",
-			 failures_json(j));
+			 failures_json(j), "unwritten", json_text(j->unwritten));
 }
 
 int journal_write(const struct root *state, const struct journal *j, struct err *err)
@@ -77,6 +79,7 @@ static bool parse(const json_t *json, struct journal *j)
 	j->text = text_of(json, "text");
 	j->rest = text_of(json, "rest");
 	j->last_good_boot = text_of(json, "last-good-boot");
+	j->unwritten = text_of(json, "unwritten");
 	driver_parse(json_object_get(json, "target"), &j->target);
 	driver_parse(json_object_get(json, "previous"), &j->previous);
 	driver_parse(json_object_get(json, "last-good"), &j->last_good);
@@ -98,4 +101,62 @@ int journal_read(const struct root *state, struct journal *ret, struct err *err)
 	*ret = j;
 	j = (struct journal){ 0 };
 	return 1;
+}
+
+// The same directory of the same disk, by whatever path it is reached.
+static char *identity(const struct root *state)
+{
+	struct stat st;
+	return fstat(state->fd, &st) < 0 ?
+		       NULL :
+		       str_fmt("%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+}
+
+static int read_memory(const struct root *host, json_t **ret)
+{
+	struct err ignored; // what cannot be understood says nothing, here too
+	return json_read(host, IN_MEMORY, ret, &ignored);
+}
+
+int journal_find(const struct root *host, const struct root *state, struct journal *ret, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	auto_journal struct journal j = { 0 };
+	auto_str char *id = identity(state);
+	if (read_memory(host, &json) <= 0 || !id || !str_eq(json_string_value(json_object_get(json, STATE_DIR)), id) ||
+	    !parse(json, &j))
+		return journal_read(state, ret, err);
+	*ret = j;
+	j = (struct journal){ 0 };
+	return 1;
+}
+
+char *journal_unwritten(const struct root *host)
+{
+	auto_json json_t *json = NULL;
+	return read_memory(host, &json) > 0 ? text_of(json, "unwritten") : NULL;
+}
+
+static int keep_in_memory(const struct root *host, const struct root *state, const struct journal *j, struct err *err)
+{
+	auto_json json_t *json = journal_json(j);
+	auto_str char *id = identity(state);
+	json_object_set_new(json, STATE_DIR, json_text(id));
+	return root_mkdirs(host, "run/kmodsmith", 0755, err) < 0 ? -1 : json_put(host, IN_MEMORY, json, err);
+}
+
+int journal_keep(const struct root *host, const struct root *state, bool is_memory_allowed, struct journal *j,
+		 struct err *err)
+{
+	auto_str char *before = TAKE(j->unwritten);
+	struct err why;
+	if (journal_write(state, j, err) == 0)
+		return !before || root_unlink(host, IN_MEMORY, err) >= 0 ? 0 : -1;
+	j->unwritten = TAKE(before);
+	if (!is_memory_allowed || !memstate_is_due(err))
+		return -1;
+	free(j->unwritten);
+	j->unwritten = str_fmt("'%s' cannot be written: %s", state->name, err->text);
+	why = *err;
+	return keep_in_memory(host, state, j, err) < 0 ? err_wrap(err, "%s, and in memory", why.text) : 1;
 }

@@ -4,12 +4,12 @@
 #include "node/flavour.h"
 #include "precompiled/find.h"
 #include "precompiled/parcel.h"
-#include "precompiled/stage.h"
 
 void obtain_done(struct obtain *o)
 {
 	package_done(&o->kept);
 	found_done(&o->found);
+	memstate_done(&o->memory);
 	store_done(&o->store);
 	carry_done(&o->carry);
 	strv_done(&o->kernels);
@@ -159,6 +159,11 @@ static int take_found(struct obtain *o, struct package *ret, struct err *err)
 	return 0;
 }
 
+int obtain_unpack(struct obtain *o, struct package *p, struct err *err)
+{
+	return memstate_stage(&o->memory, &o->store.layout, o->fetch.state, p, err);
+}
+
 int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 {
 	if (!o->kept.count)
@@ -167,7 +172,7 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 		package_move(&o->kept, ret);
 		return 0;
 	}
-	if (stage_package(&o->store.layout, o->fetch.state, &o->kept, err) == 0) {
+	if (obtain_unpack(o, &o->kept, err) == 0) {
 		package_move(&o->kept, ret);
 		return 0;
 	}

@@ -6,6 +6,7 @@
 #pragma once
 #include "node/carry.h"
 #include "node/gpu.h"
+#include "node/memstate.h"
 #include "node/reuse.h"
 #include "node/watch.h"
 #include "precompiled/parcel.h"
@@ -20,6 +21,7 @@ struct obtain {
 	bool is_named;                  // the one source was named by hand: the store is not asked
 	const struct gpus *gpus;        // for the flavour, when want.flavour is NULL
 	struct carry carry;             // of the image; .dir.fd < 0 = none
+	struct memstate memory;         // where packages of the store are unpacked when .fetch.state cannot be written
 	struct package kept;            // what the store has
 	struct found found;             // what a source has
 	char payload[DIGEST_HEX + 1];   // what obtain_payload_look() found
@@ -35,11 +37,12 @@ struct obtain {
 	int builder_use; // keeps the unpacked builder from being collected
 };
 void obtain_done(struct obtain *o);
-#define OBTAIN_NONE                             \
-	((struct obtain){ .store = STORE_NONE,  \
-			  .carry = CARRY_NONE,  \
-			  .kept = PACKAGE_NONE, \
-			  .found = FOUND_NONE,  \
+#define OBTAIN_NONE                                \
+	((struct obtain){ .store = STORE_NONE,     \
+			  .carry = CARRY_NONE,     \
+			  .memory = MEMSTATE_NONE, \
+			  .kept = PACKAGE_NONE,    \
+			  .found = FOUND_NONE,     \
 			  .builder_use = -1 })
 
 bool obtain_has_store(const struct obtain *o);
@@ -55,6 +58,8 @@ const struct package *obtain_package(const struct obtain *o); // NULL = none
 // none; .why_not and .code say more then. What the look did not ask is not asked here, and a remote source never: what
 // it lists does not tell CRCs.
 int obtain_reuse(struct obtain *o, struct err *err);
+// The files of a package of the store, where they are not unpacked yet.
+int obtain_unpack(struct obtain *o, struct package *p, struct err *err);
 // Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
 int obtain_take(struct obtain *o, struct package *ret, struct err *err);
 // The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =

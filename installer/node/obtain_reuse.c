@@ -7,7 +7,6 @@
 #include "kmod/distro.h"
 #include "precompiled/find.h"
 #include "precompiled/offer.h"
-#include "precompiled/stage.h"
 
 enum { IN_STORE = -1 };
 
@@ -124,7 +123,7 @@ static int prove(struct hunt *h, const struct package *p, struct err *err)
 static int try_stored(struct hunt *h, struct package *p, struct err *err)
 {
 	struct obtain *o = h->o;
-	if (stage_package(&o->store.layout, o->fetch.state, p, err) < 0)
+	if (obtain_unpack(o, p, err) < 0)
 		return -1;
 	int r = prove(h, p, err);
 	if (r > 0)

@@ -143,13 +143,13 @@ static int change(const struct peermem *p, const struct facts *facts, const stru
 		  struct err *err)
 {
 	auto_journal struct journal j = { 0 };
-	if (p->state && (journal_read(p->state, &j, err) < 0 || journal_check_wedged(&j, facts->host.boot_id, err) < 0))
+	if (p->state && (journal_find(p->host, p->state, &j, err) < 0 || journal_check_wedged(&j, facts->host.boot_id, err) < 0))
 		return -1;
 	if (unload_stale(p, facts, f, err) == 0 && load_needs(p, facts, f, err) == 0 &&
 	    load_module(p->sys, p->kern, &f->module, params, 0, err) >= 0)
 		return 0;
 	if (p->state)
-		unload_keep_wedge(p->state, &j, facts->host.boot_id, p->watch, err);
+		unload_keep_wedge(p->host, p->state, &j, facts->host.boot_id, p->watch, err);
 	return -1;
 }
 
@@ -157,12 +157,15 @@ static int load(struct peermem *p, struct err *err)
 {
 	static const struct strv none;
 	auto_facts struct facts facts = { 0 };
+	// Nothing is replaced by it, so that it may come from memory, too.
+	auto_memstate struct memstate memory = MEMSTATE_NONE;
 	auto_peerfile struct peerfile f = PEERFILE_NONE;
 	auto_params struct params params = { 0 };
 	if (facts_read(p->host, p->kern, &facts, err) < 0 ||
 	    params_read(p->host, p->kern, p->kern, &none, &params, err) < 0)
 		return -1;
-	if (peerfile_find(p->host, p->state, &facts, &f, err) < 0)
+	memstate_init(&memory, p->host, p->kern, p->watch, true);
+	if (peerfile_find(p->host, p->state, &memory, &facts, &f, err) < 0)
 		return err->code == E_NOT_FOUND && is_live(p->kern, "nvidia_peermem") ? 0 : -1;
 	p->has_dma_buf = f.has_dma_buf;
 	if (is_loaded_right(&facts, &f))

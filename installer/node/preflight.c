@@ -122,6 +122,8 @@ int preflight_space(const struct root *state, uint64_t bytes, struct err *err)
 	struct statvfs fs;
 	if (fstatvfs(state->fd, &fs) < 0)
 		return err_set(err, errno, "look for room in '%s'", state->name);
+	if (fs.f_flag & ST_RDONLY)
+		return err_set(err, E_READ_ONLY, "'%s' is on a read-only file system", state->name);
 	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize, wanted = bytes + JOURNAL_BYTES;
 	if (free_bytes < wanted)
 		return err_set(err, E_NO_SPACE, "'%s' has %llu bytes free, %llu are needed", state->name,

@@ -53,13 +53,13 @@ static int begin(struct run *r, struct err *err)
 		bool is_new = journal_rest(&r->journal, boot);
 		watch_note(r->a->watch, "the last good driver %s does not come back: %s%s", r->back.driver.version, why,
 			   str_eq(r->journal.rest, boot) ? "; the next boot tries again" : "");
-		return is_new ? journal_write(r->a->state, &r->journal, err) : 0;
+		return is_new ? run_note_intent(r, err) : 0;
 	}
 	journal_begin(&r->journal, boot, &r->back.driver, &none);
 	journal_step(&r->journal, "back");
 	if (run_publish(r, "back", r->back.driver.version, true, err) < 0)
 		return -1;
-	return journal_write(r->a->state, &r->journal, err) < 0 ? -1 : 1;
+	return run_note_intent(r, err) < 0 ? -1 : 1;
 }
 
 int apply_back(const struct apply *a, struct status *ret, struct err *err)
@@ -72,6 +72,8 @@ int apply_back(const struct apply *a, struct status *ret, struct err *err)
 	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open) ||
 	    gpus_check_owner(&a->facts->gpus, false, &owned) < 0) // a driver that somebody else stands in the way of
 		return 0;
+	memstate_init(&a->obtain->memory, a->host, a->kern, a->watch, true); // nothing that works is lost
+	run_settle_journal(&r);
 	int done = begin(&r, err);
 	if (done < 0)
 		apply_failed(a, "back", err);

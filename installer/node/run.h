@@ -39,7 +39,12 @@ void run_remember(const struct run *r, const char *digest,
 int run_keep_reuse(const struct run *r, const struct package *p, struct err *err);
 // Once the kernel is touched, a journal that cannot be written is no reason to stop half-way: a later start looks at
 // the kernel before it looks there.
-void run_write(const struct run *r);
+void run_write(struct run *r);
+// Before that, it is: unless the node has no driver to lose, and memory takes it.
+int run_note_intent(struct run *r, struct err *err);
+void run_settle_journal(struct run *r); // one that is in memory, as soon as the disk can be written again
+// On a node without a driver a disk that cannot be written is no reason to stop: 0, and it is told. Else err stays.
+int run_without_note(const struct run *r, struct err *err);
 // From the first change in the kernel on, a request to stop waits until the node is in a state that may be left; and a
 // reader of our log that goes away must not end us between an unload and the load after it.
 void run_hold_signals(void);

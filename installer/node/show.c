@@ -6,7 +6,6 @@
 #include "node/daemons.h"
 #include "node/exported.h"
 #include "node/modtree.h"
-#include "precompiled/stage.h"
 
 // Without its fabric manager a machine with NVSwitches has a driver that computes nothing: it would better stay as it
 // is.
@@ -54,7 +53,7 @@ static int make_modules(const struct run *r, struct package *p, const struct roo
 	const struct apply *a = r->a;
 	if (root_exists(store, r->modules))
 		return 0;
-	if (p->dir.fd < 0 && stage_package(&a->obtain->store.layout, a->state, p, err) < 0)
+	if (p->dir.fd < 0 && obtain_unpack(a->obtain, p, err) < 0)
 		return -1;
 	return modtree_make(p, a->facts->host.release, a->host, store, r->modules, err) < 0 ? -1 : 0;
 }

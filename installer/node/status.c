@@ -3,6 +3,7 @@
 
 #include "node/exported.h"
 #include "node/guest.h"
+#include "node/journal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,6 +93,14 @@ static int check_nodes(const struct root *kern, const struct root *dev_root, con
 	return 0;
 }
 
+// No reason to be not ready; until the disk is right again, a reboot forgets what was done since.
+static void check_journal(const struct root *host, struct status *s)
+{
+	auto_str char *why = journal_unwritten(host);
+	if (why)
+		add(s, "journal", true, "in memory only, %s", why);
+}
+
 // Only where something is exported; a node that has its user space elsewhere lacks nothing.
 static int check_export(const struct facts *facts, const struct root *host, const struct root *kern,
 			const struct sys *sys, struct status *s, struct err *err)
@@ -176,6 +185,7 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		size_t gpus = gpus_ours(&facts->gpus, GPU_DISPLAY), switches = gpus_ours(&facts->gpus, GPU_SWITCH);
 		check_modules(facts, &s);
 		check_package(facts, host, &s);
+		check_journal(host, &s);
 		if (check_count(kern, &s, "gpus", "proc/driver/nvidia/gpus", gpus, err) < 0 ||
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||

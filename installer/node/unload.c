@@ -102,14 +102,14 @@ int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_hol
 	return r < 0 ? -1 : 1;
 }
 
-void unload_keep_wedge(const struct root *state, struct journal *j, const char *boot, struct watch *watch,
-		       const struct err *why)
+void unload_keep_wedge(const struct root *host, const struct root *state, struct journal *j, const char *boot,
+		       struct watch *watch, const struct err *why)
 {
 	struct err err;
 	if (why->code != E_WEDGED)
 		return;
 	journal_wedge(j, boot, why->text);
-	if (journal_write(state, j, &err) < 0)
+	if (journal_keep(host, state, true, j, &err) < 0)
 		watch_note(watch, "the journal does not remember it: %s", err.text);
 }
 
@@ -118,11 +118,11 @@ int unload_node(const struct drain *d, const struct root *state, int timeout_ms,
 {
 	auto_host struct host host = { 0 };
 	auto_journal struct journal j = { 0 };
-	if (host_read(d->host, d->kern, &host, err) < 0 || journal_read(state, &j, err) < 0 ||
+	if (host_read(d->host, d->kern, &host, err) < 0 || journal_find(d->host, state, &j, err) < 0 ||
 	    journal_check_wedged(&j, host.boot_id, err) < 0)
 		return -1;
 	int r = unload_driver(d, timeout_ms, ret_holders, ret_unloaded, err);
 	if (r < 0)
-		unload_keep_wedge(state, &j, host.boot_id, d->watch, err);
+		unload_keep_wedge(d->host, state, &j, host.boot_id, d->watch, err);
 	return r;
 }

@@ -21,5 +21,5 @@ int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_hol
 int unload_node(const struct drain *d, const struct root *state, int timeout_ms, struct holders *ret_holders,
 		struct strv *ret_unloaded, struct err *err);
 // Of a failed load or unload that is no run of a plan: that the kernel is stuck is remembered, anything else is not.
-void unload_keep_wedge(const struct root *state, struct journal *j, const char *boot, struct watch *watch,
-		       const struct err *why);
+void unload_keep_wedge(const struct root *host, const struct root *state, struct journal *j, const char *boot,
+		       struct watch *watch, const struct err *why);

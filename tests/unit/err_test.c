@@ -54,7 +54,8 @@ static void test_reasons_of_the_system_that_a_user_can_act_on(void **state)
 {
 	(void)state;
 	static const int rows[][2] = { { ENOENT, E_NOT_FOUND }, { EACCES, E_RIGHTS },   { EPERM, E_RIGHTS },
-				       { ENOSPC, E_NO_SPACE },  { EDQUOT, E_NO_SPACE }, { ENOTDIR, E_SYSTEM } };
+				       { ENOSPC, E_NO_SPACE },  { EDQUOT, E_NO_SPACE }, { ENOTDIR, E_SYSTEM },
+				       { EROFS, E_READ_ONLY } };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		assert_int_equal(err_info(rows[i][0])->code, rows[i][1]);
 }

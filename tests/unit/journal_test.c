@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-E1, R-F3: what a node remembers of its changes, across writing, reading and boots.
+#include "node/memstate.h"
 #include "node/plan.h"
-#include "tests/unit/test.h"
+#include "tests/unit/tempdir.h"
 
 static struct driver make(const char *version, const char *params)
 {
@@ -95,6 +96,61 @@ static void what_cannot_be_understood_says_nothing(void **state)
 	assert_int_equal(journal_read(&folder.root, &odd, &err), 1);
 	assert_int_equal(odd.boots.count, 1);
 	assert_null(odd.target.version);
+}
+
+// run/kmodsmith/journal counts for the state directory that it was written for, until that has a journal again.
+static void memory_counts_for_its_own_state_directory(void **state)
+{
+	(void)state;
+	auto_folder struct folder host, dir, other;
+	auto_journal struct journal j = { 0 }, back = { 0 }, again = { 0 }, left = { 0 };
+	auto_driver struct driver target = make("560.2", ""), none = { 0 };
+	auto_str char *text = NULL, *copy = NULL, *why = NULL;
+	struct err err;
+	struct stat st;
+	folder_make(&host);
+	folder_make(&dir);
+	folder_make(&other);
+	assert_int_equal(fstat(dir.root.fd, &st), 0);
+	journal_begin(&j, "boot-1", &target, &none);
+	assert_int_equal(journal_keep(&host.root, &dir.root, true, &j, &err), 0);
+	assert_int_equal(journal_keep(&host.root, &other.root, true, &j, &err), 0);
+	assert_false(root_exists(&host.root, "run/kmodsmith/journal"));
+	text = str_fmt("{\"state\":\"wedged\",\"boot\":\"boot-2\",\"unwritten\":\"the disk is full\","
+		       "\"state-dir\":\"%llu:%llu\"}",
+		       (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+	tempdir_write(&host, "run/kmodsmith/journal", text);
+	assert_int_equal(journal_find(&host.root, &dir.root, &back, &err), 1);
+	assert_true(journal_is_wedged(&back, "boot-2"));
+	assert_string_equal(back.unwritten, "the disk is full");
+	why = journal_unwritten(&host.root);
+	assert_string_equal(why, "the disk is full");
+	assert_int_equal(journal_find(&host.root, &other.root, &again, &err), 1);
+	assert_true(journal_is_open(&again, "boot-1"));
+	assert_null(again.unwritten);
+	assert_int_equal(journal_keep(&host.root, &dir.root, false, &back, &err), 0);
+	assert_null(back.unwritten);
+	assert_false(root_exists(&host.root, "run/kmodsmith/journal"));
+	copy = journal_unwritten(&host.root);
+	assert_null(copy);
+	tempdir_write(&host, "run/kmodsmith/journal", "{\"state\":");
+	assert_int_equal(journal_find(&host.root, &dir.root, &left, &err), 1);
+	assert_true(journal_is_wedged(&left, "boot-2"));
+}
+
+static void the_disk_is_to_blame(void **state)
+{
+	(void)state;
+	static const struct {
+		int code;
+		bool is_due;
+	} rows[] = { { EROFS, true },      { ENOSPC, true },       { EDQUOT, true },          { EIO, true },
+		     { E_NO_SPACE, true }, { E_STORE_FULL, true }, { E_READ_ONLY, true },     { EACCES, false },
+		     { ENOENT, false },    { E_DIGEST, false },    { E_STORE_CORRUPT, false } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct err err = { .code = rows[i].code };
+		expect(memstate_is_due(&err) == rows[i].is_due, err_info(rows[i].code)->name);
+	}
 }
 
 static void a_target_that_failed_is_remembered_until_it_changes(void **state)
@@ -292,6 +348,8 @@ int main(void)
 		cmocka_unit_test(drivers_are_told_apart),
 		cmocka_unit_test(everything_is_read_back),
 		cmocka_unit_test(what_cannot_be_understood_says_nothing),
+		cmocka_unit_test(memory_counts_for_its_own_state_directory),
+		cmocka_unit_test(the_disk_is_to_blame),
 		cmocka_unit_test(a_target_that_failed_is_remembered_until_it_changes),
 		cmocka_unit_test(the_oldest_failures_are_forgotten),
 		cmocka_unit_test(two_boots_in_the_middle_are_a_loop),
