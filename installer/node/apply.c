@@ -148,7 +148,8 @@ static bool is_blame(const struct err *err)
 		return true;
 	if (err->code < E_FIRST_)
 		return false;
-	return err->code != E_WEDGED && err->code != E_BOUND && !err_info(err->code)->retryable;
+	return err->code != E_WEDGED && err->code != E_BOUND && err->code != E_FIRMWARE &&
+	       !err_info(err->code)->retryable;
 }
 
 static int undo(struct run *r, size_t failed, struct err *err)

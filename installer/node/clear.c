@@ -6,23 +6,37 @@
 
 #include <errno.h>
 
+static int find_firmware(const struct apply *a, const struct firmware_need *need, char **ret_text, struct err *err)
+{
+	auto_firmware_search struct firmware_search search = { 0 };
+	auto_str char *where = NULL;
+	if (firmware_search(a->host, a->kern, a->facts->host.release, &search, err) < 0)
+		return -1;
+	if (need->names.count && a->export && export_brings(a->export, a->obtain->payload, &search, &need->names)) {
+		*ret_text = str_dup("firmware comes with the user space");
+		return 0;
+	}
+	int found = preflight_firmware(a->host, &search, need, &where, err);
+	if (found >= 0)
+		*ret_text = found ? str_fmt("firmware %s", where) : str_fmt("no firmware: %s", need->why);
+	return found;
+}
+
 static int check_firmware(const struct run *r, char **ret_text, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_firmware_need struct firmware_need need = { 0 };
-	auto_firmware_search struct firmware_search search = { 0 };
-	auto_str char *where = NULL;
 	firmware_need_make(&a->facts->gpus, a->plan->driver, a->plan->flavour, a->wish->params, &need);
-	if (firmware_search(a->host, a->kern, a->facts->host.release, &search, err) < 0)
-		return -1;
-	if (need.names.count && a->export && export_brings(a->export, a->obtain->payload, &search, &need.names)) {
-		*ret_text = str_dup("firmware comes with the user space");
-		return 0;
-	}
-	int found = preflight_firmware(a->host, &search, &need, &where, err);
-	if (found >= 0)
-		*ret_text = found ? str_fmt("firmware %s", where) : str_fmt("no firmware: %s", need.why);
-	return found;
+	return find_firmware(a, &need, ret_text, err);
+}
+
+int run_check_back(struct run *r, struct err *err)
+{
+	const struct driver *d = &r->back.driver;
+	auto_firmware_need struct firmware_need need = { 0 };
+	auto_str char *text = NULL;
+	firmware_need_record(&r->a->facts->gpus, d, &need);
+	return find_firmware(r->a, &need, &text, err) < 0 ? err_wrap(err, "driver %s", d->version) : 0;
 }
 
 static bool is_kept(const struct run *r)

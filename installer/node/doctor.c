@@ -229,23 +229,17 @@ static bool has_gsp(const struct gpus *g)
 static int examine_firmware(struct exam *x, struct err *err)
 {
 	struct err why;
-	const struct loaded *l = &x->facts.loaded;
 	auto_firmware_search struct firmware_search search = { 0 };
-	auto_firmware_need struct firmware_need need = { 0 };
-	auto_strv struct strv versions = { 0 }, options = { 0 };
-	auto_params struct params params = { 0 };
+	auto_strv struct strv versions = { 0 };
 	auto_str char *where = NULL;
 	if (!has_gsp(&x->facts.gpus))
 		return 0;
-	if (firmware_search(x->host, x->kern, x->facts.host.release, &search, err) < 0 ||
-	    params_read(x->host, x->kern, x->kern, &options, &params, err) < 0)
+	if (firmware_search(x->host, x->kern, x->facts.host.release, &search, err) < 0)
 		return -1;
-	if (l->version)
-		firmware_need_make(&x->facts.gpus, l->version, l->flavour, &params, &need);
 	firmware_versions(x->host, &search, &versions);
 	auto_str char *places = firmware_search_text(&search), *names = strv_join(&versions, ", ");
-	if (preflight_firmware(x->host, &search, &need, &where, &why) < 0)
-		add(x, "firmware", FINDING_WARN, why.code, "%s", why.text);
+	if (preflight_loaded_firmware(x->host, x->kern, &x->facts, &where, &why) < 0)
+		add(x, "firmware", FINDING_FAIL, why.code, "%s", why.text);
 	else if (!versions.count)
 		add(x, "firmware", FINDING_WARN, E_FIRMWARE, "of no driver version in %s", places);
 	else

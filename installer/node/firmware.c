@@ -48,10 +48,10 @@ static int read_endings(const struct root *host, const struct root *kern, const 
 			struct firmware_search *s, struct err *err)
 {
 	auto_str char *config = NULL, *any = NULL, *zstd = NULL, *xz = NULL;
-	strv_add(&s->endings, str_dup(""));
 	int r = host_read_config(host, kern, release, &config, NULL, err);
 	if (r <= 0)
 		return r;
+	s->is_sure = true;
 	any = host_config_value(config, "CONFIG_FW_LOADER_COMPRESS");
 	zstd = host_config_value(config, "CONFIG_FW_LOADER_COMPRESS_ZSTD");
 	xz = host_config_value(config, "CONFIG_FW_LOADER_COMPRESS_XZ");
@@ -62,11 +62,11 @@ static int read_endings(const struct root *host, const struct root *kern, const 
 	return 0;
 }
 
-int firmware_search(const struct root *host, const struct root *kern, const char *release, struct firmware_search *ret,
-		    struct err *err)
+int firmware_search_plain(const struct root *kern, const char *release, struct firmware_search *ret, struct err *err)
 {
 	auto_firmware_search struct firmware_search s = { 0 };
-	if (read_parameter(kern, &s, err) < 0 || read_endings(host, kern, release, &s, err) < 0)
+	strv_add(&s.endings, str_dup(""));
+	if (read_parameter(kern, &s, err) < 0)
 		return err_wrap(err, "see where the kernel looks for firmware");
 	add_parameter(&s, release);
 	strv_add(&s.dirs, str_fmt("lib/firmware/updates/%s", release));
@@ -75,6 +75,16 @@ int firmware_search(const struct root *host, const struct root *kern, const char
 	strv_add(&s.dirs, str_dup("lib/firmware"));
 	*ret = s;
 	s = (struct firmware_search){ 0 };
+	return 0;
+}
+
+int firmware_search(const struct root *host, const struct root *kern, const char *release, struct firmware_search *ret,
+		    struct err *err)
+{
+	if (firmware_search_plain(kern, release, ret, err) < 0)
+		return -1;
+	if (read_endings(host, kern, release, ret, err) < 0)
+		return err_wrap(err, "see where the kernel looks for firmware");
 	return 0;
 }
 

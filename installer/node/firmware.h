@@ -12,10 +12,13 @@ struct firmware_search {
 	bool is_path_writable; // somebody could set it: sysfs is not read-only here
 	struct strv dirs;      // below the host's root, in the kernel's order
 	struct strv endings;   // "", ".zst", ".xz"
+	bool is_sure;          // of the endings: the kernel's configuration tells them
 };
 
 int firmware_search(const struct root *host, const struct root *kern, const char *release, struct firmware_search *ret,
 		    struct err *err);
+// The same without a look at the kernel's configuration: plain files alone.
+int firmware_search_plain(const struct root *kern, const char *release, struct firmware_search *ret, struct err *err);
 void firmware_search_done(struct firmware_search *s);
 #define auto_firmware_search __attribute__((cleanup(firmware_search_done)))
 

@@ -24,6 +24,7 @@ struct obtain {
 	struct memstate memory;         // where packages of the store are unpacked when .fetch.state cannot be written
 	struct package kept;            // what the store has
 	struct found found;             // what a source has
+	char unfit[DIGEST_HEX + 1];     // of the manifest that this run's proof refused for this kernel; "" = none
 	char payload[DIGEST_HEX + 1];   // what obtain_payload_look() found
 	char *why_not;                  // when neither: why
 	int code;                       // and the first code of a source that failed; 0 = they merely lack it

@@ -6,8 +6,8 @@
 
 enum { JOURNAL_BYTES = 64 << 10 }; // the record of one replacement and the reasons of its end
 
-// NVreg_EnableGpuFirmware
-enum { GSP_MODE = 0xf, GSP_OFF = 0, GSP_ON = 1, GSP_FALLBACK = 0x10, GSP_UNSET = -1 };
+static const char PARAMETER[] = "NVreg_EnableGpuFirmware", SHOWN[] = "EnableGpuFirmware";
+enum { GSP_MODE = 0xf, GSP_OFF = 0, GSP_ON = 1, GSP_FALLBACK = 0x10, GSP_SHIPPED = 0x12, GSP_UNSET = -1 };
 
 void firmware_need_done(struct firmware_need *n)
 {
@@ -16,15 +16,32 @@ void firmware_need_done(struct firmware_need *n)
 	*n = (struct firmware_need){ 0 };
 }
 
+// What the driver has by itself cannot be told from what was said.
+static int wish_of_value(const char *text)
+{
+	uint64_t value;
+	return str_u64(text, 0, &value) && value <= (GSP_FALLBACK | GSP_MODE) && value != GSP_SHIPPED ? (int)value :
+													GSP_UNSET;
+}
+
 static int wish_of(const struct params *params)
 {
-	for (size_t i = 0; params && i < params->count; i++) {
+	int wish = GSP_UNSET;
+	for (size_t i = 0; params && i < params->count && wish == GSP_UNSET; i++) {
 		const struct param *p = &params->items[i];
-		uint64_t value;
-		if (str_eq(p->module, "nvidia") && str_eq(p->name, "NVreg_EnableGpuFirmware") && p->value &&
-		    str_u64(p->value, 0, &value) && value <= (GSP_FALLBACK | GSP_MODE))
-			return (int)value;
+		if (str_eq(p->module, "nvidia") && str_eq(p->name, PARAMETER) && p->value)
+			wish = wish_of_value(p->value);
 	}
+	return wish;
+}
+
+// Of words "NAME=VALUE", the last of which counts.
+static int wish_of_words(const struct strv *words, const char *name)
+{
+	size_t len = strlen(name);
+	for (size_t i = words->count; i-- > 0;)
+		if (str_starts(words->items[i], name) && words->items[i][len] == '=')
+			return wish_of_value(words->items[i] + len + 1);
 	return GSP_UNSET;
 }
 
@@ -59,12 +76,10 @@ static char *why_none(const struct gpus *gpus, unsigned branch, int wish)
 	return str_dup("no GPU here has a GPU System Processor");
 }
 
-void firmware_need_make(const struct gpus *gpus, const char *driver, enum flavour flavour, const struct params *params,
-			struct firmware_need *ret)
+static void make(const struct gpus *gpus, const char *driver, enum flavour flavour, int wish, struct firmware_need *ret)
 {
 	struct firmware_need need = { 0 };
 	unsigned branch = flavour_branch(driver);
-	int wish = wish_of(params);
 	for (size_t i = 0; i < gpus->count; i++) {
 		const struct gpu *gpu = &gpus->items[i];
 		const char *file = flavour_firmware(gpu->device, branch);
@@ -81,6 +96,26 @@ void firmware_need_make(const struct gpus *gpus, const char *driver, enum flavou
 	if (!need.why)
 		need.why = why_none(gpus, branch, wish);
 	*ret = need;
+}
+
+void firmware_need_make(const struct gpus *gpus, const char *driver, enum flavour flavour, const struct params *params,
+			struct firmware_need *ret)
+{
+	make(gpus, driver, flavour, wish_of(params), ret);
+}
+
+void firmware_need_loaded(const struct gpus *gpus, const struct loaded *loaded, struct firmware_need *ret)
+{
+	make(gpus, loaded->version, loaded->flavour, wish_of_words(&loaded->params, SHOWN), ret);
+}
+
+void firmware_need_record(const struct gpus *gpus, const struct driver *driver, struct firmware_need *ret)
+{
+	auto_strv struct strv words = { 0 };
+	enum flavour flavour = FLAVOUR_AUTO;
+	flavour_parse(driver->flavour, &flavour);
+	params_words(driver_params(driver, "nvidia"), &words);
+	make(gpus, driver->version, flavour, wish_of_words(&words, PARAMETER), ret);
 }
 
 int preflight_firmware(const struct root *host, const struct firmware_search *search, const struct firmware_need *need,
@@ -105,6 +140,28 @@ int preflight_firmware(const struct root *host, const struct firmware_search *se
 		return 0;
 	*ret_where = str_fmt("%s%s", *first == '/' ? "" : "/", first);
 	return 1;
+}
+
+int preflight_loaded_firmware(const struct root *host, const struct root *kern, const struct facts *facts,
+			      char **ret_where, struct err *err)
+{
+	auto_firmware_need struct firmware_need need = { 0 };
+	auto_firmware_search struct firmware_search plain = { 0 }, search = { 0 };
+	if (facts->loaded.version)
+		firmware_need_loaded(&facts->gpus, &facts->loaded, &need);
+	if (!need.names.count)
+		return 0;
+	if (firmware_search_plain(kern, facts->host.release, &plain, err) < 0)
+		return -1;
+	if (preflight_firmware(host, &plain, &need, ret_where, err) > 0) // asked often, and mostly so
+		return 1;
+	if (firmware_search(host, kern, facts->host.release, &search, err) < 0)
+		return -1;
+	if (!search.is_sure) {
+		strv_add(&search.endings, str_dup(".zst"));
+		strv_add(&search.endings, str_dup(".xz"));
+	}
+	return preflight_firmware(host, &search, &need, ret_where, err);
 }
 
 int preflight_rights(const struct root *kern, unsigned uses, struct err *err)

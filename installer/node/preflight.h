@@ -11,6 +11,7 @@
 //                        (class 0302); and Hopper, which the driver runs no other way
 //   switches             never: their firmware is inside the module
 #pragma once
+#include "node/driver.h"
 #include "node/facts.h"
 #include "node/firmware.h"
 #include "node/params.h"
@@ -22,6 +23,8 @@ struct firmware_need {
 };
 void firmware_need_make(const struct gpus *gpus, const char *driver, enum flavour flavour, const struct params *params,
 			struct firmware_need *ret); // pure; params may be NULL
+void firmware_need_loaded(const struct gpus *gpus, const struct loaded *loaded, struct firmware_need *ret);
+void firmware_need_record(const struct gpus *gpus, const struct driver *driver, struct firmware_need *ret);
 void firmware_need_done(struct firmware_need *n);
 #define auto_firmware_need __attribute__((cleanup(firmware_need_done)))
 
@@ -29,6 +32,10 @@ void firmware_need_done(struct firmware_need *n);
 // E_FIRMWARE names the version, the files, where the kernel looks and what to do.
 int preflight_firmware(const struct root *host, const struct firmware_search *search, const struct firmware_need *need,
 		       char **ret_where, struct err *err);
+// The same of the driver that is loaded. Where nobody can tell which compressed files the kernel reads, any will do: a
+// driver that works is not called broken for that.
+int preflight_loaded_firmware(const struct root *host, const struct root *kern, const struct facts *facts,
+			      char **ret_where, struct err *err);
 // E_RIGHTS names each missing capability and what it is for. uses: enum rights_use.
 int preflight_rights(const struct root *kern, unsigned uses, struct err *err);
 // E_NO_SPACE, in bytes, unless the state directory has room for the journal and so much beside it. E_READ_ONLY.

@@ -30,7 +30,6 @@ static int bring(struct run *r, struct err *err)
 {
 	if (unload_rest(r, err) < 0)
 		return -1;
-	run_prepare_back(r);
 	if (undo_unload(r, err) < 0)
 		return -1;
 	run_export_back(r);
@@ -38,6 +37,25 @@ static int bring(struct run *r, struct err *err)
 		return -1;
 	watch_end(r->a->watch, "verify", "what worked last, every post-condition holds");
 	return 0;
+}
+
+// Before anything is touched: what would serve no better than what was refused stays out. Its user space is made ready
+// first, because that may bring the firmware.
+static int check_back(struct run *r, struct err *err)
+{
+	const struct driver *d = &r->back.driver;
+	const char *unfit = r->a->obtain->unfit;
+	if (*unfit && str_eq(d->digest, unfit))
+		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", d->version);
+	run_prepare_back(r);
+	return run_check_back(r, err);
+}
+
+// That was made ready for a driver that does not come.
+static void drop_export(struct run *r)
+{
+	if (r->a->export && !r->a->export->is_switched)
+		run_unexport(r);
 }
 
 static int begin(struct run *r, struct err *err)
@@ -55,6 +73,8 @@ static int begin(struct run *r, struct err *err)
 			   str_eq(r->journal.rest, boot) ? "; the next boot tries again" : "");
 		return is_new ? run_note_intent(r, err) : 0;
 	}
+	if (check_back(r, err) < 0)
+		return -1;
 	journal_begin(&r->journal, boot, &r->back.driver, &none);
 	journal_step(&r->journal, "back");
 	if (run_publish(r, "back", r->back.driver.version, true, err) < 0)
@@ -75,8 +95,10 @@ int apply_back(const struct apply *a, struct status *ret, struct err *err)
 	memstate_init(&a->obtain->memory, a->host, a->kern, a->watch, true); // nothing that works is lost
 	run_settle_journal(&r);
 	int done = begin(&r, err);
-	if (done < 0)
+	if (done < 0) {
+		drop_export(&r);
 		apply_failed(a, "back", err);
+	}
 	if (done <= 0)
 		return done;
 	sigprocmask(SIG_BLOCK, NULL, &before);
@@ -90,6 +112,7 @@ int apply_back(const struct apply *a, struct status *ret, struct err *err)
 		journal_good(&r.journal);
 	run_write(&r);
 	if (done < 0) {
+		drop_export(&r);
 		apply_failed(a, "back", err);
 	} else {
 		run_collect(&r);

@@ -69,6 +69,8 @@ int step_compile(struct run *r, const struct step *step, struct err *err);
 int step_prove(struct run *r, const struct step *step, struct err *err);
 // clear.c
 int step_preflight(struct run *r, const struct step *step, struct err *err);
+// What comes back on a node without a driver is asked for its firmware as a target is.
+int run_check_back(struct run *r, struct err *err);
 int step_unbind(struct run *r, const struct step *step, struct err *err);
 int undo_unbind(struct run *r, struct err *err);
 void settle_unbind(struct run *r);     // once a driver of ours has the GPUs

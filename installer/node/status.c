@@ -4,6 +4,7 @@
 #include "node/exported.h"
 #include "node/guest.h"
 #include "node/journal.h"
+#include "node/preflight.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -90,6 +91,21 @@ static int check_nodes(const struct root *kern, const struct root *dev_root, con
 	}
 	add(s, "nodes", s->devices.count && !bad, "%zu of %zu right, with their /dev/char links%s",
 	    s->devices.count - bad, s->devices.count, first);
+	return 0;
+}
+
+// The kernel gives it to a GPU that is started, which may be long after the load: a driver without it starts none.
+static int check_firmware(const struct facts *facts, const struct root *host, const struct root *kern, struct status *s,
+			  struct err *err)
+{
+	auto_str char *where = NULL;
+	int r = preflight_loaded_firmware(host, kern, facts, &where, err);
+	if (r < 0 && err->code != E_FIRMWARE)
+		return -1;
+	if (r != 0)
+		add(s, "firmware", r > 0, "%s", r > 0 ? where : err->text);
+	if (r < 0)
+		s->checks[s->count - 1].code = err->code;
 	return 0;
 }
 
@@ -190,7 +206,8 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
 		    check_nodes(kern, dev_root, sys, &s, err) < 0 ||
-		    check_export(facts, host, kern, sys, &s, err) < 0 || read_optional(facts, host, &s, err) < 0)
+		    check_export(facts, host, kern, sys, &s, err) < 0 ||
+		    check_firmware(facts, host, kern, &s, err) < 0 || read_optional(facts, host, &s, err) < 0)
 			return -1;
 		measure(&s);
 	}
@@ -205,6 +222,7 @@ int status_error(const struct status *s, struct err *err)
 		return 0;
 	for (size_t i = 0; i < s->count; i++)
 		if (!s->checks[i].is_ok)
-			return err_set(err, E_NOT_READY, "%s: %s", s->checks[i].name, s->checks[i].evidence);
+			return err_set(err, s->checks[i].code ? s->checks[i].code : E_NOT_READY, "%s: %s",
+				       s->checks[i].name, s->checks[i].evidence);
 	return err_set(err, E_NOT_READY, "no post-condition could be measured");
 }

@@ -10,6 +10,7 @@ struct check {
 	const char *name; // "module nvidia", "gpus", "nodes"
 	char *evidence;   // "8 of 8"
 	bool is_ok;
+	int code; // of one that fails and has a code of its own; else 0, E_NOT_READY
 };
 
 struct status {
@@ -32,5 +33,5 @@ void status_wish(struct status *s, const struct loaded *l, const char *driver, e
 void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern);
 void status_done(struct status *s);
 #define auto_status __attribute__((cleanup(status_done)))
-// 0 when ready or without a GPU, else E_NOT_READY with the first failed check.
+// 0 when ready or without a GPU, else E_NOT_READY, or a code of its own, with the first failed check.
 int status_error(const struct status *s, struct err *err);

@@ -36,6 +36,13 @@ static const struct row {
 	{ "proprietary: switched off", { H100 }, COMPUTE, "535.261.03", PROP, "0", "" },
 	{ "proprietary: asked for, or without", { A10 }, VGA, "535.261.03", PROP, "0x11", "" },
 	{ "proprietary: the default, said", { T4 }, COMPUTE, "535.261.03", PROP, "2", "gsp_tu10x.bin" },
+	{ "proprietary: what the driver has by itself, said",
+	  { T4 },
+	  COMPUTE,
+	  "535.261.03",
+	  PROP,
+	  "0x12",
+	  "gsp_tu10x.bin" },
 	{ "proprietary: no number", { T4 }, COMPUTE, "535.261.03", PROP, "yes", "gsp_tu10x.bin" },
 	{ "only the GPU that the modules serve", { V100, T4 }, COMPUTE, "535.261.03", OPEN, NULL, "gsp_tu10x.bin" },
 	{ "switches need none", { 0x22a3 }, SWITCH, "535.261.03", OPEN, NULL, "" },
@@ -68,6 +75,40 @@ static void needed(void **state) // R-P6
 		if (!str_eq(names, row->names))
 			fail_msg("%s: got '%s'", row->name, names);
 		expect(need.why && *need.why, row->name);
+	}
+}
+
+// The kernel shows the parameter as the driver has it; a record has what was given.
+static void of_what_is_loaded_and_of_a_record(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *flavour, *shown, *given;
+		bool is_needed;
+	} table[] = {
+		{ "open", "EnableGpuFirmware=0", "NVreg_EnableGpuFirmware=0", true },
+		{ "proprietary", "EnableGpuFirmware=18", "", true },
+		{ "proprietary", "EnableGpuFirmwareLogs=0", "NVreg_EnableGpuFirmwareLogs=0", true },
+		{ "proprietary", "EnableGpuFirmware=0", "NVreg_EnableMSI=1 NVreg_EnableGpuFirmware=0x0", false },
+		{ "proprietary", "EnableGpuFirmware=17", "NVreg_EnableGpuFirmware=1 NVreg_EnableGpuFirmware=17",
+		  false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct gpu gpu = { .address = "0000:40:00.0", .device = A100, .class = COMPUTE };
+		struct gpus gpus = { &gpu, 1 };
+		char version[] = "535.261.03";
+		struct loaded loaded = { .version = version };
+		auto_driver struct driver record = { .version = str_dup(version),
+						     .flavour = str_dup(table[i].flavour) };
+		auto_firmware_need struct firmware_need now = { 0 }, then = { 0 };
+		assert_true(flavour_parse(table[i].flavour, &loaded.flavour));
+		strv_add(&loaded.params, str_dup(table[i].shown));
+		driver_set_params(&record, "nvidia", table[i].given);
+		firmware_need_loaded(&gpus, &loaded, &now);
+		firmware_need_record(&gpus, &record, &then);
+		strv_done(&loaded.params);
+		expect((now.names.count == 1) == table[i].is_needed, table[i].shown);
+		expect((then.names.count == 1) == table[i].is_needed, table[i].given);
 	}
 }
 
@@ -156,8 +197,11 @@ static void room_in_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(needed),           cmocka_unit_test(passed_through_counts_not),
-		cmocka_unit_test(missing_is_named), cmocka_unit_test(rights_are_named),
+		cmocka_unit_test(needed),
+		cmocka_unit_test(of_what_is_loaded_and_of_a_record),
+		cmocka_unit_test(passed_through_counts_not),
+		cmocka_unit_test(missing_is_named),
+		cmocka_unit_test(rights_are_named),
 		cmocka_unit_test(room_in_bytes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

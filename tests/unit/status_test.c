@@ -25,6 +25,7 @@ static const struct row rows[] = {
 	{ "wish", "535.1 open, and this is not loaded: nvidia-uvm", "live", NULL, "OE", "Open ", "535.1", 2, false,
 	  true },
 	{ "gpus", "1 of 2", "live", "535.1", "OE", "Open ", "535.1", 1, false, false },
+	{ "firmware", "nvidia/535.1/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)", GOOD },
 	{ "nodes", "0 of 3 right, with their /dev/char links, first: nvidia0 is missing", "live", "535.1", "OE",
 	  "Open ", "535.1", 2, true, false },
 };
@@ -55,6 +56,8 @@ static void make_machine(const struct row *row, const struct folder *t)
 		tempdir_write(t, path, text);
 	}
 	folder_dir(t, "dev");
+	if (!str_eq(row->failed, "firmware"))
+		tempdir_write(t, "lib/firmware/nvidia/535.1/gsp_ga10x.bin", "firmware");
 }
 
 static void check_row(const struct row *row)
@@ -71,7 +74,10 @@ static void check_row(const struct row *row)
 	make_machine(row, &t);
 	struct sys sys = sys_recorder(&t.root);
 	assert_int_equal(loaded_read(&t.root, &t.root, "6.1", &loaded, &err), 1);
-	struct facts facts = { .gpus = { .items = gpus, .count = 2 }, .loaded = loaded };
+	char release[] = "6.1.0-1";
+	struct facts facts = { .host = { .release = release },
+			       .gpus = { .items = gpus, .count = 2 },
+			       .loaded = loaded };
 	assert_int_equal(devices_want(&t.root, 0, &devices, &err), 1);
 	if (!row->has_no_nodes)
 		assert_int_equal(devices_apply(&t.root, &sys, false, &devices, &err), 1);
@@ -81,6 +87,8 @@ static void check_row(const struct row *row)
 	if (row->wish)
 		status_wish(&status, &loaded, row->wish, FLAVOUR_OPEN, &modules);
 	expect(status.is_ready == !row->failed, row->evidence);
+	int code = !row->failed ? 0 : str_eq(row->failed, "firmware") ? E_FIRMWARE : E_NOT_READY;
+	expect((status_error(&status, &err) < 0 ? err.code : 0) == code, row->evidence);
 	for (size_t i = 0; i < status.count; i++) {
 		const struct check *c = &status.checks[i];
 		if (c->is_ok == (str_eq(c->name, row->failed) && strstr(c->evidence, row->evidence)))

@@ -61,7 +61,7 @@ said() {
   cat /dev/nvidia0 2>/dev/null
   if dmesg_since | grep -q "Direct firmware load for $file failed"; then echo missing; else echo found; fi
   kmodsmith doctor >/tmp/doctor
-  if grep -q '^warn *firmware *E_FIRMWARE' /tmp/doctor; then echo missing; else echo found; fi
+  if grep -q '^FAIL *firmware *E_FIRMWARE' /tmp/doctor; then echo missing; else echo found; fi
 }
 for row in "/opt/theirs" "/lib/firmware" "/lib/firmware/$(uname -r)" "/lib/firmware/updates" "/lib/firmware/updates/$(uname -r)"; do
   rm -rf /opt/theirs /lib/firmware
@@ -87,3 +87,19 @@ put /lib/firmware
 is "xz, which this kernel has" "$(said | tr '\n' ' ')" "found found "
 mv /lib/firmware/$file.xz /lib/firmware/$file.zst
 is "another ending is not taken for it" "$(said | head -n 1)" missing
+
+# Ready is what the kernel finds firmware for: neither adoption nor the way back goes around that.
+rm -r /lib/firmware
+t_fails 1 "R-P6: a driver that lost its firmware is not adopted as ready" kmodsmith install --driver "$OPEN_VERSION"
+like "  for its firmware" "$out" "E_FIRMWARE: verify: firmware: $file: "
+is "  it stays loaded" "$(cat /sys/module/nvidia/version)" "$OPEN_VERSION"
+t_fails 1 "  status says so" kmodsmith status
+like "  with the cause" "$out" "^FAIL +firmware +$file: "
+t_fails 1 "  and so does the probe" kmodsmith probe readiness
+t "unload" kmodsmith unload
+t_fails 1 "R-P6: the last good driver does not come back without its firmware" kmodsmith install --driver "$OPEN_VERSION"
+like "  for the same reason" "$out" "E_FIRMWARE: and the last good driver could not be brought back \(driver $OPEN_VERSION: $file: "
+nothing
+put /lib/firmware
+t "with its firmware it comes back" kmodsmith install --driver "$OPEN_VERSION"
+t "  ready" kmodsmith status

@@ -213,7 +213,11 @@ mount --make-rprivate /
 
 t "the firmware path of somebody else" sh -c "echo -n /opt/firmware >$fwpath"
 break_it
-t "  is no reason to fail" from b
+t_fails 1 "  where the firmware is not: no driver is ready" from b
+like "  and the path is named" "$out" "E_FIRMWARE: verify: firmware: nvidia/$driver/.* firmware_class.path is '/opt/firmware'"
+mkdir -p /opt/firmware/nvidia/$driver
+echo x >/opt/firmware/nvidia/$driver/gsp_ga10x.bin
+t "  with it there: is no reason to fail" from b
 is "  and stays" "$(cat $fwpath)" /opt/firmware
 
 # As after a boot, with a wish that cannot be had: the last good driver comes back with its user space.

@@ -1,0 +1,117 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A driver whose firmware the kernel would not find is never ready, whichever way it would get or got into the kernel
+# (R-P6). What the real driver asks the real kernel for: tests/vm/31-preflight.sh.
+# shellcheck disable=SC2154 # bats and helper.bash set output, stderr and ROOT
+load helper
+load package
+
+setup() { package=$BATS_TEST_TMPDIR/package; }
+loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
+installed() {
+  loadable
+  kmodsmith install --package "$package"
+  assert_status 0
+  rm "$ROOT/.sys-calls"
+}
+rebooted() { # no driver is loaded, and run/ is empty
+  installed
+  kmodsmith unload
+  assert_status 0
+  echo 7e57ab1e-0000-4000-8000-000000000002 >"$ROOT/proc/sys/kernel/random/boot_id"
+  rm -r "$ROOT"/run "$ROOT"/dev/nvidia* "$ROOT/.sys-calls"
+}
+assert_not_ready() {
+  kmodsmith status
+  assert_status 1
+  assert_line "NOT READY"
+  for question in startup readiness; do
+    kmodsmith probe "$question"
+    assert_status 1
+  done
+  assert_equal "$(jq -r '[.state, .ready, .last_run.error.code] | join(" ")' "$ROOT/run/kmodsmith/status.json")" "FAILED false $1"
+}
+
+@test "the last good driver does not come back without its firmware, at no start" {
+  local start
+  rebooted
+  rm -r "$ROOT/lib/firmware"
+  for start in 1 2; do
+    kmodsmith install --driver 535.261.03
+    assert_error E_FIRMWARE "and the last good driver could not be brought back (driver 535.261.03: nvidia/535.261.03/gsp_ga10x.bin: "
+    assert_equal "$(loads)" ""
+    assert_not_ready E_FIRMWARE
+  done
+  kmodsmith install --driver 550.1 # another wish that cannot be had
+  assert_error E_NO_PACKAGE "could not be brought back (driver 535.261.03: nvidia/535.261.03/gsp_ga10x.bin: "
+  assert_equal "$(loads)" ""
+  assert_not_ready E_FIRMWARE
+  tiny_firmware 535.261.03
+  kmodsmith install --driver 550.1
+  assert_error E_NO_PACKAGE
+  assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+  kmodsmith status
+  assert_status 0
+}
+
+@test "a loaded driver that lost its firmware stays loaded and is not ready, until it has it again" {
+  local start
+  installed
+  rm -r "$ROOT/lib/firmware"
+  for start in 1 2; do
+    kmodsmith install --driver 535.261.03
+    assert_error E_FIRMWARE "verify: firmware: nvidia/535.261.03/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)"
+    [[ $stderr == *"next: put the firmware of the exact version below /lib/firmware"* ]] || told | fail
+    assert_equal "$(loads)" ""
+    assert_not_ready E_FIRMWARE
+  done
+  kmodsmith status
+  assert_line --regexp "^FAIL +firmware +nvidia/535.261.03/gsp_ga10x.bin: "
+  assert_line --regexp "^last run: adopt failed at .*: E_FIRMWARE \(FirmwareMissing\): "
+  kmodsmith status --json
+  assert_json .state NOT_READY
+  assert_json '[.checks[] | select(.pass | not).name] | join(",")' firmware
+  kmodsmith doctor
+  assert_status 1
+  assert_line --regexp "^FAIL +firmware +E_FIRMWARE: "
+  tiny_firmware 535.261.03
+  kmodsmith install --driver 535.261.03 # it was never a bad target
+  assert_status 0
+  assert_line --regexp "^pass +firmware +/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin"
+  assert_equal "$(loads)" ""
+  kmodsmith probe readiness
+  assert_status 0
+}
+
+@test "so does a driver that others loaded" {
+  host h100x8
+  rm -r "$ROOT/lib/firmware"
+  kmodsmith install --host-driver use --driver 570.1
+  assert_error E_FIRMWARE "verify: firmware: nvidia/535.261.03/gsp_ga10x.bin"
+  assert_equal "$(loads)" ""
+  assert_not_ready E_FIRMWARE
+}
+
+@test "firmware in a compressed file counts where nobody can tell whether the kernel reads it" {
+  host h100x8
+  mv "$ROOT"/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin{,.zst}
+  kmodsmith status --json
+  assert_json '.checks[] | select(.name == "firmware").evidence' /lib/firmware/nvidia/535.261.03/gsp_ga10x.bin.zst
+  mkdir -p "$ROOT/boot"
+  echo CONFIG_FW_LOADER_COMPRESS_XZ=y >"$ROOT/boot/config-$(<"$ROOT/proc/sys/kernel/osrelease")"
+  kmodsmith status
+  assert_line --regexp "^FAIL +firmware "
+}
+
+@test "a package that its proof refused does not come back as the last good driver; another one does" {
+  rebooted
+  echo Y >"$ROOT/sys/module/module/parameters/sig_enforce"
+  echo CONFIG_MODULE_SIG=y >>"$ROOT/lib/modules/6.1.0-56-cloud-amd64/config"
+  kmodsmith install --driver 535.261.03
+  assert_error E_SIGNING_REQUIRED "could not be brought back (driver 535.261.03 is in the package that was refused)"
+  assert_equal "$(loads)" ""
+  assert_not_ready E_SIGNING_REQUIRED
+  kmodsmith install --driver 550.1 # nothing was said of the last good driver itself
+  assert_error E_NO_PACKAGE
+  assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+}
