@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/inotify.h>
 
@@ -223,6 +224,20 @@ static bool is_directory(const struct root *root, const char *path)
 	return fd >= 0;
 }
 
+// A link is followed inside of the root alone, which is not what who made it may have meant.
+static int fail_mkdir(const struct root *root, int dir, const char *name, const char *path, struct err *err)
+{
+	char target[PATH_MAX];
+	int code = errno;
+	ssize_t len = readlinkat(dir, name, target, sizeof(target));
+	if (len >= 0 && (size_t)len < sizeof(target))
+		return err_set(err, E_NOT_FOUND,
+			       "'%s' in '%s' is a symbolic link to '%.*s', which leads to no directory in there", path,
+			       root->name, (int)len, target);
+	errno = code;
+	return fail(root, "make the directory", path, err);
+}
+
 int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err)
 {
 	auto_strv struct strv parts = { 0 };
@@ -238,7 +253,7 @@ int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct e
 		if (dir < 0)
 			return -1;
 		if (mkdirat(dir, name, mode) < 0 && (errno != EEXIST || !is_directory(root, done)))
-			return fail(root, "make the directory", done, err);
+			return fail_mkdir(root, dir, name, done, err);
 	}
 	return 0;
 }

@@ -106,6 +106,9 @@ static int begin(struct run *r, const struct step *step, struct err *err)
 	if (check_target(r, err) < 0 || run_prepare_export(r, err) < 0)
 		return -1;
 	back_prepare(r->a, &r->journal, &r->target, &r->package, &r->back);
+	if (r->back.driver.version) // it may take seconds, in which the driver still serves: no part of the step
+		watch_end(r->a->watch, "prepare", "driver %s %s could come back", r->back.driver.version,
+			  r->back.driver.flavour);
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
 	journal_step(&r->journal, name);
 	run_hold_signals();

@@ -90,6 +90,16 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_file_not_exist "$ROOT/run/kmodsmith/status.json"
 }
 
+@test "what is made ready before the old driver goes is no part of the unload's time" {
+  loadable
+  kmodsmith install --package "$package"
+  assert_status 0
+  kmodsmith install --package "$package" --param nvidia:NVreg_EnableMSI=0
+  assert_status 0
+  assert_equal "$(published '[.last_run.phases[].phase] | join(",")')" detect,preflight,package,prove,prepare,unload,load,nodes,verify
+  [[ $stderr == *"prepare "*"driver 535.261.03 open could come back"*"unload "* ]] || told | fail
+}
+
 @test "R-H1: a failed run tells the phases up to the failure with their times, in text and in JSON" {
   loadable
   printf x >>"$(blob "$package" layer)"

@@ -138,3 +138,25 @@ END
   kmodsmith status --json --state-dir "$BATS_TEST_TMPDIR/other"
   assert_json .journal null
 }
+
+@test "a state directory that cannot be made, or is a link to nowhere: what is wrong, and what to do" {
+  loadable
+  run --separate-stderr unshare -m --propagation private bash -c 'mkdir -p "$2/var" && mount -t tmpfs -o ro var "$2/var" || exit 99
+    "$1" install --root "$2" --package "$3"' - "$KMODSMITH" "$ROOT" "$package"
+  assert_status 1
+  assert_error E_READ_ONLY "var/lib': Read-only file system"
+  [[ $stderr == *"next: "*"remount,rw"*"--state-dir"* ]] || told | fail
+  mkdir -p "$ROOT/var/lib"
+  ln -s /data/kmodsmith "$ROOT/var/lib/kmodsmith"
+  kmodsmith install --package "$package"
+  assert_error E_NOT_FOUND "'var/lib/kmodsmith' in '$ROOT' is a symbolic link to '/data/kmodsmith', which leads to no directory in there"
+  mkdir -p "$ROOT/data/kmodsmith"
+  ln -s /data/store "$ROOT/data/kmodsmith/store"
+  kmodsmith install --package "$package"
+  assert_error E_NOT_FOUND "'store' in '"
+  assert_equal "$(loads)" ""
+  rm "$ROOT/data/kmodsmith/store"
+  kmodsmith install --package "$package" # a link to a directory of the machine will do
+  assert_status 0
+  [ -e "$ROOT/data/kmodsmith/journal" ]
+}

@@ -113,7 +113,7 @@ t_fails 1 "another driver without its payload" kmodsmith plan --driver "$TESLA53
 
 t "R-E4: modules and user space are replaced in one start" from a --param nvidia:NVreg_DeviceFileMode=432
 like "  the firmware before the load, the switch after it" "$(echo "$out" | sed -n 's/^kmodsmith: \([a-z]*\) .*/\1/p' | tr '\n' ' ')" \
-  'payload preflight package prove unload load nodes export verify'
+  'payload preflight package prove prepare unload load nodes export verify'
 is "  both are the new ones" "$(ls $root/etc 2>&1 | grep -c payload) $(sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params)" "0 432"
 t "  and the former ones again" from b
 t_fails 1 "a replacement whose user space cannot be measured" from c --param nvidia:NVreg_DeviceFileMode=432
@@ -219,8 +219,9 @@ mkdir -p /opt/firmware/nvidia/$driver
 echo x >/opt/firmware/nvidia/$driver/gsp_ga10x.bin
 t "  with it there: is no reason to fail" from b
 is "  and stays" "$(cat $fwpath)" /opt/firmware
+echo >$fwpath
 
-# As after a boot, with a wish that cannot be had: the last good driver comes back with its user space.
+# As after a boot, with a wish that cannot be had: the last good driver comes back with its user space, which has its firmware.
 t "unload" kmodsmith unload
 awk '$5 ~ "^/run/nvidia" { print $5 }' /proc/self/mountinfo | sort -r | xargs -n 1 umount -l
 rm -rf /run/nvidia /run/kmodsmith
