@@ -259,11 +259,11 @@ static void test_mkdirs(void **state)
 		{ "a/dir/u", "m/a/b/u", 0 },
 		{ "a/up/t", "m/t", 0 },
 		{ ".", "m", 0 },
-		{ "a/rel", NULL, ENOTDIR },
+		{ "a/rel", NULL, E_NOT_FOUND },
 		{ "a/b/file", NULL, ENOTDIR },
 		{ "a/b/file/deeper", NULL, ENOTDIR },
-		{ "a/dangling", NULL, ENOTDIR },
-		{ "a/dangling/x", NULL, ENOTDIR },
+		{ "a/dangling", NULL, E_NOT_FOUND },
+		{ "a/dangling/x", NULL, E_NOT_FOUND },
 		{ "a/ping/x", NULL, ELOOP },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
