@@ -229,7 +229,7 @@ static int fail_mkdir(const struct root *root, int dir, const char *name, const 
 {
 	char target[PATH_MAX];
 	int code = errno;
-	ssize_t len = readlinkat(dir, name, target, sizeof(target));
+	ssize_t len = code == ENOTDIR ? readlinkat(dir, name, target, sizeof(target)) : -1;
 	if (len >= 0 && (size_t)len < sizeof(target))
 		return err_set(err, E_NOT_FOUND,
 			       "'%s' in '%s' is a symbolic link to '%.*s', which leads to no directory in there", path,
