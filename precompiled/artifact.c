@@ -3,13 +3,16 @@
 
 static const char EMPTY[] = "{}", SIGNATURES[] = "sha256-";
 
-int artifact_put(const struct layout *l, const char *type, const json_t *json, struct descriptor *ret, struct err *err)
+int artifact_put(const struct layout *l, const char *type, const struct descriptor *subject, const json_t *json,
+		 struct descriptor *ret, struct err *err)
 {
 	auto_str char *data = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
 	auto_manifest struct manifest m = { .artifact_type = str_dup(type), .count = 1 };
 	m.config = (struct descriptor){ .media_type = str_dup(OCI_EMPTY), .size = strlen(EMPTY) };
 	m.layers = mem_alloc(sizeof(*m.layers));
 	m.layers[0] = (struct descriptor){ .media_type = str_dup(type), .size = strlen(data) };
+	if (subject)
+		descriptor_copy(subject, &m.subject);
 	if (m.layers[0].size > OCI_DOCUMENT_MAX)
 		return err_set(err, E_TOO_LARGE, "a list (%s) has %zu bytes, at most %d can be read", type,
 			       strlen(data), OCI_DOCUMENT_MAX);

@@ -83,7 +83,7 @@ int catalog_make(const struct layout *l, unsigned days, time_t now, const struct
 		return -1;
 	c.number++;
 	auto_json json_t *json = catalog_json(&c);
-	if (artifact_put(l, CATALOG_TYPE, json, &d, err) < 0)
+	if (artifact_put(l, CATALOG_TYPE, NULL, json, &d, err) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++)
 		if (signature_make(l, &d, &makers[i], err) < 0)

@@ -121,7 +121,7 @@ int promise_publish(const struct layout *l, const struct promises *p, const stru
 {
 	auto_json json_t *json = promises_json(p);
 	auto_descriptor struct descriptor d = { 0 };
-	if (artifact_put(l, PROMISE_TYPE, json, &d, err) < 0)
+	if (artifact_put(l, PROMISE_TYPE, NULL, json, &d, err) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++)
 		if (signature_make(l, &d, &makers[i], err) < 0)

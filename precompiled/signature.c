@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 
+enum { HINT_SHORT = 16 }; // as much as `trust add` takes for a name
+
 static const char KIND[] = "kind", KIND_IMAGE[] = "dev.cosignproject.cosign/image";
 
 void claim_done(struct claim *c)
@@ -127,13 +129,20 @@ static void judge(struct checking *c, const struct claim *claim, const char *wha
 		if (str_eq(claim->hint, key_id(c->rule->keys[i]->key)))
 			note_first(&c->forged, str_fmt("%s says that it is by '%s' and does not match", what,
 						       c->rule->keys[i]->name));
-	add_stranger(c, *claim->hint ? claim->hint : "a key without a name");
+	auto_str char *who = str_fmt("%.*s", c->rule->is_kept ? HINT_SHORT : DIGEST_HEX, claim->hint);
+	add_stranger(c, *who ? who : "a key without a name");
 }
 
 static void cannot_read(struct checking *c, const char *why)
 {
 	c->seen++;
 	note_first(&c->unreadable, str_dup(why));
+}
+
+// A disk forgets, and the other encoding may be sound.
+static bool is_lost(const struct checking *c, const struct err *err)
+{
+	return c->rule->is_kept && (err->code == E_DIGEST || err->code == E_INCOMPLETE);
 }
 
 // A document of a signature. 1 = read, 0 = it counts as one that cannot be read; negative: the source fails.
@@ -145,6 +154,10 @@ static int read_document(struct checking *c, const struct descriptor *d, char **
 		return 0;
 	}
 	int r = repository_document(c->repository, d, ret, ret_len, err);
+	if (r < 0 && is_lost(c, err)) {
+		cannot_read(c, err->text);
+		return 0;
+	}
 	if (r == 0) {
 		auto_str char *why = str_fmt("sha256:%s is missing", d->digest);
 		cannot_read(c, why);
@@ -178,6 +191,10 @@ static int read_manifest(struct checking *c, const char *ref, struct manifest *r
 	struct err why;
 	size_t len = 0;
 	int r = repository_manifest(c->repository, ref, &data, &len, hex, err);
+	if (r < 0 && is_lost(c, err)) {
+		cannot_read(c, err->text);
+		return 0;
+	}
 	if (r <= 0)
 		return r;
 	if (manifest_parse(data, len, ref, ret, &why) == 0)
@@ -213,7 +230,8 @@ static int check_cms(struct checking *c, const char *data, size_t len, const cha
 	if (r <= 0)
 		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "%s has no %s", repository_name(c->repository), ref);
 	c->seen++;
-	if (cms_verify(c->rule->anchor, c->rule->now, data, len, content, content_len, &v) > 0) {
+	if ((c->rule->is_kept ? cms_verify_kept : cms_verify)(c->rule->anchor, c->rule->now, data, len, content,
+							      content_len, &v) > 0) {
 		accept(c, v.id, v.subject);
 	} else if (v.is_wrong) {
 		note_first(&c->forged, str_fmt("%s by %s does not match", what, v.subject));
@@ -253,7 +271,7 @@ static int check_referrers(struct checking *c, struct err *err)
 {
 	auto_index struct index x = { 0 };
 	if (repository_referrers(c->repository, c->manifest_hex, &x, err) < 0) {
-		if (err->code != E_MANIFEST)
+		if (err->code != E_MANIFEST && !is_lost(c, err))
 			return -1;
 		cannot_read(c, err->text); // anybody may have written that index
 		return 0;
@@ -278,10 +296,16 @@ static char *trusted_names(const struct trust_rule *rule)
 	return strv_join(&names, ", ");
 }
 
+static char *name_subject(const struct checking *c)
+{
+	return c->rule->is_kept ? str_fmt("sha256:%s", c->manifest_hex) :
+				  str_fmt("sha256:%s of %s", c->manifest_hex, repository_name(c->repository));
+}
+
 // What is wrong, when too few signatures hold.
 static int refuse(struct checking *c, struct err *err)
 {
-	auto_str char *subject = str_fmt("sha256:%s of %s", c->manifest_hex, repository_name(c->repository));
+	auto_str char *subject = name_subject(c);
 	auto_str char *trusted = trusted_names(c->rule);
 	size_t have = c->verdict.ids.count;
 	if (c->forged)
@@ -309,14 +333,43 @@ int signature_check(struct repository *r, const char *manifest_hex, const struct
 		    struct signature_verdict *ret, struct err *err)
 {
 	auto_checking struct checking c = { .repository = r, .manifest_hex = manifest_hex, .rule = rule };
+	auto_str char *subject = name_subject(&c);
 	if (!rule->count && !rule->anchor && !rule->is_unsigned_accepted)
-		return err_set(err, E_UNTRUSTED, "sha256:%s of %s: '%s' has no key that counts for this source",
-			       manifest_hex, repository_name(r), rule->place);
+		return err_set(err, E_UNTRUSTED, "%s: '%s' has no key that counts for this source", subject,
+			       rule->place);
 	if (check_legacy(&c, err) < 0 || (!is_enough(&c) && check_referrers(&c, err) < 0))
 		return err_wrap(err, "signatures of sha256:%s", manifest_hex);
 	if (!is_enough(&c) && refuse(&c, err) < 0)
 		return -1;
 	*ret = c.verdict;
 	c.verdict = (struct signature_verdict){ 0 };
+	return 0;
+}
+
+static bool is_signature(struct repository *r, const struct descriptor *d)
+{
+	auto_str char *ref = oci_digest_text(d->digest), *data = NULL;
+	auto_manifest struct manifest m = { 0 };
+	char hex[DIGEST_HEX + 1];
+	size_t len = 0;
+	struct err ignored;
+	return repository_manifest(r, ref, &data, &len, hex, &ignored) > 0 &&
+	       manifest_parse(data, len, ref, &m, &ignored) == 0 && referrer_type(&m);
+}
+
+int signature_exists(struct repository *r, const char *manifest_hex, struct err *err)
+{
+	auto_str char *tag = legacy_tag(manifest_hex), *data = NULL;
+	auto_index struct index x = { 0 };
+	char hex[DIGEST_HEX + 1];
+	size_t len = 0;
+	// What is damaged was one, too.
+	if (repository_manifest(r, tag, &data, &len, hex, err) != 0)
+		return 1;
+	if (repository_referrers(r, manifest_hex, &x, err) < 0)
+		return err->code == E_MANIFEST ? 1 : -1;
+	for (size_t i = 0; i < x.count; i++)
+		if (is_signature(r, &x.items[i]))
+			return 1;
 	return 0;
 }

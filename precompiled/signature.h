@@ -37,5 +37,7 @@ void signature_verdict_done(struct signature_verdict *v);
 // few or none are by keys of the rule; E_FORGED: one says that it is, or covers another manifest, and does not hold.
 int signature_check(struct repository *r, const char *manifest_hex, const struct trust_rule *rule,
 		    struct signature_verdict *ret, struct err *err);
+// 1 = somebody signed it, whoever that is; 0 = nobody did.
+int signature_exists(struct repository *r, const char *manifest_hex, struct err *err);
 // Brings the signatures of a manifest along, whoever made them. 1 = there were some, 0 = none.
 int signature_copy(struct repository *from, const char *manifest_hex, const struct layout *to, struct err *err);

@@ -52,6 +52,15 @@ int trust_open(const struct root *dir, struct trust *ret, struct err *err);
 void trust_done(struct trust *t);
 #define auto_trust __attribute__((cleanup(trust_done)))
 
+// For what is kept: a directory that cannot be read stops nobody who does not need it.
+struct trust_now {
+	struct trust trust;
+	struct err unread; // .code 0 = it was read
+};
+void trust_now(const struct root *host, const char *named, struct trust_now *ret); // as trust_dir()
+void trust_now_done(struct trust_now *t);
+#define auto_trust_now __attribute__((cleanup(trust_now_done)))
+
 struct trust_rule {                    // what a source's packages must have
 	const struct trust_key **keys; // all but the list borrowed from struct trust
 	size_t count;
@@ -61,7 +70,8 @@ struct trust_rule {                    // what a source's packages must have
 	enum trust_catalog catalog;
 	const char *prefix; // of the entry; NULL = there is none
 	const char *place;
-	time_t now; // what certificates are judged by
+	time_t now;   // what certificates are judged by
+	bool is_kept; // that is when the package was taken, and not today: of what lies in a store (provenance.h)
 };
 // repository: its name, as repository_name() gives it.
 void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret);

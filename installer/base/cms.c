@@ -207,8 +207,16 @@ static int refuse(struct cms_verdict *v, const char *why)
 	return 0;
 }
 
-int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,
-	       struct cms_verdict *ret)
+// A revocation list that came after the moment that is asked about, or that nobody has renewed, still names whom it
+// names.
+static int judge_dates(int ok, X509_STORE_CTX *ctx)
+{
+	int why = X509_STORE_CTX_get_error(ctx);
+	return ok || why == X509_V_ERR_CRL_NOT_YET_VALID || why == X509_V_ERR_CRL_HAS_EXPIRED;
+}
+
+static int verify(const struct anchor *a, time_t at, X509_STORE_CTX_verify_cb judge, const void *cms, size_t cms_len,
+		  const void *data, size_t len, struct cms_verdict *ret)
 {
 	const unsigned char *p = cms;
 	auto_free(cms) CMS_ContentInfo *parsed = d2i_CMS_ContentInfo(NULL, &p, (long)cms_len);
@@ -221,7 +229,8 @@ int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_l
 	// Behind a buffer: of a BIO that is plain memory CMS_verify() makes a copy, and OpenSSL 3.0 loses that when the
 	// signature names a digest that it does not know.
 	auto_free(bio) BIO *content = BIO_push(BIO_new(BIO_f_buffer()), BIO_new_mem_buf(data, (int)len));
-	X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(a->store), now);
+	X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(a->store), at);
+	X509_STORE_set_verify_cb(a->store, judge);
 	if (CMS_verify(parsed, NULL, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY) != 1) {
 		ret->is_wrong = true;
 		return refuse(ret, reason());
@@ -238,4 +247,16 @@ int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_l
 		return 0;
 	}
 	return may_sign(signer) ? 1 : refuse(ret, "its certificate is not made for signing code");
+}
+
+int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,
+	       struct cms_verdict *ret)
+{
+	return verify(a, now, NULL, cms, cms_len, data, len, ret);
+}
+
+int cms_verify_kept(const struct anchor *a, time_t taken, const void *cms, size_t cms_len, const void *data, size_t len,
+		    struct cms_verdict *ret)
+{
+	return verify(a, taken, judge_dates, cms, cms_len, data, len, ret);
 }

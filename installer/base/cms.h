@@ -33,3 +33,7 @@ void cms_verdict_done(struct cms_verdict *v);
 // 1 = believed, 0 = not: see why.
 int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,
 	       struct cms_verdict *ret);
+// The same of what was believed and taken at that time: a certificate that has run out since then is no revocation, and
+// revocation lists count whatever their own dates are.
+int cms_verify_kept(const struct anchor *a, time_t taken, const void *cms, size_t cms_len, const void *data, size_t len,
+		    struct cms_verdict *ret);

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/trust.h"
+
+void trust_now(const struct root *host, const char *named, struct trust_now *ret)
+{
+	auto_root struct root dir = ROOT_NONE;
+	struct err why;
+	*ret = (struct trust_now){ 0 };
+	if (trust_dir(host, named, &dir, &why) < 0 || trust_open(&dir, &ret->trust, &why) < 0)
+		ret->unread = why;
+}
+
+void trust_now_done(struct trust_now *t)
+{
+	trust_done(&t->trust);
+	*t = (struct trust_now){ 0 };
+}
