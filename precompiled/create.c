@@ -3,6 +3,7 @@
 
 #include "precompiled/find.h"
 #include "precompiled/layer.h"
+#include "precompiled/provenance.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,8 +68,11 @@ static int publish(const struct layout *into, const struct package_key *key, con
 	ret->artifact_type = str_dup(PACKAGE_TYPE);
 	ret->size = strlen(manifest);
 	ret->annotations = json_pack("{s:s}", PACKAGE_RELEASE, key->release);
-	return layout_blob_put(into, manifest, ret->size, ret->digest, err) < 0 ? -1 :
-										  layout_publish(into, ret, tag, err);
+	const struct provenance provenance = { .origin = PROVENANCE_COMPILED };
+	return layout_blob_put(into, manifest, ret->size, ret->digest, err) < 0 ||
+			       provenance_write(into, ret, &provenance, err) < 0 ?
+		       -1 :
+		       layout_publish(into, ret, tag, err);
 }
 
 int create_package(const struct layout *into, const struct root *dir, const struct package_key *key,

@@ -16,6 +16,7 @@ void found_done(struct found *f)
 	offer_done(&f->offer);
 	repository_free(f->repository);
 	free(f->signers);
+	provenance_done(&f->provenance);
 	*f = FOUND_NONE;
 }
 
@@ -48,12 +49,13 @@ static void miss(const struct fetch *f, struct misses *m, size_t source, int cod
 
 // What the source's own list says about the tag: a mirror may not answer with another package, however well signed.
 static int check_listed(const struct fetch *f, const struct trust_rule *rule, struct repository *r, const char *tag,
-			const char *has, struct err *err)
+			const char *has, uint64_t *ret_number, struct err *err)
 {
 	auto_catalog struct catalog catalog = { 0 };
 	int found = catalog_check(r, rule, f->state, f->now, &catalog, err);
 	if (found <= 0)
 		return found;
+	*ret_number = catalog.number;
 	const char *listed = catalog_digest(&catalog, tag);
 	if (!listed)
 		return err_set(err, E_UNTRUSTED, "catalogue %llu does not list %s", (unsigned long long)catalog.number,
@@ -64,18 +66,35 @@ static int check_listed(const struct fetch *f, const struct trust_rule *rule, st
 	return 0;
 }
 
-// ret_signers stays NULL where nothing is demanded.
+// Of what nobody was asked for: who takes it knows why.
+static void note_origin(const struct fetch *f, struct provenance *p)
+{
+	if (f->trust)
+		return;
+	p->taken = f->now;
+	p->origin = f->is_compiled_here ? PROVENANCE_COMPILED :
+		    f->is_unverified    ? PROVENANCE_UNVERIFIED :
+					  PROVENANCE_BY_HAND;
+}
+
+// ret stays as it is where nothing is demanded.
 static int check_trust(const struct fetch *f, struct repository *r, const char *tag, const char *hex,
-		       char **ret_signers, struct err *err)
+		       struct provenance *ret, struct err *err)
 {
 	auto_trust_rule struct trust_rule rule = { 0 };
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
 	if (!f->trust)
 		return 0;
+	ret->taken = f->now;
 	trust_rule(f->trust, repository_name(r), f->now, &rule);
-	if (check_listed(f, &rule, r, tag, hex, err) < 0 || signature_check(r, hex, &rule, &verdict, err) < 0)
+	if (check_listed(f, &rule, r, tag, hex, &ret->catalog, err) < 0 ||
+	    signature_check(r, hex, &rule, &verdict, err) < 0)
 		return -1;
-	*ret_signers = strv_join(&verdict.names, ", ");
+	ret->origin = PROVENANCE_FETCHED;
+	ret->source = str_dup(repository_name(r));
+	ret->names = verdict.names;
+	ret->ids = verdict.ids;
+	verdict.names = verdict.ids = (struct strv){ 0 };
 	return 0;
 }
 
@@ -148,8 +167,10 @@ static int ask_package(const struct fetch *f, size_t source, void *ctx, char **r
 	if (r <= 0)
 		return r;
 	auto_str char *tag = package_tag(&found.offer.package.key);
-	if (check_trust(f, found.repository, tag, found.offer.package.manifest.digest, &found.signers, err) < 0)
+	if (check_trust(f, found.repository, tag, found.offer.package.manifest.digest, &found.provenance, err) < 0)
 		return -1;
+	if (f->trust)
+		found.signers = strv_join(&found.provenance.names, ", ");
 	found.source = source;
 	*s->ret = found;
 	found = FOUND_NONE;
@@ -225,14 +246,17 @@ static int take_layer(const struct fetch *f, struct found *found, const struct l
 	}
 }
 
+// What is known of it comes before it is listed: killed in between, the store has neither.
 static int take(const struct fetch *f, struct found *found, const struct layout *into, struct err *err)
 {
 	const struct offer *o = &found->offer;
 	auto_str char *tag = package_tag(&o->package.key);
 	char hex[DIGEST_HEX + 1];
+	note_origin(f, &found->provenance);
 	if (take_layer(f, found, into, err) < 0 || layout_blob_put(into, o->config, o->config_len, hex, err) < 0 ||
 	    layout_blob_put(into, o->manifest, o->manifest_len, hex, err) < 0 ||
 	    signature_copy(found->repository, hex, into, err) < 0 ||
+	    provenance_write(into, &o->package.manifest, &found->provenance, err) < 0 ||
 	    (f->is_unverified && unverified_add(f->state, tag, err) < 0))
 		return -1;
 	return layout_publish(into, &o->package.manifest, tag, err);
@@ -264,7 +288,8 @@ struct errand { // for something else
 };
 
 // By digest, so that what was checked is what is taken.
-static int take_item(struct repository *r, const char *tag, const char *hex, const struct layout *into, struct err *err)
+static int take_item(struct repository *r, const char *tag, const char *hex, const struct provenance *provenance,
+		     const struct layout *into, struct err *err)
 {
 	auto_str char *ref = oci_digest_text(hex);
 	auto_index struct index x = { 0 };
@@ -275,22 +300,23 @@ static int take_item(struct repository *r, const char *tag, const char *hex, con
 	if (found < 0 || layout_index(into, &x, err) < 0)
 		return -1;
 	descriptor_copy(&x.items[index_find(&x, ref)], &d);
-	return layout_publish(into, &d, tag, err);
+	return provenance_write(into, &d, provenance, err) < 0 ? -1 : layout_publish(into, &d, tag, err);
 }
 
 static int ask_item(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
 {
 	const struct errand *e = ctx;
 	auto_repository struct repository *r = NULL;
-	auto_str char *signers = NULL;
+	auto_provenance struct provenance provenance = { 0 };
 	char hex[DIGEST_HEX + 1];
 	if (repository_open(f->from->items[source], f->options, &r, err) < 0)
 		return -1;
 	int fits = e->item->fits(e->item->ctx, r, hex, ret_why, err);
 	if (fits <= 0)
 		return fits;
-	if (check_trust(f, r, e->item->tag, hex, &signers, err) < 0 ||
-	    (e->into && take_item(r, e->item->tag, hex, e->into, err) < 0) ||
+	note_origin(f, &provenance);
+	if (check_trust(f, r, e->item->tag, hex, &provenance, err) < 0 ||
+	    (e->into && take_item(r, e->item->tag, hex, &provenance, e->into, err) < 0) ||
 	    (e->into && f->is_unverified && unverified_add(f->state, e->item->tag, err) < 0))
 		return -1;
 	memcpy(e->ret_hex, hex, sizeof(hex));

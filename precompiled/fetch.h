@@ -6,13 +6,15 @@
 // because blobs are named by digest, a cut transfer goes on from the next mirror where it stopped.
 #pragma once
 #include "precompiled/offer.h"
-#include "precompiled/trust.h"
+#include "precompiled/provenance.h"
 
 struct fetch {
 	const struct strv *from; // names of repositories, in order
 	const struct repository_options *options;
-	const struct trust *trust; // NULL = nothing is demanded: named by hand, or --insecure-skip-verify
-	bool is_unverified;        // the latter: it is counted
+	const struct trust *trust;           // NULL = nothing is demanded: named by hand, or --insecure-skip-verify
+	bool is_unverified;                  // the latter: it is counted
+	bool is_compiled_here;               // for this machine, in another container: that is how a store remembers it
+	const struct trust_now *now_trusted; // what lies in the store is judged by this; NULL = it is not
 	struct err *down; // per source: why it could not be reached, so that it is asked once; NULL = not remembered
 	const struct root *state;                  // scratch, and the catalogue numbers seen; must outlive packages
 	time_t now;                                // for what expires
@@ -24,8 +26,9 @@ struct fetch {
 struct found {
 	struct offer offer;
 	struct repository *repository;
-	size_t source; // position in from
-	char *signers; // names of the keys that vouch for it, "" = none is demanded; NULL = not verified
+	size_t source;                // position in from
+	char *signers;                // names of the keys that vouch for it, "" = none is demanded; NULL = not verified
+	struct provenance provenance; // as a store remembers it
 };
 void found_done(struct found *f);
 #define auto_found __attribute__((cleanup(found_done)))

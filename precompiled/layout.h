@@ -9,6 +9,7 @@
 
 struct layout {
 	struct root root;
+	bool is_store; // of a node: what comes in is recorded (provenance.h)
 };
 #define LAYOUT_NONE ((struct layout){ .root = ROOT_NONE })
 // E_NOT_FOUND when the directory holds no layout.

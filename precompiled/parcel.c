@@ -91,7 +91,9 @@ int parcel_create(const struct layout *into, const struct root *tree, const stru
 		return -1;
 	auto_str char *manifest = manifest_of(key, &c, &layer.blob);
 	d.size = strlen(manifest);
-	if (layout_blob_put(into, manifest, d.size, d.digest, err) < 0 || layout_publish(into, &d, tag, err) < 0)
+	const struct provenance provenance = { .origin = PROVENANCE_BY_HAND };
+	if (layout_blob_put(into, manifest, d.size, d.digest, err) < 0 ||
+	    provenance_write(into, &d, &provenance, err) < 0 || layout_publish(into, &d, tag, err) < 0)
 		return -1;
 	*ret = d;
 	d = (struct descriptor){ 0 };

@@ -39,6 +39,7 @@ static int open_all(const struct root *state, struct store *s, struct err *err)
 	if (root_sub(state, ".", &s->state, err) < 0 || root_mkdirs(state, DIR_NAME, 0755, err) < 0 ||
 	    root_sub(state, DIR_NAME, &dir, err) < 0 || layout_make(&dir, &s->layout, err) < 0)
 		return -1;
+	s->layout.is_store = true;
 	free(s->state.name);
 	s->state.name = str_dup(state->name);
 	return take_use(s, err);

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a package came into a store, and whether that still counts. The same on a machine: tests/cli/revoked.bats.
+#include "precompiled/provenance.h"
+#include "tests/unit/vouch.h"
+
+static const char SOURCE[] = "docker://reg.example/drivers";
+
+static void put(struct vouch *v, enum provenance_origin origin, time_t taken)
+{
+	struct err err;
+	struct provenance p = { .origin = origin, .taken = taken };
+	v->l.is_store = true;
+	if (origin == PROVENANCE_FETCHED) {
+		p.source = str_dup(SOURCE);
+		strv_add(&p.names, str_dup("alice"));
+		strv_add(&p.ids, str_dup(key_id(v->keys[0].key)));
+	}
+	assert_int_equal(provenance_write(&v->l, &v->package, &p, &err), 0);
+	provenance_done(&p);
+}
+
+// Borrows the keys: release with forget().
+static struct trust_now trusting(const struct vouch *v, size_t count)
+{
+	struct trust_now now = { .trust = { .place = (char *)(uintptr_t) "trust", .count = count } };
+	now.trust.keys = mem_alloc((count + 1) * sizeof(*now.trust.keys));
+	for (size_t i = 0; i < count; i++)
+		now.trust.keys[i] = v->keys[i];
+	return now;
+}
+
+static void forget(struct trust_now *now)
+{
+	free(now->trust.keys);
+}
+
+// 0, or the code.
+static int check(const struct vouch *v, const struct trust_now *now, char **ret_text)
+{
+	struct err err = { 0 };
+	int r = provenance_check(&v->l, v->package.digest, now, NULL, &err);
+	if (ret_text) {
+		free(*ret_text);
+		*ret_text = str_dup(err.text);
+	}
+	return r < 0 ? err.code : 0;
+}
+
+// Who may use it: nobody asks those that never had a signature; a directory that cannot be read only stops those that
+// need it.
+static void test_origins(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *row;
+		enum provenance_origin origin;
+		bool is_signed;
+		int trusting, nobody, unread;
+	} rows[] = {
+		{ "fetched", PROVENANCE_FETCHED, true, 0, E_UNTRUSTED, E_CONFIG },
+		{ "fetched, and its signatures are lost", PROVENANCE_FETCHED, false, E_UNSIGNED, E_UNTRUSTED,
+		  E_CONFIG },
+		{ "by hand", PROVENANCE_BY_HAND, false, 0, 0, 0 },
+		{ "by hand, and signed", PROVENANCE_BY_HAND, true, 0, 0, 0 },
+		{ "compiled", PROVENANCE_COMPILED, true, 0, 0, 0 },
+		{ "unverified", PROVENANCE_UNVERIFIED, true, 0, 0, 0 },
+		{ "older, signed", PROVENANCE_UNKNOWN, true, 0, E_UNTRUSTED, E_CONFIG },
+		{ "older, not signed", PROVENANCE_UNKNOWN, false, 0, 0, 0 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_vouch struct vouch v;
+		vouch_make(&v);
+		if (rows[i].is_signed)
+			assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
+		if (rows[i].origin != PROVENANCE_UNKNOWN)
+			put(&v, rows[i].origin, VOUCH_NOW);
+		struct trust_now alice = trusting(&v, 1), nobody = trusting(&v, 0), unread = trusting(&v, 0);
+		err_set(&unread.unread, E_CONFIG, "policy.json");
+		expect(check(&v, &alice, NULL) == rows[i].trusting, rows[i].row);
+		expect(check(&v, &nobody, NULL) == rows[i].nobody, rows[i].row);
+		expect(check(&v, &unread, NULL) == rows[i].unread, rows[i].row);
+		forget(&alice);
+		forget(&nobody);
+		forget(&unread);
+	}
+}
+
+static void test_message(void **state)
+{
+	(void)state;
+	auto_vouch struct vouch v;
+	auto_str char *why = NULL;
+	vouch_make(&v);
+	assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
+	put(&v, PROVENANCE_FETCHED, VOUCH_NOW);
+	struct trust_now nobody = trusting(&v, 0);
+	assert_int_equal(check(&v, &nobody, &why), E_UNTRUSTED);
+	auto_str char *who = str_fmt("kept from %s, signed by alice (key %.16s): sha256:%s", SOURCE,
+				     key_id(v.keys[0].key), v.package.digest);
+	expect(strstr(why, who), why);
+	forget(&nobody);
+}
+
+static size_t records(const struct layout *l)
+{
+	auto_index struct index x = { 0 };
+	struct err err;
+	size_t count = 0;
+	assert_int_equal(layout_index(l, &x, &err), 0);
+	for (size_t i = 0; i < x.count; i++)
+		count += str_eq(x.items[i].artifact_type, PROVENANCE_TYPE);
+	return count;
+}
+
+// The last way that it came is what counts, and the index has one record of it.
+static void test_last_way_counts(void **state)
+{
+	(void)state;
+	auto_vouch struct vouch v;
+	vouch_make(&v);
+	assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
+	struct trust_now nobody = trusting(&v, 0);
+	put(&v, PROVENANCE_FETCHED, VOUCH_NOW);
+	assert_int_equal(check(&v, &nobody, NULL), E_UNTRUSTED);
+	put(&v, PROVENANCE_COMPILED, VOUCH_NOW);
+	assert_int_equal(check(&v, &nobody, NULL), 0);
+	put(&v, PROVENANCE_FETCHED, VOUCH_NOW);
+	assert_int_equal(check(&v, &nobody, NULL), E_UNTRUSTED);
+	assert_int_equal(records(&v.l), 1);
+	forget(&nobody);
+}
+
+static void test_only_in_a_store(void **state)
+{
+	(void)state;
+	auto_vouch struct vouch v;
+	struct err err;
+	const struct provenance p = { .origin = PROVENANCE_COMPILED, .taken = VOUCH_NOW };
+	vouch_make(&v);
+	assert_int_equal(provenance_write(&v.l, &v.package, &p, &err), 0);
+	assert_int_equal(records(&v.l), 0);
+}
+
+// A record is no signature: it neither vouches for anything nor goes along to another layout.
+static void test_stays_here(void **state)
+{
+	(void)state;
+	auto_vouch struct vouch v, other;
+	struct err err;
+	vouch_make(&v);
+	vouch_make(&other);
+	put(&v, PROVENANCE_FETCHED, VOUCH_NOW);
+	assert_int_equal(signature_exists(v.r, v.package.digest, &err), 0);
+	assert_int_equal(signature_copy(v.r, v.package.digest, &other.l, &err), 0);
+	assert_int_equal(records(&other.l), 0);
+}
+
+static void test_remembered_once(void **state)
+{
+	(void)state;
+	auto_vouch struct vouch v;
+	auto_provenance struct provenance p = { 0 };
+	struct err err;
+	vouch_make(&v);
+	v.l.is_store = true;
+	struct trust_now nobody = trusting(&v, 0);
+	provenance_remember(&v.l, &v.package);
+	assert_int_equal(records(&v.l), 1);
+	assert_int_equal(vouch_sign(&v, &v.package, 1), 1); // by whomever, later
+	assert_int_equal(provenance_check(&v.l, v.package.digest, &nobody, &p, &err), 0);
+	assert_int_equal(p.origin, PROVENANCE_BY_HAND);
+	assert_int_equal(vouch_sign(&v, &v.other, 1), 1);
+	provenance_remember(&v.l, &v.other); // what is signed is asked each time
+	assert_int_equal(records(&v.l), 1);
+	forget(&nobody);
+}
+
+static void damage(const struct vouch *v, const char *hex)
+{
+	struct err err;
+	auto_str char *path = layout_blob_path(hex);
+	assert_int_equal(root_write(&v->l.root, path, "damage", 6, 0644, &err), 0);
+}
+
+// A disk forgets: one encoding of a signature is enough, and a lost record is one that was never written.
+static void test_damage(void **state)
+{
+	(void)state;
+	auto_vouch struct vouch v;
+	auto_index struct index x = { 0 };
+	struct err err;
+	vouch_make(&v);
+	assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
+	put(&v, PROVENANCE_FETCHED, VOUCH_NOW);
+	struct trust_now alice = trusting(&v, 1), nobody = trusting(&v, 0);
+	assert_int_equal(layout_index(&v.l, &x, &err), 0);
+	auto_str char *legacy = str_fmt("sha256-%s.sig", v.package.digest);
+	damage(&v, x.items[index_find(&x, legacy)].digest);
+	assert_int_equal(check(&v, &alice, NULL), 0);
+	for (size_t i = 0; i < x.count; i++)
+		if (str_eq(x.items[i].artifact_type, PROVENANCE_TYPE))
+			damage(&v, x.items[i].digest);
+	assert_int_equal(check(&v, &alice, NULL), 0);
+	assert_int_equal(check(&v, &nobody, NULL), E_UNTRUSTED);
+	auto_str char *referrers = str_fmt("sha256-%s", v.package.digest);
+	damage(&v, x.items[index_find(&x, referrers)].digest);
+	for (size_t i = 0; i < x.count; i++)
+		if (!descriptor_note(&x.items[i], OCI_REF_NAME))
+			damage(&v, x.items[i].digest);
+	assert_int_equal(check(&v, &alice, NULL), E_UNTRUSTED); // signed, by what cannot be read any more
+	forget(&alice);
+	forget(&nobody);
+}
+
+// sign.h's certificates ended a day ago: taken before that it counts, and a clock that was set back is no matter.
+static void test_certificate_that_ran_out(void **state)
+{
+	(void)state;
+	auto_signer struct signer ca = signer_make("Site CA", NULL), leaf = signer_make("Build farm", &ca);
+	auto_vouch struct vouch v;
+	struct err err;
+	size_t len;
+	time_t then = time(NULL) - 129600;
+	auto_str char *chain = signer_cert(&leaf, true, &len), *pem = signer_cert(&ca, true, &len),
+		      *private = signer_key(leaf.key), *path = NULL;
+	auto_key struct key *key = NULL;
+	vouch_make(&v);
+	path = str_fmt("%s/leaf.pem", v.folder.path);
+	folder_file(&v.folder, "leaf.pem", private);
+	assert_int_equal(key_open(path, NULL, &key, &err), 0);
+	const struct signature_maker maker = {
+		.key = key, .reference = "x", .chain = chain, .chain_name = "leaf", .now = then
+	};
+	assert_int_equal(signature_make(&v.l, &v.package, &maker, &err), 1);
+	struct trust_source source = { .prefix = (char *)(uintptr_t)SOURCE, .has_keys = true, .threshold = 1 };
+	assert_int_equal(anchor_parse(pem, "ca.pem", &source.anchor, &err), 0);
+	struct trust_now now = trusting(&v, 0);
+	now.trust.sources = &source;
+	now.trust.source_count = 1;
+	put(&v, PROVENANCE_FETCHED, then);
+	assert_int_equal(check(&v, &now, NULL), 0);
+	put(&v, PROVENANCE_FETCHED, time(NULL));
+	assert_int_equal(check(&v, &now, NULL), E_UNTRUSTED);
+	anchor_free(source.anchor);
+	forget(&now);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_origins),         cmocka_unit_test(test_message),
+		cmocka_unit_test(test_last_way_counts), cmocka_unit_test(test_only_in_a_store),
+		cmocka_unit_test(test_stays_here),      cmocka_unit_test(test_remembered_once),
+		cmocka_unit_test(test_damage),          cmocka_unit_test(test_certificate_that_ran_out),
+	};
+	return cmocka_run_group_tests_name("provenance", tests, NULL, NULL);
+}
