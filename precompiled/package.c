@@ -263,6 +263,10 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 			return 0;
 		}
 	}
+	if (want->but && strv_has(want->but, p->manifest.digest)) {
+		*ret_why = str_fmt("sha256:%s does not count", p->manifest.digest);
+		return 0;
+	}
 	if (want->srcversion && !has_srcversion(p, want->srcversion)) {
 		*ret_why = str_fmt("no module of it has srcversion %s", want->srcversion);
 		return 0;

@@ -70,6 +70,7 @@ struct package_want {
 	const char *driver, *flavour, *release, *build_id, *arch, *source;
 	const char *srcversion;     // of one of its modules
 	const struct strv *modules; // all of these must be inside
+	const struct strv *but;     // none of these, as digests of manifests
 };
 // 1 = fits; 0 = not, with *ret_why (caller frees) naming the first difference.
 int package_fits(const struct package *p, const struct package_want *want, char **ret_why);

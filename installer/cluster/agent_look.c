@@ -4,6 +4,7 @@
 #include "node/daemon_stop.h"
 #include "node/facts.h"
 #include "node/given.h"
+#include "precompiled/provenance.h"
 #include "precompiled/store.h"
 
 #include <stdio.h>
@@ -14,6 +15,7 @@ struct look {
 	size_t count;
 	struct facts facts;
 	struct store store;
+	struct trust_now trust;
 	bool has_store;
 	struct journal node;         // what the node remembers of its changes
 	const struct driver *record; // and of the load of what is in the kernel; NULL = nothing
@@ -27,6 +29,7 @@ static void look_done(struct look *l)
 	params_done(&l->usual);
 	journal_done(&l->node);
 	store_done(&l->store);
+	trust_now_done(&l->trust);
 	facts_done(&l->facts);
 }
 #define auto_look __attribute__((cleanup(look_done)))
@@ -117,7 +120,14 @@ static void look_at_kernel(const struct look *l, struct agent_facts *f, struct t
 	f->loaded = t ? t->aim : ret_new->aim;
 }
 
-// 1 = the store has all of it, for the kernel that runs.
+static bool is_trusted(const struct look *l, const struct package *p)
+{
+	struct err ignored;
+	return l->at->is_unverified ||
+	       provenance_check(&l->store.layout, p->manifest.digest, &l->trust, NULL, &ignored) == 0;
+}
+
+// 1 = the store has all of it, for the kernel that runs. What would be refused when it is to be loaded is not there.
 static bool is_stored(const struct look *l, const struct target *t)
 {
 	struct err ignored;
@@ -129,8 +139,10 @@ static bool is_stored(const struct look *l, const struct target *t)
 					   .release = h->release,
 					   .build_id = h->build_id,
 					   .arch = h->arch };
-	return l->has_store && (store_find(&l->store, &want, &p, &ignored) > 0 ||
-				store_find_reused(&l->store, &want, &p, &ignored) > 0);
+	return l->has_store &&
+	       (store_find(&l->store, &want, &p, &ignored) > 0 ||
+		store_find_reused(&l->store, &want, &p, &ignored) > 0) &&
+	       is_trusted(l, &p);
 }
 
 static void look_at_store(const struct look *l, struct agent_facts *f)
@@ -157,6 +169,8 @@ static int open_all(struct look *l, struct err *err)
 	if (l->record)
 		given_options(l->record, &l->usual, &l->given);
 	l->has_store = root_exists(at->state, "store/index.json");
+	if (l->has_store && !at->is_unverified)
+		trust_now(at->host, at->trust_dir, &l->trust);
 	if (l->has_store && store_open(at->state, 0, &l->store, err) < 0)
 		return -1;
 	return resident_read(at->host, &l->facts.host, &l->facts.loaded, l->has_store ? &l->store : NULL,

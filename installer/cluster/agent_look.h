@@ -27,6 +27,8 @@ struct agent_holders {
 struct agent_place {
 	const struct root *host, *kern, *state; // borrowed
 	const struct strv *params; // that every load here gets, whatever a policy says; as --param has them
+	const char *trust_dir;     // by which packages on the disk are judged, as of trust_dir()
+	bool is_unverified;        // they are not (--insecure-skip-verify)
 };
 
 // names: what the node may have, first what was ordered last or worked before. What is loaded and has none of these

@@ -98,7 +98,12 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	auto_fd int lock = lock_take_agent(&m->host, err);
 	if (lock < 0 || job_state(&v->job, m, &state, err) < 0)
 		return -1;
-	const struct agent_host host = { .place = { &m->host, &m->kern, &state, &v->job.params },
+	const struct agent_host host = { .place = { .host = &m->host,
+						    .kern = &m->kern,
+						    .state = &state,
+						    .params = &v->job.params,
+						    .trust_dir = v->job.origin.trust_dir,
+						    .is_unverified = v->job.origin.is_unverified },
 					 .boot = boot,
 					 .node = v->node,
 					 .policy = v->policy,

@@ -3,8 +3,16 @@
 #include "cmd/build.h"
 #include "precompiled/find.h"
 
-static int look_in_output(const struct layout *output, const struct package_key *key, struct package *ret,
-			  struct err *err)
+// Of a node's store, what nobody would load any more is none.
+static bool is_trusted(const struct fetch *fetch, const struct layout *output, const struct package *p)
+{
+	struct err ignored;
+	return !output->is_store || !fetch->now_trusted ||
+	       provenance_check(output, p->manifest.digest, fetch->now_trusted, NULL, &ignored) == 0;
+}
+
+static int look_in_output(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
+			  struct package *ret, struct err *err)
 {
 	auto_package struct package p = PACKAGE_NONE;
 	auto_index struct index all = { 0 };
@@ -15,7 +23,7 @@ static int look_in_output(const struct layout *output, const struct package_key 
 	int at = index_find(&all, tag);
 	// A damaged one is none.
 	if (at < 0 || find_open(output, &all.items[at], &p, &ignored) <= 0 || !package_key_is_same(&p.key, key) ||
-	    !layout_has(output, p.layer.digest))
+	    !layout_has(output, p.layer.digest) || !is_trusted(fetch, output, &p))
 		return 0;
 	package_move(&p, ret);
 	return 1;
@@ -60,7 +68,7 @@ int pair_look(const struct fetch *fetch, const struct layout *output, const stru
 				     .arch = key->arch,
 				     .source = key->source,
 				     .modules = &key->modules };
-	int r = look_in_output(output, key, ret, err);
+	int r = look_in_output(fetch, output, key, ret, err);
 	*ret_result = PAIR_THERE;
 	for (size_t i = 0; i < fetch->from->count && r == 0; i++) {
 		r = take_from(fetch, i, &want, key, output, ret);

@@ -251,7 +251,7 @@ static int stay(struct start *s, bool has_driver, const sigset_t *signals, struc
 	struct serve_part parts[SERVE_PARTS_MAX - 1];
 	int more = 0;
 	if (has_driver)
-		more = serve_peermem_open(common, s->values->job.state_dir, &s->values->rdma, &peermem, parts, err);
+		more = serve_peermem_open(common, &s->values->job, &s->values->rdma, &peermem, parts, err);
 	if (more < 0)
 		return -1;
 	size_t count = (size_t)more;

@@ -54,6 +54,10 @@ static int bring_back(struct job *j, const struct apply *apply, struct err *err)
 	if (j->state.fd < 0 || apply->failure->code == E_MODULE_BUSY) // busy: somebody else's load or unload
 		return 0;
 	j->obtain.fetch.state = &j->state;
+	if (!j->obtain.fetch.now_trusted && !j->values->origin.is_unverified) { // it ended before anybody asked
+		trust_now(&j->machine.host, j->values->origin.trust_dir, &j->origin.trust);
+		j->obtain.fetch.now_trusted = &j->origin.trust;
+	}
 	loaded_done(&j->facts.loaded);
 	if (loaded_read(&j->machine.host, &j->machine.kern, j->facts.host.release, &j->facts.loaded, err) < 0 ||
 	    obtain_open(&j->obtain, err) < 0)

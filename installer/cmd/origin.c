@@ -63,17 +63,20 @@ static int open_remote(const struct origin_values *v, struct origin *o, struct e
 	return remote_open(&values, &o->remote, err);
 }
 
-// What lies on this machine and was named by hand is its owner's word; everything else must be signed.
+// What lies on this machine and was named by hand is its owner's word; everything else must be signed. Whom the store's
+// packages need is asked when one of them does.
 static int open_trust(const struct origin_values *v, const struct root *host, struct origin *o, struct err *err)
 {
-	auto_root struct root dir = ROOT_NONE;
 	o->is_believing = !o->from.count || v->is_unverified || (v->package && !is_any_remote(&o->from));
 	o->is_unverified = v->is_unverified;
 	if (v->is_unverified)
 		log_warn("--insecure-skip-verify: packages are taken without knowing who made them");
-	if (o->is_believing)
+	if (!o->is_unverified)
+		trust_now(host, v->trust_dir, &o->trust);
+	if (o->is_believing || !o->trust.unread.code)
 		return 0;
-	return trust_dir(host, v->trust_dir, &dir, err) < 0 ? -1 : trust_open(&dir, &o->trust, err);
+	*err = o->trust.unread;
+	return -1;
 }
 
 int origin_open(const struct origin_values *values, const struct root *host, struct origin *ret, struct err *err)
@@ -90,7 +93,7 @@ int origin_open(const struct origin_values *values, const struct root *host, str
 
 void origin_done(struct origin *o)
 {
-	trust_done(&o->trust);
+	trust_now_done(&o->trust);
 	remote_done(&o->remote);
 	strv_done(&o->from);
 	free(o->down);
@@ -101,7 +104,8 @@ void origin_fetch(const struct origin *o, const struct root *state, struct fetch
 {
 	*ret = (struct fetch){ .from = &o->from,
 			       .options = &o->remote.options,
-			       .trust = o->is_believing ? NULL : &o->trust,
+			       .trust = o->is_believing ? NULL : &o->trust.trust,
+			       .now_trusted = o->is_unverified ? NULL : &o->trust,
 			       .is_unverified = o->is_unverified,
 			       .down = o->down,
 			       .state = state,

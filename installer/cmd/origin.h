@@ -16,9 +16,9 @@ struct origin {
 	struct strv from; // repositories, in order
 	struct err *down; // see struct fetch
 	struct remote remote;
-	struct trust trust;
-	bool is_believing;  // nothing is demanded of packages,
-	bool is_unverified; // because --insecure-skip-verify says so
+	struct trust_now trust;
+	bool is_believing;  // nothing is demanded of packages that come,
+	bool is_unverified; // because --insecure-skip-verify says so: nor of those that lie in the store
 };
 int origin_open(const struct origin_values *values, const struct root *host, struct origin *ret, struct err *err);
 void origin_done(struct origin *o);

@@ -11,7 +11,7 @@ enum { LOOK_S = 2, WAIT_S = 1200 }; // as long as the operator's startup probe i
 
 struct values {
 	struct common common;
-	char *state_dir;
+	char *state_dir, *trust_dir;
 	unsigned timeout_s, unload_timeout_s;
 	bool is_host_mofed, is_once;
 };
@@ -26,6 +26,8 @@ static const struct opt load_opts[] = {
 	  UNLOAD_TIMEOUT_HELP },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
 	  "where the node's packages are kept; default /var/lib/kmodsmith of the host" },
+	{ "trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, offsetof(struct values, trust_dir),
+	  "keys that the package must be signed by; default etc/kmodsmith/trust of the host" },
 	{ 0 },
 };
 
@@ -72,6 +74,7 @@ static int run_load(void *values, char **args, size_t count, struct err *err)
 	struct peermem p = { .host = &m.host,
 			     .kern = &m.kern,
 			     .state = state.fd < 0 ? NULL : &state,
+			     .trust_dir = v->trust_dir,
 			     .sys = &m.sys,
 			     .is_host_mofed = v->is_host_mofed,
 			     .timeout_ms = unload_deadline_ms(v->timeout_s ? v->timeout_s : WAIT_S),

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/serve_peermem.h"
 
-#include "cmd/job.h"
-
 enum { WAITING_MS = 2000, LOADED_MS = 30000, FAILED_MS = 60000, WAIT_S = 1200 };
 
 int peermem_state(const struct machine *m, const char *state_dir, struct root *ret, struct err *err)
@@ -27,19 +25,20 @@ static int64_t on_tick(void *ctx, int64_t now_ms)
 	return now_ms + FAILED_MS;
 }
 
-int serve_peermem_open(const struct common *common, const char *state_dir, const struct rdma_values *values,
+int serve_peermem_open(const struct common *common, const struct job_values *job, const struct rdma_values *values,
 		       struct serve_peermem *ret, struct serve_part *ret_part, struct err *err)
 {
 	if (!values->is_wished)
 		return 0;
 	if (machine_open(common, &ret->machine, err) < 0 ||
-	    peermem_state(&ret->machine, state_dir, &ret->state, err) < 0)
+	    peermem_state(&ret->machine, job->state_dir, &ret->state, err) < 0)
 		return -1;
 	ret->watch = show_watch();
 	ret->peermem =
 		(struct peermem){ .host = &ret->machine.host,
 				  .kern = &ret->machine.kern,
 				  .state = ret->state.fd < 0 ? NULL : &ret->state,
+				  .trust_dir = job->origin.trust_dir,
 				  .sys = &ret->machine.sys,
 				  .is_host_mofed = values->is_host_mofed,
 				  .timeout_ms = unload_deadline_ms(values->timeout_s ? values->timeout_s : WAIT_S),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // nvidia-peermem as a part of `init` (node/peermem.h): it waits for the network driver while the GPUs serve.
 #pragma once
+#include "cmd/job.h"
 #include "cmd/serve.h"
 #include "node/peermem.h"
 
@@ -20,7 +21,7 @@ struct serve_peermem {
 	((struct serve_peermem){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE })
 
 // 1 = ret_part is to be served, 0 = nobody wishes it. ret must stay where it is.
-int serve_peermem_open(const struct common *common, const char *state_dir, const struct rdma_values *values,
+int serve_peermem_open(const struct common *common, const struct job_values *job, const struct rdma_values *values,
 		       struct serve_peermem *ret, struct serve_part *ret_part, struct err *err);
 void serve_peermem_done(struct serve_peermem *p);
 #define auto_serve_peermem __attribute__((cleanup(serve_peermem_done)))

@@ -105,6 +105,19 @@ static bool is_loaded_one(const struct facts *f, const struct package *p)
 	return true;
 }
 
+// A trust directory that cannot be read takes nobody's trust away: what worked last was believed when it came.
+static int check_trust(const struct apply *a, const struct package *p, struct err *err)
+{
+	const struct trust_now *now = a->obtain->fetch.now_trusted;
+	if (obtain_check(a->obtain, p->manifest.digest, err) == 0)
+		return 0;
+	if (!now->unread.code)
+		return err_wrap(err, "%s", err_info(err->code)->name);
+	watch_note(a->watch, "driver %s comes back although its signatures cannot be asked for: %s", p->key.driver,
+		   err->text);
+	return 0;
+}
+
 // 1 = from the store. A digest says all: what served this kernel may have been made for another one.
 static int find_in_store(const struct apply *a, const struct package *have, struct back *b, struct err *err)
 {
@@ -122,6 +135,8 @@ static int find_in_store(const struct apply *a, const struct package *have, stru
 		package_done(&b->package);
 		return r < 0 ? -1 : 0;
 	}
+	if (check_trust(a, &b->package, err) < 0)
+		return -1;
 	bool is_unpacked = have->dir.fd >= 0 && str_eq(have->manifest.digest, b->package.manifest.digest);
 	if (!is_unpacked && obtain_unpack(a->obtain, &b->package, err) < 0)
 		return -1;
@@ -165,7 +180,10 @@ void back_prepare(const struct apply *a, const struct journal *j, const struct d
 	choose(a->facts, j, target, &b.driver);
 	if (!b.driver.version)
 		return;
-	if (find_in_store(a, have, &b, &why) <= 0 && !find_on_host(a, &b)) {
+	int stored = find_in_store(a, have, &b, &why);
+	if (stored <= 0)
+		package_done(&b.package); // its files are those of the host then
+	if (stored <= 0 && !find_on_host(a, &b)) {
 		watch_note(a->watch, "driver %s could not be brought back: %s", b.driver.version, why.text);
 		return;
 	}

@@ -52,6 +52,7 @@ int dtk_take(const struct obtain *as, const struct dtk_request *request, const s
 	o.fetch.from = &from;
 	o.fetch.trust = NULL; // our own request came back; who may write the directory is in our pod
 	o.fetch.is_unverified = false;
+	o.fetch.is_compiled_here = true;
 	o.fetch.down = NULL;
 	o.want = as->want;
 	o.want.driver = request->driver;

@@ -14,6 +14,7 @@ void obtain_done(struct obtain *o)
 	carry_done(&o->carry);
 	strv_done(&o->kernels);
 	strv_done(&o->refused);
+	strv_done(&o->untrusted);
 	free(o->compatible);
 	free(o->why_not);
 	close_fdp(&o->builder_use);
@@ -25,7 +26,7 @@ bool obtain_has_store(const struct obtain *o)
 	return o->store.layout.root.fd >= 0;
 }
 
-static int make_store(struct obtain *o, struct err *err)
+int obtain_make_store(struct obtain *o, struct err *err)
 {
 	return obtain_has_store(o) ? 0 : store_open(o->fetch.state, o->limit, &o->store, err);
 }
@@ -33,7 +34,7 @@ static int make_store(struct obtain *o, struct err *err)
 int obtain_output(void *obtain, const struct layout **ret, struct err *err)
 {
 	struct obtain *o = obtain;
-	if (make_store(o, err) < 0)
+	if (obtain_make_store(o, err) < 0)
 		return -1;
 	*ret = &o->store.layout;
 	return 0;
@@ -42,7 +43,7 @@ int obtain_output(void *obtain, const struct layout **ret, struct err *err)
 // One that is not there yet has nothing, and looking does not make it.
 int obtain_open(struct obtain *o, struct err *err)
 {
-	return root_exists(o->fetch.state, "store/oci-layout") ? make_store(o, err) : 0;
+	return root_exists(o->fetch.state, "store/oci-layout") ? obtain_make_store(o, err) : 0;
 }
 
 const struct package *obtain_package(const struct obtain *o)
@@ -98,6 +99,36 @@ static int look_remote(struct obtain *o, struct err *err)
 	return 0;
 }
 
+int obtain_check(const struct obtain *o, const char *hex, struct err *err)
+{
+	const struct trust_now *now = o->fetch.now_trusted;
+	return now ? provenance_check(&o->store.layout, hex, now, NULL, err) : 0;
+}
+
+void obtain_distrust(struct obtain *o, const struct package *p, const struct err *why)
+{
+	auto_str char *tag = package_tag(&p->key);
+	strv_add(&o->untrusted, str_dup(p->manifest.digest));
+	watch_note(o->watch, "store: %s is not used: %s: %s", tag, err_info(why->code)->name, why->text);
+	if (!o->distrust.code)
+		o->distrust = *why;
+}
+
+// The best that whoever is trusted now vouches for.
+static int find_trusted(struct obtain *o, const struct package_want *want, struct err *err)
+{
+	struct package_want rest = *want;
+	rest.but = &o->untrusted;
+	for (;;) {
+		struct err why;
+		int r = find_package(&o->store.layout, &rest, &o->kept, NULL, err);
+		if (r <= 0 || obtain_check(o, o->kept.manifest.digest, &why) == 0)
+			return r;
+		obtain_distrust(o, &o->kept, &why);
+		package_done(&o->kept);
+	}
+}
+
 static int look_in_store(struct obtain *o, struct err *err)
 {
 	struct package_want want = o->want;
@@ -105,10 +136,25 @@ static int look_in_store(struct obtain *o, struct err *err)
 		return 0;
 	if (!want.flavour)
 		want.flavour = obtain_flavour(o, want.driver);
-	int r = find_package(&o->store.layout, &want, &o->kept, NULL, err);
+	int r = find_trusted(o, &want, err);
 	if (r == 0 && !o->want.flavour)
-		r = find_package(&o->store.layout, &o->want, &o->kept, NULL, err);
+		r = find_trusted(o, &o->want, err);
 	return r == 0 ? obtain_reused(o, err) : r;
+}
+
+// Why there is nothing: what the store does not give any more, and what the sources said (NULL = they were not asked).
+static int say_why_not(struct obtain *o, const struct err *others)
+{
+	bool has_failed = others && others->code != E_NO_PACKAGE;
+	if (o->distrust.code || others)
+		free(TAKE(o->why_not));
+	if (o->distrust.code)
+		o->why_not =
+			str_fmt("the store: %s%s%s", o->distrust.text, others ? "; " : "", others ? others->text : "");
+	else if (others)
+		o->why_not = str_dup(others->text);
+	o->code = has_failed ? others->code : o->distrust.code;
+	return 0;
 }
 
 // While sources cannot be asked, what they gave before will do: as from them, in whatever wrapping its source was.
@@ -126,6 +172,8 @@ static int look_in_store_again(struct obtain *o, struct err *err)
 int obtain_look(struct obtain *o, bool is_local, struct err *err)
 {
 	o->is_local = is_local;
+	o->distrust.code = 0;
+	strv_done(&o->untrusted);
 	if (obtain_open(o, err) < 0)
 		return -1;
 	// Without a driver version the store does not know what is meant: sources offer, the store remembers.
@@ -137,7 +185,7 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err)
 			watch_note(o->watch, "store: it has no package that fits");
 	}
 	if (is_local || !o->fetch.from || !o->fetch.from->count)
-		return 0;
+		return say_why_not(o, NULL);
 	struct err why = { 0 };
 	if (look_remote(o, &why) == 0)
 		return 1;
@@ -145,14 +193,14 @@ int obtain_look(struct obtain *o, bool is_local, struct err *err)
 		*err = why;
 		return -1;
 	}
-	o->why_not = str_dup(why.text);
-	o->code = why.code == E_NO_PACKAGE ? 0 : why.code;
-	return o->code ? look_in_store_again(o, err) : 0;
+	say_why_not(o, &why);
+	return why.code == E_NO_PACKAGE ? 0 : look_in_store_again(o, err);
 }
 
 static int take_found(struct obtain *o, struct package *ret, struct err *err)
 {
-	if (make_store(o, err) < 0 || store_room(&o->store, o->found.offer.package.layer.size, &o->kernels, err) < 0 ||
+	if (obtain_make_store(o, err) < 0 ||
+	    store_room(&o->store, o->found.offer.package.layer.size, &o->kernels, err) < 0 ||
 	    fetch_take(&o->fetch, &o->want, &o->found, &o->store.layout, err) < 0)
 		return -1;
 	package_move(&o->found.offer.package, ret);
@@ -173,6 +221,7 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 		return 0;
 	}
 	if (obtain_unpack(o, &o->kept, err) == 0) {
+		provenance_remember(&o->store.layout, &o->kept.manifest);
 		package_move(&o->kept, ret);
 		return 0;
 	}
@@ -188,132 +237,4 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 		return -1;
 	}
 	return take_found(o, ret, err);
-}
-
-int obtain_parcel(struct obtain *o, const struct parcel_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err)
-{
-	auto_str char *why = NULL;
-	struct err reason = { .text = "there is none yet" };
-	if (obtain_open(o, err) < 0)
-		return -1;
-	int r = obtain_has_store(o) ? parcel_find(&o->store.layout, want, ret, &why, &reason) : -1;
-	if (r > 0)
-		return 0;
-	if (!o->fetch.from || !o->fetch.from->count)
-		return err_set(err, code, "the store: %s; no source was named (--from)", why ? why : reason.text);
-	return make_store(o, err) < 0 ? -1 : parcel_fetch(&o->fetch, want, &o->store.layout, ret, err);
-}
-
-int obtain_headers(void *obtain, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
-		   struct err *err)
-{
-	struct obtain *o = obtain;
-	struct parcel_key want = {
-		.kind = &PARCEL_HEADERS, .release = release, .arch = o->want.arch, .build_id = o->want.build_id
-	};
-	return obtain_parcel(o, &want, E_HEADERS_NOT_FOUND, ret_digest, err) < 0 ||
-			       parcel_unpack(&o->store.layout, ret_digest, store, err) < 0 ?
-		       -1 :
-		       0;
-}
-
-static struct parcel_key payload_key(const struct obtain *o, const char *driver)
-{
-	return (struct parcel_key){ .kind = &PARCEL_PAYLOAD, .driver = driver, .arch = o->want.arch };
-}
-
-static int payload_in_store(const struct obtain *o, const struct parcel_key *want, char ret_hex[DIGEST_HEX + 1],
-			    char **ret_why, struct err *err)
-{
-	if (obtain_has_store(o))
-		return parcel_find(&o->store.layout, want, ret_hex, ret_why, err);
-	*ret_why = str_dup("there is none yet");
-	return 0;
-}
-
-static int payload_in_sources(const struct obtain *o, const struct parcel_key *want, char ret_hex[DIGEST_HEX + 1],
-			      char **ret_why, struct err *err)
-{
-	if (parcel_fetch(&o->fetch, want, NULL, ret_hex, err) == 0)
-		return 1;
-	if (err->code != E_NO_PACKAGE)
-		return -1;
-	*ret_why = str_dup(err->text);
-	return 0;
-}
-
-static int payload_here(struct obtain *o, const struct parcel_key *want, char **ret_why, struct err *err)
-{
-	int r = payload_in_store(o, want, o->payload, ret_why, err);
-	return r == 0 ? carry_find(o->fetch.state, want->driver, want->arch, o->payload, err) : r;
-}
-
-// In the order of packages: what was named by hand comes before the store.
-int obtain_payload_look(struct obtain *o, const char *driver, bool is_local, char **ret_why, struct err *err)
-{
-	struct parcel_key want = payload_key(o, driver);
-	bool has_sources = !is_local && o->fetch.from && o->fetch.from->count;
-	auto_str char *why = NULL, *why_not_stored = NULL;
-	if (carry_is_of(&o->carry, driver, want.arch)) {
-		memcpy(o->payload, o->carry.is.digest, sizeof(o->payload));
-		return 1;
-	}
-	int r = obtain_open(o, err) < 0 ? -1 : 0;
-	if (r == 0 && has_sources && o->is_named)
-		r = payload_in_sources(o, &want, o->payload, &why, err);
-	if (r == 0)
-		r = payload_here(o, &want, &why_not_stored, err);
-	if (r == 0 && has_sources && !o->is_named)
-		r = payload_in_sources(o, &want, o->payload, &why, err);
-	if (r == 0)
-		*ret_why = why ? TAKE(why) : str_fmt("the store: %s", why_not_stored);
-	return r;
-}
-
-static int fetch_payload(struct obtain *o, const struct parcel_key *want, struct err *err)
-{
-	return parcel_fetch(&o->fetch, want, &o->store.layout, o->payload, err);
-}
-
-static int mend_payload(struct obtain *o, const struct parcel_key *want, const struct root *trees, struct err *err)
-{
-	struct err damage = *err;
-	char layer[DIGEST_HEX + 1];
-	if (parcel_layer(&o->store.layout, o->payload, layer, err) < 0 ||
-	    store_quarantine(&o->store, layer, NULL, err) < 0)
-		return -1;
-	watch_note(o->watch, "%s; quarantined", damage.text);
-	if (fetch_payload(o, want, err) < 0) {
-		*err = damage;
-		return -1;
-	}
-	return parcel_unpack(&o->store.layout, o->payload, trees, err);
-}
-
-static int unpack_payload(struct obtain *o, const char *driver, const struct root *trees, struct err *err)
-{
-	struct parcel_key want = payload_key(o, driver);
-	auto_str char *why = NULL;
-	char hex[DIGEST_HEX + 1];
-	if (make_store(o, err) < 0)
-		return -1;
-	int r = payload_in_store(o, &want, hex, &why, err);
-	if (r < 0 || ((r == 0 || !str_eq(hex, o->payload)) && fetch_payload(o, &want, err) < 0))
-		return -1;
-	r = parcel_unpack(&o->store.layout, o->payload, trees, err);
-	return r < 0 && err->code == E_STORE_CORRUPT ? mend_payload(o, &want, trees, err) : r;
-}
-
-// A tree that is there is not looked at: what it is of has the name.
-int obtain_payload(struct obtain *o, const char *driver, struct err *err)
-{
-	auto_root struct root trees = ROOT_NONE;
-	if (root_mkdirs(o->fetch.state, "payloads", 0755, err) < 0 ||
-	    root_sub(o->fetch.state, "payloads", &trees, err) < 0)
-		return -1;
-	if (root_exists(&trees, o->payload))
-		return 0;
-	if (carry_is_of(&o->carry, driver, o->want.arch) && str_eq(o->carry.is.digest, o->payload))
-		return carry_copy(&o->carry, o->fetch.state, err);
-	return unpack_payload(o, driver, &trees, err);
 }

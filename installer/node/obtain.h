@@ -29,6 +29,8 @@ struct obtain {
 	char *why_not;                  // when neither: why
 	int code;                       // and the first code of a source that failed; 0 = they merely lack it
 	bool is_local;                  // the last look asked the store alone
+	struct strv untrusted;          // that it found in the store, and nobody who is trusted vouches for: digests
+	struct err distrust;            // why, of the first; .code 0 = there is none
 	enum reuse reuse;               // whether packages of other kernels may serve
 	const struct root *host, *kern; // of the machine, for their proof
 	const char *banner;             // of the wanted kernel; NULL = not known
@@ -49,6 +51,8 @@ void obtain_done(struct obtain *o);
 bool obtain_has_store(const struct obtain *o);
 int obtain_open(struct obtain *o, struct err *err);                          // the store, when there is one
 int obtain_output(void *obtain, const struct layout **ret, struct err *err); // the store, for something to put in
+// 0 = whoever vouched for this manifest of the store is still believed (precompiled/provenance.h).
+int obtain_check(const struct obtain *o, const char *hex, struct err *err);
 // A package of another kernel that was taken for this one before counts as the store's own. 1 = obtain_package() says
 // what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an error. is_local: only the
 // store is asked.

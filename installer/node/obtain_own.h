@@ -3,6 +3,10 @@
 #pragma once
 #include "node/obtain.h"
 
+int obtain_make_store(struct obtain *o, struct err *err);
+// What the store has is not used, for this reason.
+void obtain_distrust(struct obtain *o, const struct package *p, const struct err *why);
+
 // The flavour that serves the GPUs; NULL = it cannot be told.
 const char *obtain_flavour(const struct obtain *o, const char *driver);
 // reuse.c's policy asked of the labels: what the store took for this very kernel before. 1 = .kept and .compatible.

@@ -72,7 +72,7 @@ static void look_in_store(struct hunt *h)
 		return;
 	for (size_t i = index.count; i-- > 0;) {
 		auto_package struct package p = PACKAGE_NONE;
-		if (find_open(l, &index.items[i], &p, &ignored) > 0)
+		if (find_open(l, &index.items[i], &p, &ignored) > 0 && !strv_has(&h->o->untrusted, p.manifest.digest))
 			consider(h, IN_STORE, &p);
 	}
 }
@@ -123,7 +123,7 @@ static int prove(struct hunt *h, const struct package *p, struct err *err)
 static int try_stored(struct hunt *h, struct package *p, struct err *err)
 {
 	struct obtain *o = h->o;
-	if (obtain_unpack(o, p, err) < 0)
+	if (obtain_check(o, p->manifest.digest, err) < 0 || obtain_unpack(o, p, err) < 0)
 		return -1;
 	int r = prove(h, p, err);
 	if (r > 0)
@@ -274,6 +274,11 @@ int obtain_reused(struct obtain *o, struct err *err)
 	auto_str char *why = r > 0 ? why_not_again(o, &p) : NULL;
 	if (r <= 0 || why || strv_has(&o->refused, p.manifest.digest))
 		return r < 0 ? -1 : 0;
+	struct err distrust;
+	if (obtain_check(o, p.manifest.digest, &distrust) < 0) {
+		obtain_distrust(o, &p, &distrust);
+		return 0;
+	}
 	o->compatible = str_fmt("taken for %s before", o->want.release);
 	package_move(&p, &o->kept);
 	return 1;

@@ -3,6 +3,7 @@
 
 #include "kmod/prove.h"
 #include "kmod/provider.h"
+#include "precompiled/provenance.h"
 #include "precompiled/store.h"
 
 #include <fcntl.h>
@@ -76,10 +77,11 @@ static int read_of_package(const struct package *p, const char *module, struct m
 	return err_set(err, E_NOT_FOUND, "package %s has no %s", p->place, module);
 }
 
-static int find_in_store(const struct root *state, struct memstate *memory, const struct facts *facts,
-			 struct peerfile *f, struct err *err)
+static int find_in_store(const struct root *host, const struct root *state, const char *trust_dir,
+			 struct memstate *memory, const struct facts *facts, struct peerfile *f, struct err *err)
 {
 	auto_store struct store store = STORE_NONE;
+	auto_trust_now struct trust_now trust = { 0 };
 	auto_strv struct strv modules = { 0 };
 	const struct loaded_module *now = loaded_find(&facts->loaded, CORE);
 	strv_add(&modules, str_dup(PEERMEM));
@@ -96,7 +98,9 @@ static int find_in_store(const struct root *state, struct memstate *memory, cons
 	int r = store_find(&store, &want, &f->package, err);
 	if (r <= 0)
 		return r;
-	if (memstate_stage(memory, &store.layout, state, &f->package, err) < 0 ||
+	trust_now(host, trust_dir, &trust);
+	if (provenance_check(&store.layout, f->package.manifest.digest, &trust, NULL, err) < 0 ||
+	    memstate_stage(memory, &store.layout, state, &f->package, err) < 0 ||
 	    read_of_package(&f->package, CORE, &f->core, err) < 0 ||
 	    read_of_package(&f->package, PEERMEM, &f->module, err) < 0)
 		return -1;
@@ -112,13 +116,13 @@ static bool has_import(const struct module *m, const char *symbol)
 	return false;
 }
 
-int peerfile_find(const struct root *host, const struct root *state, struct memstate *memory, const struct facts *facts,
-		  struct peerfile *ret, struct err *err)
+int peerfile_find(const struct root *host, const struct root *state, const char *trust_dir, struct memstate *memory,
+		  const struct facts *facts, struct peerfile *ret, struct err *err)
 {
 	auto_peerfile struct peerfile f = PEERFILE_NONE;
 	int r = find_in_export(host, facts, &f, err);
 	if (r == 0)
-		r = find_in_store(state, memory, facts, &f, err);
+		r = find_in_store(host, state, trust_dir, memory, facts, &f, err);
 	if (r == 0)
 		r = find_in_root(host, facts, &f, err);
 	if (r < 0)

@@ -165,7 +165,7 @@ static int load(struct peermem *p, struct err *err)
 	    params_read(p->host, p->kern, p->kern, &none, &params, err) < 0)
 		return -1;
 	memstate_init(&memory, p->host, p->kern, p->watch, true);
-	if (peerfile_find(p->host, p->state, &memory, &facts, &f, err) < 0)
+	if (peerfile_find(p->host, p->state, p->trust_dir, &memory, &facts, &f, err) < 0)
 		return err->code == E_NOT_FOUND && is_live(p->kern, "nvidia_peermem") ? 0 : -1;
 	p->has_dma_buf = f.has_dma_buf;
 	if (is_loaded_right(&facts, &f))

@@ -15,6 +15,7 @@ enum peermem_state { PEERMEM_NONE, PEERMEM_WAITING, PEERMEM_LOADED, PEERMEM_FAIL
 struct peermem {
 	const struct root *host, *kern;
 	const struct root *state; // holds the store; NULL = there is none
+	const char *trust_dir;    // as of trust_dir()
 	const struct sys *sys;
 	bool is_host_mofed; // the network driver is the host's, and not a container's
 	int timeout_ms;     // for whatever is waited for

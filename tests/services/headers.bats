@@ -34,7 +34,11 @@ setup() {
     --state-dir "$state" --trust-dir "$trust"
   [[ $stderr == *"packed headers: $state/headers/"* ]] || fail "$stderr"
   rm -r "$state/headers"
-  kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --state-dir "$state" --offline
+  kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --state-dir "$state" --offline \
+    --trust-dir "$BATS_TEST_TMPDIR/nobody"
+  assert_error E_HEADERS_NOT_FOUND "packed headers: the store: E_UNTRUSTED: kept from $from, signed by k (key "
+  kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --state-dir "$state" --offline \
+    --trust-dir "$trust"
   [[ $stderr == *"packed headers: $state/headers/"* ]] || fail "$stderr"
 }
 

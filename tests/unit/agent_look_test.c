@@ -55,7 +55,7 @@ static void check(const struct row *w, const struct root *machine, const struct 
 		names[count] = t;
 	}
 	const struct strv none = { 0 };
-	const struct agent_place at = { machine, machine, state, &none };
+	const struct agent_place at = { .host = machine, .kern = machine, .state = state, .params = &none };
 	expect(agent_look(&at, names, count, &f, &found, &err) == 0, w->text);
 	expect(f.is_known && !f.is_empty, w->text);
 	expect(str_eq(f.version, "535.261.03") && str_eq(f.srcversion, "B5C8059AF6B6CFDF45E832F"), w->text);
@@ -151,7 +151,7 @@ static void check_given(const struct given_row *w)
 	struct target t = { .driver = "535.261.03", .flavour = "open", .parameters = str_dup(w->target) }, found;
 	target_name(&t);
 	const struct target *const names[] = { &t };
-	const struct agent_place at = { &machine, &machine, &kept, &own };
+	const struct agent_place at = { .host = &machine, .kern = &machine, .state = &kept, .params = &own };
 	expect(agent_look(&at, names, 1, &f, &found, &err) == 0, w->text);
 	struct target wanted = { .driver = "535.261.03", .flavour = "open" };
 	wanted.parameters = str_dup(w->loaded ? w->loaded : w->target);
