@@ -20,6 +20,12 @@ const struct opt store_opts[] = {
 	{ 0 },
 };
 
+static const struct opt trust_opts[] = {
+	OPT("trust-dir", "DIR", "KMODSMITH_TRUST_DIR", trust_dir,
+	    "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host"),
+	{ 0 },
+};
+
 static int open_all(const struct store_values *v, struct depot *d, struct err *err)
 {
 	const struct job_values place = { .state_dir = v->state_dir };
@@ -110,23 +116,30 @@ static uint64_t size_of(const struct package *p)
 	return p->layer.size + p->manifest.size;
 }
 
-static json_t *package_json(const struct depot *d, const struct descriptor *entry, const struct package *p)
+static json_t *package_json(const struct depot *d, const struct trust_now *trust, const struct descriptor *entry,
+			    const struct package *p)
 {
+	auto_vouching struct vouching v = { 0 };
+	vouching_read(d, trust, p->manifest.digest, &v);
 	auto_str char *digest = oci_digest_text(p->manifest.digest), *layer = oci_digest_text(p->layer.digest);
 	const char *hex = p->manifest.digest;
-	return json_pack("{s:o, s:s, s:s, s:I, s:o, s:b, s:b, s:b, s:o}", "tag",
+	return json_pack("{s:o, s:s, s:s, s:I, s:o, s:b, s:b, s:b, s:o, s:o}", "tag",
 			 json_text(descriptor_note(entry, OCI_REF_NAME)), "digest", digest, "layer", layer, "size",
 			 (json_int_t)size_of(p), "key", package_key_json(&p->key), "target",
 			 str_eq(d->roots.target, hex), "last_good", str_eq(d->roots.last_good, hex), "pinned",
-			 strv_has(&d->roots.pins, hex), "compatible_with", reuses_json(d, hex));
+			 strv_has(&d->roots.pins, hex), "compatible_with", reuses_json(d, hex), "vouched",
+			 vouching_json(&v));
 }
 
-static char *package_row(const struct depot *d, const struct descriptor *entry, const struct package *p)
+static char *package_row(const struct depot *d, const struct trust_now *trust, const struct descriptor *entry,
+			 const struct package *p)
 {
-	auto_str char *roots = depot_roots(d, p->manifest.digest);
+	auto_vouching struct vouching v = { 0 };
+	vouching_read(d, trust, p->manifest.digest, &v);
+	auto_str char *roots = depot_roots(d, p->manifest.digest), *who = vouching_text(&v);
 	const char *tag = descriptor_note(entry, OCI_REF_NAME);
-	return str_fmt("%s\t%s\t%s\t%s\t%" PRIu64 "\tsha256:%.12s\t%s", tag ? tag : "-", p->key.driver, p->key.flavour,
-		       p->key.release, size_of(p), p->manifest.digest, *roots ? roots : "-");
+	return str_fmt("%s\t%s\t%s\t%s\t%" PRIu64 "\tsha256:%.12s\t%s\t%s", tag ? tag : "-", p->key.driver,
+		       p->key.flavour, p->key.release, size_of(p), p->manifest.digest, *roots ? roots : "-", who);
 }
 
 // An entry that cannot be read is verify's matter; here it must not hide the others.
@@ -134,12 +147,14 @@ static int run_ls(void *values, char **args, size_t count, struct err *err)
 {
 	const struct store_values *v = values;
 	auto_depot struct depot d = DEPOT_NONE;
+	auto_trust_now struct trust_now trust = { 0 };
 	auto_strv struct strv rows = { 0 };
 	auto_json json_t *list = json_array();
 	(void)args, (void)count;
 	if (depot_open(v, &d, err) < 0)
 		return -1;
-	strv_add(&rows, str_dup("TAG\tDRIVER\tFLAVOUR\tKERNEL\tBYTES\tDIGEST\tKEPT AS"));
+	trust_now(&d.machine.host, v->trust_dir, &trust);
+	strv_add(&rows, str_dup("TAG\tDRIVER\tFLAVOUR\tKERNEL\tBYTES\tDIGEST\tKEPT AS\tVOUCHED FOR"));
 	for (size_t i = 0; i < d.index.count; i++) {
 		auto_package struct package p = PACKAGE_NONE;
 		int r = find_open(&d.store.layout, &d.index.items[i], &p, err);
@@ -148,8 +163,10 @@ static int run_ls(void *values, char **args, size_t count, struct err *err)
 				 err->text);
 		if (r <= 0)
 			continue;
-		strv_add(&rows, package_row(&d, &d.index.items[i], &p));
-		json_array_append_new(list, package_json(&d, &d.index.items[i], &p));
+		if (v->common.is_json)
+			json_array_append_new(list, package_json(&d, &trust, &d.index.items[i], &p));
+		else
+			strv_add(&rows, package_row(&d, &trust, &d.index.items[i], &p));
 	}
 	if (v->common.is_json)
 		show_json(list);
@@ -169,14 +186,19 @@ static json_t *files_json(const struct package *p)
 	return list;
 }
 
-static void show_text(const struct depot *d, const struct package *p)
+static void show_text(const struct depot *d, const struct trust_now *trust, const struct package *p)
 {
-	auto_str char *roots = depot_roots(d, p->manifest.digest);
+	auto_vouching struct vouching v = { 0 };
+	vouching_read(d, trust, p->manifest.digest, &v);
+	auto_str char *roots = depot_roots(d, p->manifest.digest), *who = vouching_text(&v);
 	const char *const rows[][2] = {
-		{ "digest", p->manifest.digest }, { "layer", p->layer.digest },         { "driver", p->key.driver },
-		{ "flavour", p->key.flavour },    { "kernel", p->key.release },         { "build id", p->key.build_id },
-		{ "architecture", p->key.arch },  { "distribution", p->key.distro },    { "compiler", p->key.compiler },
-		{ "source", p->key.source },      { "kept as", *roots ? roots : NULL },
+		{ "digest", p->manifest.digest },      { "layer", p->layer.digest },
+		{ "driver", p->key.driver },           { "flavour", p->key.flavour },
+		{ "kernel", p->key.release },          { "build id", p->key.build_id },
+		{ "architecture", p->key.arch },       { "distribution", p->key.distro },
+		{ "compiler", p->key.compiler },       { "source", p->key.source },
+		{ "kept as", *roots ? roots : NULL },  { "vouched for", who },
+		{ "taken from", v.provenance.source }, { "not trusted", v.why.code ? v.why.text : NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		if (rows[i][1])
@@ -191,15 +213,17 @@ static int run_show(void *values, char **args, size_t count, struct err *err)
 	const struct store_values *v = values;
 	auto_depot struct depot d = DEPOT_NONE;
 	auto_package struct package p = PACKAGE_NONE;
+	auto_trust_now struct trust_now trust = { 0 };
 	(void)count;
 	if (depot_open(v, &d, err) < 0 || depot_find(&d, args[0], &p, err) < 0)
 		return -1;
+	trust_now(&d.machine.host, v->trust_dir, &trust);
 	if (!v->common.is_json) {
-		show_text(&d, &p);
+		show_text(&d, &trust, &p);
 		return 0;
 	}
 	auto_str char *ref = oci_digest_text(p.manifest.digest);
-	auto_json json_t *json = package_json(&d, &d.index.items[index_find(&d.index, ref)], &p);
+	auto_json json_t *json = package_json(&d, &trust, &d.index.items[index_find(&d.index, ref)], &p);
 	json_object_set_new(json, "files", files_json(&p));
 	show_json(json);
 	return 0;
@@ -242,8 +266,13 @@ static int run_unpin(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_store_ls = {
 	.name = "store ls",
 	.help = "the packages that this machine keeps",
-	.about = "One line a package: its tag, driver, flavour, kernel, bytes, digest and why it stays.\n",
-	.opts = { store_opts, common_opts },
+	.about = "One line a package: its tag, driver, flavour, kernel, bytes, digest, why it stays, and who vouches "
+		 "for "
+		 "it: the\n"
+		 "keys that signed it where it was fetched, `by hand` (--package), `compiled here`, `not verified`\n"
+		 "(--insecure-skip-verify), or nobody any more: `no longer trusted` is refused when it is to be "
+		 "loaded.\n",
+	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_ls,
 };
@@ -256,7 +285,7 @@ const struct cmd cmd_store_show = {
 	.help = "one package: its key and files",
 	.about = "REF is a tag, sha256:HEX or HEX, as `kmodsmith store ls` shows them.\n\n"
 		 "  kmodsmith store show 535.261.03-open-6.1.0-56-cloud-amd64-x86_64 --json\n",
-	.opts = { store_opts, common_opts },
+	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_show,
 };

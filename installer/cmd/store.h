@@ -3,11 +3,12 @@
 #pragma once
 #include "cmd/job.h"
 #include "precompiled/package.h"
+#include "precompiled/provenance.h"
 #include "precompiled/store.h"
 
 struct store_values { // first member of the values of each
 	struct common common;
-	char *state_dir, *limit;
+	char *state_dir, *limit, *trust_dir;
 };
 extern const struct opt store_opts[];
 
@@ -31,4 +32,14 @@ void depot_done(struct depot *d);
 #define auto_depot __attribute__((cleanup(depot_done)))
 // A tag, sha256:HEX or HEX. E_NOT_FOUND, also when it is no package.
 int depot_find(const struct depot *d, const char *ref, struct package *ret, struct err *err);
+// Who vouches for a package, and whether they are still believed.
+struct vouching {
+	struct provenance provenance;
+	struct err why; // .code 0 = they are
+};
+#define auto_vouching __attribute__((cleanup(vouching_done)))
+void vouching_read(const struct depot *d, const struct trust_now *trust, const char *hex, struct vouching *ret);
+void vouching_done(struct vouching *v);
+char *vouching_text(const struct vouching *v);
+json_t *vouching_json(const struct vouching *v);
 char *depot_roots(const struct depot *d, const char *hex); // "target, pinned"; "" = none

@@ -3,14 +3,16 @@
 #include "precompiled/trust.h"
 
 #include "base/file.h"
-#include "cmd/common.h"
+#include "cmd/job.h"
+#include "cmd/store.h"
+#include "precompiled/find.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 
 struct values {
 	struct common common;
-	char *dir, *name, *prefix;
+	char *dir, *name, *prefix, *state_dir;
 };
 
 static const struct opt opts[] = {
@@ -24,6 +26,13 @@ static const struct opt add_opts[] = {
 	  "what the key is called; default: the beginning of its id" },
 	{ "for", 0, "PREFIX", NULL, OPT_STR, offsetof(struct values, prefix),
 	  "repositories that the key counts for, for instance docker://HOST/NAME; default: all without an entry" },
+	{ 0 },
+};
+
+static const struct opt remove_opts[] = {
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "whose store is looked at for packages that nobody else vouches for; default /var/lib/kmodsmith of the "
+	  "host" },
 	{ 0 },
 };
 
@@ -135,25 +144,91 @@ static int run_ls(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
+// Looking makes none.
+static bool has_store(const struct values *v)
+{
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_root struct root dir = ROOT_NONE;
+	struct err ignored;
+	if (v->state_dir)
+		return root_init(&dir, v->state_dir, &ignored) == 0 && root_exists(&dir, "store/oci-layout");
+	return machine_open(&v->common, &m, &ignored) == 0 && root_exists(&m.host, JOB_STATE "/store/oci-layout");
+}
+
+// The packages of the store that somebody who is trusted now vouches for, as "TAG sha256:HEX".
+static int list_trusted(const struct values *v, struct strv *ret, struct err *err)
+{
+	const struct store_values place = { .common = v->common, .state_dir = v->state_dir };
+	auto_depot struct depot d = DEPOT_NONE;
+	auto_trust_now struct trust_now trust = { 0 };
+	if (!has_store(v))
+		return 0;
+	if (depot_open(&place, &d, err) < 0)
+		return -1;
+	trust_now(&d.machine.host, v->dir, &trust);
+	for (size_t i = 0; i < d.index.count; i++) {
+		auto_package struct package p = PACKAGE_NONE;
+		auto_vouching struct vouching vouching = { 0 };
+		struct err ignored;
+		if (find_open(&d.store.layout, &d.index.items[i], &p, &ignored) <= 0)
+			continue;
+		auto_str char *tag = package_tag(&p.key);
+		vouching_read(&d, &trust, p.manifest.digest, &vouching);
+		if (!vouching.why.code)
+			strv_add(ret, str_fmt("%s sha256:%s", tag, p.manifest.digest));
+	}
+	return 0;
+}
+
+// Of those that were trusted before. What cannot be told is no reason to go on trusting.
+static void list_lost(const struct values *v, const struct strv *before, struct strv *ret)
+{
+	auto_strv struct strv now = { 0 };
+	struct err why;
+	if (list_trusted(v, &now, &why) < 0) {
+		log_warn("which packages of the store are no longer trusted cannot be told: %s", why.text);
+		return;
+	}
+	for (size_t i = 0; i < before->count; i++)
+		if (!strv_has(&now, before->items[i]))
+			strv_add(ret, str_dup(before->items[i]));
+}
+
+static void show_removed(const struct values *v, const char *name, const struct strv *lost)
+{
+	if (v->common.is_json) {
+		auto_json json_t *json = json_pack("{s:o, s:b, s:o}", "removed", json_text(name), "changed", true,
+						   "untrusted", json_strv(lost));
+		show_json(json);
+		return;
+	}
+	printf("not trusted any more: %s\n", name);
+	for (size_t i = 0; i < lost->count; i++)
+		printf("no longer trusted: %s\n", lost->items[i]);
+	if (lost->count)
+		printf("%zu package%s of the store will not be loaded again; a driver that runs is not touched\n",
+		       lost->count, lost->count == 1 ? "" : "s");
+}
+
 static int run_remove(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_root struct root dir = ROOT_NONE;
+	auto_strv struct strv before = { 0 }, lost = { 0 };
+	struct err ignored;
 	(void)count;
 	int r = open_dir(v, &dir, err);
-	if (r > 0)
+	if (r > 0) {
+		list_trusted(v, &before, &ignored);
 		r = trust_remove(&dir, args[0], err);
+	}
 	if (r < 0)
 		return -1;
 	if (r == 0)
 		return err_set(err, E_NOT_FOUND,
 			       "no key is named '%s', and none has that id; `kmodsmith trust ls` lists them", args[0]);
-	if (v->common.is_json) {
-		auto_json json_t *json = json_pack("{s:o, s:b}", "removed", json_text(args[0]), "changed", true);
-		show_json(json);
-	} else {
-		printf("not trusted any more: %s\n", args[0]);
-	}
+	list_lost(v, &before, &lost);
+	show_removed(v, args[0], &lost);
 	return 0;
 }
 
@@ -193,10 +268,13 @@ const struct cmd cmd_trust_remove = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "trust a key no more",
-	.about = "Takes effect with the next package that is fetched. An entry of policy.json that loses its last key "
-		 "takes\n"
-		 "nothing until it gets another one.\n",
-	.opts = { opts, common_opts },
+	.about = "Takes effect at once: what only this key vouched for is neither fetched nor loaded again from the "
+		 "store, "
+		 "also as\n"
+		 "the last good driver; a driver that runs is not touched. Packages of the store that lose their trust "
+		 "are listed.\n"
+		 "An entry of policy.json that loses its last key takes nothing until it gets another one.\n",
+	.opts = { remove_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_remove,
 };

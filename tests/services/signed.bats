@@ -132,3 +132,17 @@ manifest() { # NAME REFERENCE: of the registry
   assert_error E_ROLLBACK
   [ ! -d third/blobs ] || assert_equal "$(blobs_of third)" ""
 }
+
+@test "what was fetched is kept with its source and signers, and a key that is removed takes its packages along" {
+  cp -a "$trust" mine
+  push "oci:$signed" kept
+  trust=$PWD/mine believe "docker+http://$HUB_PLAIN/kept"
+  assert_fetched "$digest"
+  kmodsmith store ls --state-dir "$state" --trust-dir mine --json
+  assert_equal "$(jq -r '.[0].vouched | [.origin, .source, .trusted, (.signers | length)] | join(" ")' <<<"$output")" \
+    "fetched docker+http://$HUB_PLAIN/kept true 1"
+  kmodsmith trust remove "$(jq -r '.[0].vouched.signers[0].key' <<<"$output")" --state-dir "$state" --trust-dir mine --json
+  assert_equal "$(jq -r '.untrusted | join(" ")' <<<"$output")" "$TAG $digest"
+  kmodsmith store ls --state-dir "$state" --trust-dir mine
+  assert_output --partial "no longer trusted (E_UNTRUSTED)"
+}

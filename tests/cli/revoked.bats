@@ -1,0 +1,269 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Whether whoever vouched for a package of the store is still believed: each time it is to be loaded, whether it is what
+# was asked for or the way back. A driver that runs is never touched because of that.
+# shellcheck disable=SC2154,SC2030,SC2031 # bats and helper.bash set status, output, stderr and ROOT
+load helper
+load package
+
+V=535.261.03
+setup_file() {
+  local name
+  for name in ours theirs; do
+    openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$BATS_FILE_TMPDIR/$name.key"
+    openssl pkey -in "$BATS_FILE_TMPDIR/$name.key" -pubout -out "$BATS_FILE_TMPDIR/$name.pem"
+  done
+}
+setup() {
+  keys=$BATS_FILE_TMPDIR site=$BATS_TEST_TMPDIR/package
+  loadable
+  digest=$(jq -r '.manifests[0].digest' "$site/index.json")
+}
+trusts() { kmodsmith "trust add" "$keys/$1.pem" --name "$1" "${@:2}" && assert_status 0; }
+signed_by() { "$KMODSMITH" sign "oci:$site" --key "$keys/$1.key" >/dev/null; }
+policy() { printf '{"sources":[%s]}' "$1" >"$ROOT/etc/kmodsmith/trust/policy.json"; }
+install() { kmodsmith install --driver "$V" --modules nvidia,nvidia-uvm "$@"; }
+fetched() { # signed by us, installed from the site, and unloaded again; a driver that the site does not have any more
+  trusts ours
+  signed_by ours
+  install --from "oci:$site"
+  assert_status 0
+  kmodsmith unload
+  assert_status 0
+  rm -rf "$site" "$ROOT/.sys-calls"
+}
+vouched() { # FILTER EXPECTED: of the only package in the store
+  kmodsmith "store ls" --json
+  assert_json length 1
+  assert_json ".[0].vouched$1" "$2"
+}
+
+@test "a key that was removed counts no more for what lies in the store: refused with key, digest and next step" {
+  fetched
+  install
+  assert_status 0
+  kmodsmith unload
+  rm "$ROOT/.sys-calls"
+  kmodsmith "trust remove" ours
+  assert_status 0
+  assert_line "no longer trusted: $V-open-6.1.0-56-cloud-amd64-x86_64 $digest"
+  assert_line --partial "1 package of the store will not be loaded again"
+  id=$(openssl pkey -pubin -in "$keys/ours.pem" -outform DER | sha256sum | cut -c1-16)
+  install
+  assert_error E_UNTRUSTED "signed by ours (key $id)"
+  assert_error E_UNTRUSTED "$digest"
+  [[ $stderr == *'kmodsmith trust add'* ]]
+  assert_equal "$(calls)" ""
+  kmodsmith plan --driver "$V"
+  assert_error E_UNTRUSTED "$digest"
+  trusts ours
+  install
+  assert_status 0
+}
+
+@test "a driver that runs is adopted, whoever lost his trust; what would need the package is refused before the touch" {
+  fetched
+  install
+  kmodsmith "trust remove" ours
+  rm "$ROOT/.sys-calls"
+  install
+  assert_status 0
+  [[ $stderr == *"store: $V-open-6.1.0-56-cloud-amd64-x86_64 is not used: E_UNTRUSTED: "* ]]
+  assert_equal "$(calls | grep -E '^(un)?load' || true)" ""
+  kmodsmith status
+  assert_status 0
+  assert_line ready
+  install --param nvidia:NVreg_EnableMSI=0
+  assert_error E_UNTRUSTED "$digest"
+  assert_equal "$(calls | grep -E '^(un)?load' || true)" ""
+}
+
+@test "the last good driver does not come back under a key that was removed, and the wish is tried" {
+  fetched
+  kmodsmith "trust remove" ours
+  kmodsmith install --driver 550.1
+  assert_error E_NO_PACKAGE
+  [[ $stderr == *"driver $V could not be brought back: E_UNTRUSTED: kept from oci:"*"signed by ours (key "*"$digest"* ]]
+  assert_equal "$(calls)" ""
+  kmodsmith install --driver "$V" --from "oci:$BATS_TEST_TMPDIR/package2"
+  assert_error E_NOT_FOUND "$digest"
+  tiny_package "$site" 6.1.0-56-cloud-amd64
+  "$KMODSMITH" sign "oci:$site" --key "$keys/theirs.key" >/dev/null
+  trusts theirs
+  install --from "oci:$site" # the same package, and somebody else vouches for it now
+  assert_status 0
+  vouched .signers[0].name theirs
+  kmodsmith unload
+  install
+  assert_status 0
+}
+
+@test "a trust directory that cannot be read takes no trust from what worked last; what is asked for waits" {
+  fetched
+  policy '{"prefix": "oci:", "limit": 2}'
+  install
+  assert_error E_CONFIG "unknown key 'limit'"
+  [[ $stderr == *"driver $V comes back although its signatures cannot be asked for: "*"unknown key 'limit'"* ]]
+  [[ $stderr == *"the last good driver serves"* ]]
+  kmodsmith status
+  assert_status 0
+}
+
+@test "what was handed over by hand, and what was taken unverified, is remembered as such and never asked" {
+  kmodsmith install --package "$site" --modules nvidia,nvidia-uvm
+  assert_status 0
+  vouched .origin by-hand
+  kmodsmith unload
+  rm -r "$site"
+  install
+  assert_status 0
+  kmodsmith "store ls"
+  assert_line --regexp 'last-good +by hand$'
+  kmodsmith unload
+  rm -rf "$ROOT/var/lib/kmodsmith"
+  tiny_package "$site" 6.1.0-56-cloud-amd64
+  install --from "oci:$site" --insecure-skip-verify
+  assert_status 0
+  vouched .origin unverified
+  kmodsmith unload
+  install
+  assert_status 0
+  kmodsmith "store ls"
+  assert_line --regexp ' not verified$'
+}
+
+@test "handed over by hand after the key was removed: root's word counts" {
+  fetched
+  kmodsmith "trust remove" ours
+  tiny_package "$site" 6.1.0-56-cloud-amd64
+  kmodsmith install --package "$site" --modules nvidia,nvidia-uvm
+  assert_status 0
+  vouched .origin by-hand
+  kmodsmith unload
+  install
+  assert_status 0
+}
+
+@test "the policy of now for the repository of then: threshold, unsigned, catalogue, keys of its own" {
+  fetched
+  while IFS='|' read -r entry code text; do
+    policy "$entry"
+    install
+    if [ "$code" = 0 ]; then
+      assert_status 0
+      kmodsmith unload
+    else
+      assert_error "$code" "$text"
+    fi
+    kmodsmith "store ls" --json
+    assert_json '.[0].vouched.code' "${code/#0/null}"
+  done <<EOF
+{"prefix": "oci:$site", "threshold": 2}|E_UNTRUSTED|1 of 2 signatures hold
+{"prefix": "oci:$site", "keys": []}|E_UNTRUSTED|has no key that counts
+{"prefix": "oci:$site", "catalog": "required"}|E_UNSIGNED|was in no catalogue, and the policy for 'oci:$site' demands one
+{"prefix": "oci:/elsewhere", "keys": ["ours"]}|E_UNTRUSTED|has no key that counts
+{"prefix": "oci:$site", "keys": ["ours"]}|0|
+EOF
+}
+
+@test "accepted unsigned, until the policy for that repository demands a signature" {
+  mkdir -p "$ROOT/etc/kmodsmith/trust"
+  policy "{\"prefix\": \"oci:$site\", \"unsigned\": \"accept\"}"
+  install --from "oci:$site"
+  assert_status 0
+  kmodsmith "store ls"
+  assert_line --regexp ' accepted unsigned$'
+  kmodsmith unload
+  install
+  assert_status 0
+  kmodsmith unload
+  policy "{\"prefix\": \"oci:$site\"}"
+  trusts theirs
+  install
+  assert_error E_UNSIGNED "$digest"
+}
+
+@test "a store of an older version: signatures are asked for whatever their source was, and none means by hand, once" {
+  fetched
+  local store=$ROOT/var/lib/kmodsmith/store
+  forget() { # the records, which an older version did not write
+    jq -c '.manifests |= map(select(.artifactType != "application/vnd.kmodsmith.provenance.v1+json"))' \
+      "$store/index.json" >"$store/index.new" && mv "$store/index.new" "$store/index.json"
+  }
+  forget
+  vouched .origin unknown
+  policy "{\"prefix\": \"docker://registry.example/drivers\", \"keys\": [\"ours\"]}"
+  vouched .trusted true
+  install
+  assert_status 0
+  kmodsmith unload
+  kmodsmith "trust remove" ours
+  assert_line "no longer trusted: $V-open-6.1.0-56-cloud-amd64-x86_64 $digest"
+  install
+  assert_error E_UNTRUSTED "$digest"
+  policy '{"prefix": "oci:", "unsigned": "accept"}' # of a known source only
+  install
+  assert_error E_UNTRUSTED "$digest"
+  rm -r "$ROOT/var/lib/kmodsmith" "$ROOT/etc/kmodsmith/trust"
+  tiny_package "$site" 6.1.0-56-cloud-amd64
+  kmodsmith install --package "$site" --modules nvidia,nvidia-uvm
+  kmodsmith unload
+  forget
+  kmodsmith plan --driver "$V"
+  assert_status 0
+  run grep -c provenance "$store/index.json"
+  assert_output 0
+  install
+  assert_status 0
+  "$KMODSMITH" sign "oci:$store" --key "$keys/ours.key" # later, by whomever: it was handed over all the same
+  vouched .origin by-hand
+  vouched .trusted true
+}
+
+@test "a revocation list of after the fetch takes those whom it names, and nobody else" {
+  local ca=$BATS_TEST_TMPDIR/ca trust=$ROOT/etc/kmodsmith/trust
+  mkdir -p "$ca" "$trust"
+  cd "$ca"
+  touch index && echo 01 >serial && echo 01 >crlnumber
+  printf '[ca]\ndefault_ca=d\n[d]\ndatabase=index\nserial=serial\ncrlnumber=crlnumber\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p
+copy_extensions=none\nx509_extensions=x\n[p]\ncommonName=supplied\n[x]\nextendedKeyUsage=codeSigning\n' >conf
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=Site CA" -keyout ca.key -out ca.pem -days 90 2>/dev/null
+  openssl req -new -key "$keys/ours.key" -subj "/CN=Build farm" -out leaf.csr
+  openssl ca -batch -notext -config conf -cert ca.pem -keyfile ca.key -in leaf.csr -out leaf.pem \
+    -startdate "$(date -ud -1hour +%Y%m%d%H%M%SZ)" -enddate "$(date -ud +30days +%Y%m%d%H%M%SZ)" 2>/dev/null
+  "$KMODSMITH" sign "oci:$site" --key "$keys/ours.key" --cert leaf.pem >/dev/null
+  cp ca.pem "$trust/ca.pem"
+  policy "{\"prefix\": \"oci:$site\", \"keys\": [], \"anchor\": \"ca.pem\"}"
+  install --from "oci:$site"
+  assert_status 0
+  vouched .signers[0].name "CN=Build farm"
+  kmodsmith unload
+  rm -r "$site"
+  openssl ca -config conf -cert ca.pem -keyfile ca.key -gencrl -crldays 1 -out crl.pem 2>/dev/null # of after the fetch
+  cat ca.pem crl.pem >"$trust/ca.pem"
+  install
+  assert_status 0
+  kmodsmith unload
+  openssl ca -config conf -cert ca.pem -keyfile ca.key -revoke leaf.pem 2>/dev/null
+  openssl ca -config conf -cert ca.pem -keyfile ca.key -gencrl -crldays 1 -out crl.pem 2>/dev/null
+  cat ca.pem crl.pem >"$trust/ca.pem"
+  install
+  assert_error E_UNTRUSTED "certificate revoked"
+}
+
+@test "the record goes where its package goes: collected with it, kept with it, found again by verify" {
+  fetched
+  local store=$ROOT/var/lib/kmodsmith/store
+  kmodsmith "store gc"
+  vouched .origin fetched
+  echo '<html>' >"$store/index.json"
+  kmodsmith "store verify"
+  assert_status 1
+  vouched .origin fetched
+  vouched .source "oci:$site"
+  rm "$ROOT/var/lib/kmodsmith/roots.json" && rm -r "$ROOT"/lib/modules/*
+  echo 6.9-other >"$ROOT/proc/sys/kernel/osrelease"
+  kmodsmith "store gc"
+  assert_status 0
+  assert_equal "$(ls -A "$store/blobs/sha256")" ""
+}
