@@ -236,12 +236,16 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 	int done = 0;
 	if ((p.origin == PROVENANCE_FETCHED || p.origin == PROVENANCE_UNKNOWN) && now->unread.code) {
 		*err = now->unread;
-		done = -1;
+		done = err_wrap(err, "sha256:%s", manifest_hex);
 	} else if (p.origin == PROVENANCE_FETCHED) {
 		done = check_source(&keep, p.source, true, err);
 	} else if (p.origin == PROVENANCE_UNKNOWN) {
 		done = check_any_source(&keep, err);
 	}
+	if (done < 0 && now->is_absent)
+		err_set(err, err->code,
+			"sha256:%s: no trust directory is there: neither --trust-dir nor /etc/kmodsmith/trust",
+			manifest_hex);
 	if (done < 0)
 		say_who(&p, err);
 	if (ret) {

@@ -56,6 +56,7 @@ void trust_done(struct trust *t);
 struct trust_now {
 	struct trust trust;
 	struct err unread; // .code 0 = it was read
+	bool is_absent;    // there is none: nobody is trusted, and nobody was taken away
 };
 void trust_now(const struct root *host, const char *named, struct trust_now *ret); // as trust_dir()
 void trust_now_done(struct trust_now *t);

@@ -6,7 +6,9 @@ void trust_now(const struct root *host, const char *named, struct trust_now *ret
 	auto_root struct root dir = ROOT_NONE;
 	struct err why;
 	*ret = (struct trust_now){ 0 };
-	if (trust_dir(host, named, &dir, &why) < 0 || trust_open(&dir, &ret->trust, &why) < 0)
+	int r = trust_dir(host, named, &dir, &why);
+	ret->is_absent = r == 0;
+	if (r < 0 || trust_open(&dir, &ret->trust, &why) < 0)
 		ret->unread = why;
 }
 

@@ -105,19 +105,6 @@ static bool is_loaded_one(const struct facts *f, const struct package *p)
 	return true;
 }
 
-// A trust directory that cannot be read takes nobody's trust away: what worked last was believed when it came.
-static int check_trust(const struct apply *a, const struct package *p, struct err *err)
-{
-	const struct trust_now *now = a->obtain->fetch.now_trusted;
-	if (obtain_check(a->obtain, p->manifest.digest, err) == 0)
-		return 0;
-	if (!now->unread.code)
-		return err_wrap(err, "%s", err_info(err->code)->name);
-	watch_note(a->watch, "driver %s comes back although its signatures cannot be asked for: %s", p->key.driver,
-		   err->text);
-	return 0;
-}
-
 // 1 = from the store. A digest says all: what served this kernel may have been made for another one.
 static int find_in_store(const struct apply *a, const struct package *have, struct back *b, struct err *err)
 {
@@ -135,8 +122,11 @@ static int find_in_store(const struct apply *a, const struct package *have, stru
 		package_done(&b->package);
 		return r < 0 ? -1 : 0;
 	}
-	if (check_trust(a, &b->package, err) < 0)
-		return -1;
+	a->obtain->is_back = true;
+	r = obtain_check(a->obtain, b->package.manifest.digest, err);
+	a->obtain->is_back = false;
+	if (r < 0)
+		return err_wrap(err, "%s", err_info(err->code)->name);
 	bool is_unpacked = have->dir.fd >= 0 && str_eq(have->manifest.digest, b->package.manifest.digest);
 	if (!is_unpacked && obtain_unpack(a->obtain, &b->package, err) < 0)
 		return -1;

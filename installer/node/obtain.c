@@ -102,7 +102,14 @@ static int look_remote(struct obtain *o, struct err *err)
 int obtain_check(const struct obtain *o, const char *hex, struct err *err)
 {
 	const struct trust_now *now = o->fetch.now_trusted;
-	return now ? provenance_check(&o->store.layout, hex, now, NULL, err) : 0;
+	if (!now || provenance_check(&o->store.layout, hex, now, NULL, err) == 0)
+		return 0;
+	if (!o->is_back || (!now->unread.code && !now->is_absent))
+		return -1;
+	watch_note(o->watch,
+		   "sha256:%.12s, which worked last, comes back although its signatures cannot be asked for: %s", hex,
+		   err->text);
+	return 0;
 }
 
 void obtain_distrust(struct obtain *o, const struct package *p, const struct err *why)

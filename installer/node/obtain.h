@@ -37,6 +37,9 @@ struct obtain {
 	struct strv refused;            // of those, digests of manifests that failed on this kernel
 	char *compatible; // obtain_package() was made for another kernel: why it serves; NULL = it was not
 	struct watch *watch;
+	// What is looked for worked last. A trust directory that cannot be read, or that is not there, takes nobody's
+	// trust away: it was believed when it came.
+	bool is_back;
 	int builder_use; // keeps the unpacked builder from being collected
 };
 void obtain_done(struct obtain *o);

@@ -125,18 +125,27 @@ int step_export(struct run *r, const struct step *step, struct err *err)
 	return 0;
 }
 
+static int obtain_back(const struct apply *a, const char *version, struct err *err)
+{
+	auto_str char *why = NULL;
+	a->obtain->is_back = true;
+	int found = obtain_payload_look(a->obtain, version, true, &why, err);
+	if (found > 0 && obtain_payload(a->obtain, version, err) < 0)
+		found = -1;
+	a->obtain->is_back = false;
+	if (found == 0)
+		watch_note(a->watch, "no user space of driver %s is exported: %s", version, why);
+	return found;
+}
+
 static int prepare_back(struct run *r, struct err *err)
 {
 	const struct apply *a = r->a;
 	const char *version = r->back.driver.version;
-	auto_str char *why = NULL;
-	int found = obtain_payload_look(a->obtain, version, true, &why, err);
-	if (found == 0)
-		watch_note(a->watch, "no user space of driver %s is exported: %s", version, why);
+	int found = obtain_back(a, version, err);
 	if (found <= 0)
 		return found;
-	if (obtain_payload(a->obtain, version, err) < 0 ||
-	    (r->back.package.count && modules_of(r, &r->back.package, err) < 0))
+	if (r->back.package.count && modules_of(r, &r->back.package, err) < 0)
 		return -1;
 	struct export_wish wish = wish_of(r, version);
 	return export_prepare(a->export, &wish, err) < 0 || export_firmware(a->export, &wish, err) < 0 ? -1 : 0;

@@ -102,10 +102,21 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   fetched
   policy '{"prefix": "oci:", "limit": 2}'
   install
-  assert_error E_CONFIG "unknown key 'limit'"
-  [[ $stderr == *"driver $V comes back although its signatures cannot be asked for: "*"unknown key 'limit'"* ]]
+  assert_error E_CONFIG "policy.json"
+  assert_error E_CONFIG "$digest"
+  [[ $stderr == *"sha256:${digest:7:12}, which worked last, comes back although its signatures cannot be asked for: "* ]]
   [[ $stderr == *"the last good driver serves"* ]]
   kmodsmith status
+  assert_status 0
+  kmodsmith unload
+  mv "$ROOT/etc/kmodsmith/trust" "$BATS_TEST_TMPDIR/trust" # as when it was named at the fetch only
+  install
+  assert_error E_UNTRUSTED "signed by ours (key "
+  assert_error E_UNTRUSTED "$digest: no trust directory is there: neither --trust-dir nor /etc/kmodsmith/trust"
+  [[ $stderr == *"the last good driver serves"* ]]
+  kmodsmith unload
+  rm "$BATS_TEST_TMPDIR/trust/policy.json"
+  install --trust-dir "$BATS_TEST_TMPDIR/trust"
   assert_status 0
 }
 
