@@ -55,7 +55,7 @@ int obtain_builder(void *obtain, struct root *ret, struct err *err)
 {
 	struct obtain *o = obtain;
 	auto_root struct root trees = ROOT_NONE;
-	char hex[DIGEST_HEX + 1];
+	char hex[DIGEST_HEX + 1] = "";
 	if (root_mkdirs(o->fetch.state, DIR, 0755, err) < 0 || root_sub(o->fetch.state, DIR, &trees, err) < 0)
 		return -1;
 	int r = unpack(o, &trees, hex, err);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is offered beside packages: from the store, else from the sources.
+// What is offered beside packages. Of headers and builders a source may have a newer one under the same tag, and it
+// alone knows that: sources are asked first, and what the store keeps serves while none of them can tell. What was
+// packed into this store was meant for this machine. A payload is of one driver version, as a package is: the store
+// comes first.
 #include "node/obtain_own.h"
 
 // The store's, as far as whoever is trusted now vouches for it. 1 = found; 0 = not, with *ret_why. ret_hex says what
@@ -22,23 +25,47 @@ static int find_kept(const struct obtain *o, const struct parcel_key *want, char
 	return 0;
 }
 
-static int bring(struct obtain *o, const struct parcel_key *want, char ret[DIGEST_HEX + 1], struct err *err)
+static bool is_packed_here(const struct obtain *o, const char *hex)
 {
+	static const struct trust_now nobody;
+	auto_provenance struct provenance p = { 0 };
+	struct err ignored;
+	return provenance_check(&o->store.layout, hex, &nobody, &p, &ignored) == 0 && p.is_recorded &&
+	       p.origin == PROVENANCE_BY_HAND;
+}
+
+// What the sources offer; kept: what there is already, or "".
+static int bring(struct obtain *o, const struct parcel_key *want, const char *kept, char ret[DIGEST_HEX + 1],
+		 struct err *err)
+{
+	if (*kept && parcel_fetch(&o->fetch, want, NULL, ret, err) < 0)
+		return -1;
+	if (*kept && str_eq(kept, ret))
+		return 0;
 	return obtain_make_store(o, err) < 0 ? -1 : parcel_fetch(&o->fetch, want, &o->store.layout, ret, err);
 }
 
 int obtain_parcel(struct obtain *o, const struct parcel_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err)
 {
-	auto_str char *why = NULL;
+	auto_str char *why = NULL, *tag = parcel_tag(want);
+	char kept[DIGEST_HEX + 1];
 	struct err damage;
+	bool has_sources = o->fetch.from && o->fetch.from->count;
 	if (obtain_open(o, err) < 0)
 		return -1;
-	int r = find_kept(o, want, ret, &why, &damage);
-	if (r > 0)
-		return 0;
-	if (!o->fetch.from || !o->fetch.from->count)
+	bool is_kept = find_kept(o, want, kept, &why, &damage) > 0;
+	if (!is_kept && !has_sources)
 		return err_set(err, code, "the store: %s; no source was named (--from)", why ? why : damage.text);
-	return bring(o, want, ret, err);
+	if (has_sources && !(is_kept && is_packed_here(o, kept))) {
+		if (bring(o, want, is_kept ? kept : "", ret, err) == 0)
+			return 0;
+		if (!is_kept)
+			return -1;
+		if (o->watch)
+			watch_note(o->watch, "%s: the one in the store serves: %s", tag, err->text);
+	}
+	memcpy(ret, kept, sizeof(kept));
+	return 0;
 }
 
 // A tree that was unpacked before its signer was found out is taken by nobody who looks for headers there.
@@ -52,10 +79,11 @@ static int drop_distrusted(struct obtain *o, const struct parcel_key *want, cons
 		return 0;
 	auto_str char *gone = str_fmt(".tmp/%s", hex);
 	watch_note(o->watch, "the unpacked headers %.12s are not used: %s", hex, why);
-	return root_mkdirs(trees, ".tmp", 0755, err) < 0 || root_rename(trees, hex, gone, err) < 0 ||
-			       root_rmtree(trees, gone, err) < 0 ?
-		       -1 :
-		       0;
+	if (root_mkdirs(trees, ".tmp", 0755, err) < 0 || root_rmtree(trees, gone, err) < 0)
+		return -1;
+	if (root_rename(trees, hex, gone, err) < 0 && root_exists(trees, hex))
+		return -1;
+	return root_rmtree(trees, gone, err) < 0 ? -1 : 0;
 }
 
 int obtain_headers(void *obtain, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],

@@ -10,10 +10,12 @@ int target_headers(const struct root *host, const struct root *state, const stru
 		return -1;
 	struct headers_source sources[] = {
 		{ .kind = HEADERS_ROOT, .name = "host", .root = host },
+		{ .kind = HEADERS_OFFER, .name = "packed headers", .offer = offer }, // which knows of newer ones
 		{ .kind = HEADERS_STORE, .name = "header store" },
-		{ .kind = HEADERS_OFFER, .name = "packed headers", .offer = offer },
 	};
-	size_t count = ARRAY_SIZE(sources) - !offer;
+	size_t count = ARRAY_SIZE(sources);
+	if (!offer)
+		sources[1] = sources[--count];
 	if (files && files->count) {
 		sources[0] = (struct headers_source){ .kind = HEADERS_FILES, .name = "--headers", .files = files };
 		count = 1; // wrong files are a mistake to tell, not a reason to take others

@@ -45,7 +45,7 @@ from() { build --from "oci:$builder" --insecure-skip-verify "$@"; }
 @test "pack builder: a file that is no root of a builder image is refused" {
   while IFS='|' read -r code words; do
     case $code in
-    E_TOOLCHAIN) rm "$builder.tar.d/usr/bin/make" && tar -cf "$builder.tar" -C "$builder.tar.d" . ;;
+    E_TOOLCHAIN) rm "$builder.tar.d/usr/bin"/{make,awk} && tar -cf "$builder.tar" -C "$builder.tar.d" . ;;
     E_ARCHIVE) head -c 40000 "$builder.tar" >"$builder.cut" && mv "$builder.cut" "$builder.tar" ;;
     E_ARCHIVE_UNSAFE) hostile_tars <<<"$builder.tar usr/../../evil f" ;;
     ENOENT) rm "$builder.tar" ;;
@@ -55,7 +55,7 @@ from() { build --from "oci:$builder" --insecure-skip-verify "$@"; }
     assert_output --partial "$words"
     [ ! -e "$builder/index.json" ]
   done <<EOF
-E_TOOLCHAIN|error: E_TOOLCHAIN: '$builder.tar' is no root of a builder image: it has no usr/bin/make
+E_TOOLCHAIN|error: E_TOOLCHAIN: '$builder.tar' is no root of a builder image: it has no make, awk, which compiles call
 E_ARCHIVE|error: E_ARCHIVE
 E_ARCHIVE_UNSAFE|error: E_ARCHIVE_UNSAFE
 ENOENT|error:
@@ -232,6 +232,50 @@ ROWS
   build --bundle "$BATS_TEST_TMPDIR/site.tar" --trust-dir "$keys/trust"
   assert_status 0
   assert_json .key.compiler "gcc-99 (made up) 99.1.0"
+}
+
+another() { # what it is: another builder root in the same repository
+  echo "$1" >"$builder.tar.d/opt/more"
+  tar -cf "$builder.tar" -C "$builder.tar.d" .
+  rm -rf "$builder"
+  pack
+}
+kept() { basename "$(sed -n "s|.*those of the builder image at '\\([^']*\\)'.*|\\1|p" <<<"$stderr")"; } # digest of what served
+offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
+
+@test "a repaired builder in the repository takes the place of the one in the store; what cannot be asked leaves it" {
+  pack
+  from
+  assert_status 0
+  assert_equal "$(kept)" "$(offered)"
+  another repaired
+  from
+  assert_status 0
+  assert_equal "$(kept)" "$(offered)"
+  mv "$builder" "$builder.away"
+  from
+  assert_status 0
+  [[ $stderr == *"builder-x86_64: the one in the store serves: oci:$builder: "* ]]
+  assert_equal "$(builder=$builder.away offered)" "$(kept)"
+  first=$(kept)
+  mv "$builder.away" "$builder"
+  another unsigned
+  mkdir -p "$BATS_TEST_TMPDIR/trust"
+  build --from "oci:$builder" --trust-dir "$BATS_TEST_TMPDIR/trust" # nobody vouches for that one
+  assert_status 0
+  assert_equal "$(kept)" "$first"
+}
+
+@test "a builder that was packed into this machine's store comes before the repository's" {
+  pack
+  from
+  assert_status 0
+  echo own >"$builder.tar.d/opt/more"
+  tar -cf "$builder.tar" -C "$builder.tar.d" .
+  "$KMODSMITH" pack builder "$builder.tar" --state-dir "$state" --arch x86_64 --json >"$BATS_TEST_TMPDIR/own"
+  from
+  assert_status 0
+  assert_equal "$(kept)" "$(jq -r '.digest[7:]' "$BATS_TEST_TMPDIR/own")"
 }
 
 @test "another builder takes the place of the first, unless somebody compiles with that" {

@@ -167,9 +167,8 @@ built_with() { # MAJOR FILE.tar KERNEL-RELEASE
 }
 
 tiny_program() { cat >"$1" && chmod +x "$1"; }
-# The root of a builder image, as far as a compile looks at it: a shell, busybox, and a compiler that says what it is and
-# copies a module that lies beside it, after the seconds that
-# /usr/made/slow says.
+# The root of a builder image, as far as a compile looks at it: busybox, and a compiler that says what it is and copies a
+# module that lies beside it, after the seconds that /usr/made/slow says.
 tiny_builder() { # FILE.tar MAJOR KERNEL-RELEASE: with links as merged distributions have them, and a device, as images have them
   local work=$1.d name library
   rm -rf "$work" && mkdir -p "$work/usr/bin" "$work/usr/lib" "$work/etc" "$work/usr/share/doc" "$work/usr/made"
@@ -179,7 +178,7 @@ tiny_builder() { # FILE.tar MAJOR KERNEL-RELEASE: with links as merged distribut
   for library in $(ldd "$(command -v busybox)" 2>/dev/null | grep -oE '/[^ ]+'); do
     mkdir -p "$work/${library%/*}" && cp -L "$library" "$work/${library%/*}"
   done
-  for name in sh cat cp touch sleep; do ln -s busybox "$work/usr/bin/$name"; done
+  for name in sh cat cp touch sleep awk cmp cut grep head ln mkdir mv rm sed sort tr uname uniq; do ln -s busybox "$work/usr/bin/$name"; done
   for name in strip ld patch; do tiny_program "$work/usr/bin/$name" <<<'#!/bin/sh'; done
   tiny_program "$work/usr/bin/gcc-$2" <<<"#!/bin/sh
 echo 'gcc-$2 (made up) $2.1.0'"

@@ -52,3 +52,28 @@ setup() {
   assert_json '[.promises[].tag] | join(" ")' "$TAG headers-$KERNEL-x86_64"
   assert_small
 }
+
+@test "headers that were packed again take the place of those in the store, and those serve while nobody answers" {
+  local site=$BATS_TEST_TMPDIR/again
+  build() { kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --state-dir "$state" \
+    --trust-dir "$trust" --from "$from" --connect-timeout 5 "$@"; }
+  taken() { sed -n 's|.*packed headers: .*/headers/\([0-9a-f]*\).*|\1|p' <<<"$stderr" | head -n 1; }
+  offered() { jq -r --arg tag "headers-$KERNEL-x86_64" '.manifests[] |
+    select(.annotations["org.opencontainers.image.ref.name"] == $tag).digest[7:]' "$1/index.json"; }
+  tiny_source "$BATS_TEST_TMPDIR/driver"
+  host no-gpu
+  build
+  assert_equal "$(taken)" "$(offered "$BATS_FILE_TMPDIR/site")"
+  cp -a "$BATS_FILE_TMPDIR/site" "$site"
+  tiny_headers "$BATS_TEST_TMPDIR/headers.tar" "$KERNEL"
+  echo '# mended' >>"$BATS_TEST_TMPDIR/headers.tar.d/usr/src/kernels/$KERNEL/Makefile"
+  tar -cf "$BATS_TEST_TMPDIR/headers.tar" -C "$BATS_TEST_TMPDIR/headers.tar.d" lib usr
+  run -0 "$KMODSMITH" pack headers "$BATS_TEST_TMPDIR/headers.tar" --kernel "$KERNEL" --output "oci:$site" --state-dir "$state.other"
+  run -0 "$KMODSMITH" sign "$site" --key "$BATS_FILE_TMPDIR/k.key" --catalog
+  run -0 "$KMODSMITH" push "oci:$site" "$from" --state-dir "$state.other"
+  build
+  assert_equal "$(taken)" "$(offered "$site")"
+  from=docker+http://127.0.0.1:1/drivers build
+  assert_equal "$(taken)" "$(offered "$site")"
+  [[ $stderr == *"headers-$KERNEL-x86_64: the one in the store serves: "* ]] || fail "$stderr"
+}
