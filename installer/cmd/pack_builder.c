@@ -65,18 +65,42 @@ static bool is_wanted(void *ctx, const char *path)
 	return str_eq(path, "etc/ld.so.cache");
 }
 
+static bool has_program(const struct root *root, const char *name)
+{
+	static const char *const dirs[] = { "usr/bin", "bin", "usr/sbin", "sbin" };
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		auto_str char *path = str_fmt("%s/%s", dirs[i], name);
+		if (root_exists(root, path))
+			return true;
+	}
+	return false;
+}
+
+// What a compile of NVIDIA's modules starts beside the compiler and its tools: of Kbuild (6.1, 6.12) as strace shows
+// it, and of conftest.sh and the Makefiles. Without one of them it fails on every node that takes the root.
+static int check_tools(const struct root *root, const char *file, struct err *err)
+{
+	static const char *const tools[] = { "make", "ld",   "patch", "sh", "awk",   "cat", "cmp",
+					     "cut",  "grep", "head",  "ln", "mkdir", "mv",  "rm",
+					     "sed",  "sort", "touch", "tr", "uname", "uniq" };
+	auto_strv struct strv missing = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
+		if (!has_program(root, tools[i]))
+			strv_add(&missing, str_dup(tools[i]));
+	if (!missing.count)
+		return 0;
+	auto_str char *names = strv_join(&missing, ", ");
+	return err_set(err, E_TOOLCHAIN, "'%s' is no root of a builder image: it has no %s, which compiles call", file,
+		       names);
+}
+
 static int unpack(const char *file, struct packing *p, struct err *err)
 {
 	auto_fd int fd = file_open_arg(file, O_RDONLY, err);
 	if (fd < 0 || scratch_make(&p->state, "builder", &p->work, err) < 0 ||
 	    archive_unpack(fd, file, 0, &p->work.root, NULL, is_wanted, NULL, err) < 0)
 		return -1;
-	static const char *const tools[] = { "usr/bin/make", "usr/bin/ld", "usr/bin/patch" };
-	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
-		if (!root_exists(&p->work.root, tools[i]))
-			return err_set(err, E_TOOLCHAIN, "'%s' is no root of a builder image: it has no %s", file,
-				       tools[i]);
-	return 0;
+	return check_tools(&p->work.root, file, err);
 }
 
 static int pack(const struct values *v, const char *file, struct packing *p, struct err *err)
@@ -123,15 +147,18 @@ const struct cmd cmd_pack_builder = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "the root of an image with compilers, for nodes that must compile and have none",
-	.about =
-		"ROOT.tar is the root file system of an image that has gcc or clang, make, binutils and patch, as "
-		"`podman export`\n"
-		"writes it. A node or a `build` whose own compilers do not fit a kernel takes this one from its store, "
-		"a repository\n"
-		"(--from) or a bundle (--bundle), signed as packages are, and compiles on top of it in the same "
-		"sandbox. Packages are\n"
-		"the same bytes wherever the compiler came from.\n\n"
-		"  kmodsmith pack builder root.tar --output oci:DIR\n",
+	.about = "ROOT.tar is the root file system of an image that has gcc or clang, make, binutils, patch, and the "
+		 "programs that\n"
+		 "Kbuild and NVIDIA's conftest call (awk, sed, grep, ...), as `podman export` writes it. A node or a "
+		 "`build` whose own compilers do not fit a kernel takes this one from its store, "
+		 "a repository\n"
+		 "(--from) or a bundle (--bundle), signed as packages are, and compiles on top of it in the same "
+		 "sandbox. Where\n"
+		 "the sources have another one by now, that is taken; while they cannot be asked, the one in the store "
+		 "serves; and one\n"
+		 "that was packed into this machine's store comes before. Packages are the same bytes wherever the "
+		 "compiler came from.\n\n"
+		 "  kmodsmith pack builder root.tar --output oci:DIR\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run,
