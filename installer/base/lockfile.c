@@ -40,3 +40,15 @@ int lockfile_wait(int fd, int how, int wait_ms, const char *name, struct err *er
 	}
 	return 0;
 }
+
+int lockfile_take(const struct root *state, const char *name, int how, int wait_ms, struct err *err)
+{
+	auto_root struct root locks = ROOT_NONE;
+	if (root_mkdirs(state, "locks", 0755, err) < 0 || root_sub(state, "locks", &locks, err) < 0)
+		return -1;
+	auto_str char *path = root_path(&locks, name);
+	auto_fd int fd = lockfile_open(locks.fd, name, O_RDWR);
+	if (fd < 0)
+		return file_fail("open", path, err);
+	return lockfile_wait(fd, how, wait_ms, path, err) < 0 ? -1 : TAKE_FD(fd);
+}

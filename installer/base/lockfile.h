@@ -3,7 +3,7 @@
 // could keep us out for ever. So a lock file is its owner's alone, and a wait for it has an end, which is beyond what a
 // collection of a large store takes.
 #pragma once
-#include "base/err.h"
+#include "base/root.h"
 
 enum { LOCKFILE_WAIT_MS = 300000 };
 
@@ -13,3 +13,6 @@ int lockfile_open(int dir, const char *name, int how);
 
 // flock(fd, how) within wait_ms; E_LOCKED when it does not get it.
 int lockfile_wait(int fd, int how, int wait_ms, const char *name, struct err *err);
+
+// Both, for locks/NAME of a state directory, which stays there: whoever waits for it has opened the one that there is.
+int lockfile_take(const struct root *state, const char *name, int how, int wait_ms, struct err *err);

@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builder roots: STATE/builders/HEX, the digest of the parcel. Each is some hundred megabytes, and only the last one is
-// of use: who compiles on top of one holds a shared lock on its directory, and what nobody holds goes when another
-// comes.
+// of use: who compiles on top of one holds a shared lock, STATE/locks/builder-HEX, and what nobody holds goes when
+// another comes.
 #include "node/obtain.h"
 
-#include <fcntl.h>
+#include "base/lockfile.h"
+
 #include <sys/file.h>
 
 #define DIR "builders"
 
+static int lock(const struct root *state, const char *hex, int how, int wait_ms, struct err *err)
+{
+	auto_str char *name = str_fmt("builder-%s", hex);
+	return lockfile_take(state, name, how, wait_ms, err);
+}
+
+// Held from before it is there: nobody takes it away in between.
 static int unpack(struct obtain *o, const struct root *trees, char ret_hex[DIGEST_HEX + 1], struct err *err)
 {
 	struct parcel_key want = { .kind = &PARCEL_BUILDER, .arch = o->want.arch };
 	if (obtain_parcel(o, &want, E_NO_PACKAGE, ret_hex, err) < 0)
 		return -1;
-	return parcel_unpack(&o->store.layout, ret_hex, trees, err);
+	close_fdp(&o->builder_use);
+	o->builder_use = lock(o->fetch.state, ret_hex, LOCK_SH, LOCKFILE_WAIT_MS, err);
+	return o->builder_use < 0 ? -1 : parcel_unpack(&o->store.layout, ret_hex, trees, err);
 }
 
 static int quarantine(const struct obtain *o, const char *hex, const struct err *damage, struct err *err)
@@ -27,16 +37,8 @@ static int quarantine(const struct obtain *o, const char *hex, const struct err 
 	return store_quarantine(&o->store, layer, NULL, err);
 }
 
-static int lock(const struct root *trees, const char *hex, int how, struct err *err)
-{
-	auto_fd int fd = root_open(trees, hex, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, err);
-	if (fd < 0)
-		return -1;
-	return flock(fd, how) < 0 ? err_set(err, E_CONFLICT, "'%s/%s' is in use", trees->name, hex) : TAKE_FD(fd);
-}
-
 // First out of sight, then away: a name of 64 digits is a whole tree.
-static void collect(const struct root *trees, const char *but)
+static void collect(const struct root *state, const struct root *trees, const char *but)
 {
 	auto_strv struct strv names = { 0 };
 	struct err ignored;
@@ -45,7 +47,7 @@ static void collect(const struct root *trees, const char *but)
 		auto_str char *gone = str_fmt(".tmp/%s", names.items[i]);
 		if (!digest_is_hex(names.items[i]) || str_eq(names.items[i], but))
 			continue;
-		auto_fd int fd = lock(trees, names.items[i], LOCK_EX | LOCK_NB, &ignored);
+		auto_fd int fd = lock(state, names.items[i], LOCK_EX, 0, &ignored);
 		if (fd >= 0 && root_rename(trees, names.items[i], gone, &ignored) == 0)
 			root_rmtree(trees, gone, &ignored);
 	}
@@ -63,13 +65,9 @@ int obtain_builder(void *obtain, struct root *ret, struct err *err)
 		struct err damage = *err;
 		r = quarantine(o, hex, &damage, err) < 0 ? -1 : unpack(o, &trees, hex, err);
 	}
-	if (r < 0)
+	if (r < 0 || root_sub(&trees, hex, ret, err) < 0)
 		return -1;
-	close_fdp(&o->builder_use);
-	o->builder_use = lock(&trees, hex, LOCK_SH, err);
-	if (o->builder_use < 0 || root_sub(&trees, hex, ret, err) < 0)
-		return -1;
-	collect(&trees, hex);
+	collect(o->fetch.state, &trees, hex);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "node/kept.h"
 
 #include "base/copy.h"
+#include "base/lockfile.h"
 #include "base/own.h"
 
 #include <fcntl.h>
@@ -12,11 +13,11 @@
 
 static int lock(const struct root *parent, int how, struct err *err)
 {
-	auto_fd int fd = root_open(parent, DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, err);
-	if (fd < 0)
+	auto_fd int dir = root_open(parent, DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW, err);
+	if (dir < 0)
 		return -1;
-	return flock(fd, how | LOCK_NB) < 0 ? err_set(err, E_LOCKED, "'%s/" DIR "' is in use", parent->name) :
-					      TAKE_FD(fd);
+	int fd = lockfile_take(parent, DIR, how, 0, err);
+	return fd < 0 && err->code == E_LOCKED ? err_set(err, E_LOCKED, "'%s/" DIR "' is in use", parent->name) : fd;
 }
 
 int kept_open(const struct root *parent, struct root *ret, int *ret_lock)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory of what compiles leave for the next (kmod/probes.h, kmod/objects.h): STATE/cache. Who compiles holds a
-// shared lock on it; it goes as a whole, and only when nobody does.
+// shared lock, STATE/locks/cache; it goes as a whole, and only when nobody does.
 #pragma once
 #include "base/root.h"
 

@@ -287,9 +287,9 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   tar -cf "$builder.tar" -C "$builder.tar.d" .
   rm -r "$builder" "$state/store"
   pack
-  flock -s "$state/builders/$first" sleep 600 3>&- &
+  flock -s "$state/locks/builder-$first" sleep 600 3>&- &
   holder=$!
-  soon not flock -n -x "$state/builders/$first" true
+  soon not flock -n -x "$state/locks/builder-$first" true
   from
   assert_status 0
   [ "$(find "$state/builders" -mindepth 1 -maxdepth 1 -name '[0-9a-f]*' | wc -l)" = 2 ]
@@ -301,6 +301,23 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   run ls "$state/builders"
   refute_output --partial "$first"
   assert_output --regexp '^[0-9a-f]{64}$'
+}
+
+@test "a builder root is kept from being collected by a lock that is its owner's alone, and by nobody else's" {
+  pack
+  from
+  assert_status 0
+  first=$(kept)
+  assert_equal "$(stat -c %a "$state/locks/builder-$first")" 600
+  exec 5<"$state/builders/$first" 6<"$state/builders" # which every local user can do
+  flock -x 5 && flock -x 6
+  from
+  assert_status 0
+  another one
+  from
+  assert_status 0
+  run ls "$state/builders"
+  assert_output "$(offered)"
 }
 
 @test "doctor, check: a builder in the store serves where no compiler fits" {

@@ -150,13 +150,17 @@ digest() { jq -r .digest <<<"$output"; }
   gc --dry-run --json
   assert_status 0
   [ "$(jq .cache_bytes <<<"$output")" -gt 10000 ]
-  exec 5<"$state/cache"
+  assert_equal "$(stat -c %a "$state/locks/cache")" 600
+  exec 5<"$state/locks/cache"
   flock -s 5
   gc
   assert_error E_LOCKED "cache' is in use"
   build # shares it
   assert_equal "$(kept)" "[3,3,0]"
-  exec 5<&-
+  exec 5<&- 6<"$state/cache"
+  flock -x 6 # as every local user can
+  build
+  assert_equal "$(kept)" "[3,3,0]"
   gc
   assert_status 0
   [[ $output == *"gone: "*" bytes of the compiles' cache"* ]]

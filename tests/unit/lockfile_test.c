@@ -37,6 +37,20 @@ static void it_is_its_owners_alone(void **state)
 	assert_int_equal(errno, ELOOP);
 }
 
+static void of_a_state_directory(void **state)
+{
+	(void)state;
+	struct err err;
+	auto_fd int one = lockfile_take(&folder.root, "thing", LOCK_SH, 0, &err),
+		    other = lockfile_take(&folder.root, "thing", LOCK_SH, 0, &err);
+	assert_true(one >= 0 && other >= 0);
+	assert_int_equal(mode_of("locks/thing"), 0600);
+	assert_int_equal(lockfile_take(&folder.root, "thing", LOCK_EX, 0, &err), -1);
+	assert_int_equal(err.code, E_LOCKED);
+	auto_fd int another = lockfile_take(&folder.root, "another", LOCK_EX, 0, &err);
+	assert_true(another >= 0);
+}
+
 static void a_wait_has_an_end(void **state)
 {
 	(void)state;
@@ -82,6 +96,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(it_is_its_owners_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(of_a_state_directory, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_wait_has_an_end, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
