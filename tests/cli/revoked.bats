@@ -98,6 +98,25 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_status 0
 }
 
+@test "a change away from a driver under a removed key: that there is no way back is said before the touch" {
+  fetched
+  install
+  kmodsmith "trust remove" ours
+  local other=$BATS_TEST_TMPDIR/other
+  cp -r "$site.d" "$other.d"
+  sed -i s/ABCDEF0123456789ABCDEF0/FEDCBA9876543210FEDCBA9/ "$other.d"/*.ko
+  layout "$other" 6.1.0-56-cloud-amd64
+  rm "$ROOT/.sys-calls"
+  echo "ENOMEM load nvidia" >"$ROOT/.sys-refused"
+  change() { kmodsmith install --package "$other" --modules nvidia,nvidia-uvm --param nvidia:NVreg_EnableMSI=0; }
+  change
+  assert_error E_SYSTEM "load 'nvidia'"
+  [[ $stderr == *"driver $V could not be brought back: E_UNTRUSTED: "*" unload "* ]]
+  assert_equal "$(calls | grep -E '^(un)?load' | sed 's/ *$//' | paste -sd';')" "unload nvidia_uvm;unload nvidia;load nvidia NVreg_EnableMSI=0"
+  change
+  assert_status 0
+}
+
 @test "a trust directory that cannot be read takes no trust from what worked last; what is asked for waits" {
   fetched
   policy '{"prefix": "oci:", "limit": 2}'
