@@ -319,7 +319,7 @@ static void tell_of_keys(const struct share_wish *w)
 		struct err ignored;
 		auto_key struct key *key = NULL;
 		bool is_open = key_open(v->share_keys.items[i], getenv("KMODSMITH_KEY_PASSWORD"), &key, &ignored) == 0;
-		const struct trust_key *known = is_open ? trusted(&w->origin->trust, key) : NULL;
+		const struct trust_key *known = is_open ? trusted(&w->origin->trust.trust, key) : NULL;
 		if (known)
 			log_warn(
 				"the private half of '%s', a key that this node trusts, is within its reach, and it is "

@@ -36,7 +36,7 @@ int kept_open(const struct root *parent, struct root *ret, int *ret_lock)
 // First out of sight: whoever comes next makes a new one.
 static int remove_all(const struct root *state, struct err *err)
 {
-	if (root_mkdirs(state, ".tmp", 0755, err) < 0 || root_rmtree(state, GONE, err) < 0 ||
+	if (own_closed(state, ".tmp", err) < 0 || root_rmtree(state, GONE, err) < 0 ||
 	    root_rename(state, DIR, GONE, err) < 0)
 		return -1;
 	return root_rmtree(state, GONE, err) < 0 ? -1 : 0;
