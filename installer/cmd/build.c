@@ -9,6 +9,8 @@ static const struct opt opts[] = {
 	  "target kernel release; default: the running one" },
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct build_values, output),
 	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a bundle; default: the node's store" },
+	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct build_values, job.payload),
+	  "what an image carries: the sources in it are the default of --source" },
 	{ "matrix", 0, "FILE.json", NULL, OPT_STR, offsetof(struct build_values, matrix),
 	  "build each driver of the file for each kernel of it, see kmodsmith-matrix(7)" },
 	{ "nodes", 0, "FILE|-", NULL, OPT_STR, offsetof(struct build_values, nodes),
@@ -26,6 +28,8 @@ struct build {
 	struct host host;
 	struct gpus gpus;
 	struct root state, patches;
+	struct carry carry;
+	char *source; // of what an image carries
 	struct strv modules;
 	struct output output;
 	struct origin origin;
@@ -46,15 +50,32 @@ static void build_done(struct build *b)
 	obtain_done(&b->obtain);
 	origin_done(&b->origin);
 	output_done(&b->output);
+	free(b->source);
+	carry_done(&b->carry);
 	root_done(&b->patches);
 	root_done(&b->state);
 	machine_done(&b->machine);
 }
 
+static int open_source(const struct job_values *j, struct build *b, struct err *err)
+{
+	if (j->source)
+		return 0;
+	if (!j->payload)
+		return err_set(err, E_USAGE, "build needs --source PATH, --payload DIR or --matrix FILE.json");
+	if (carry_open(j->payload, &b->carry, err) < 0)
+		return -1;
+	b->source = carry_source(&b->carry);
+	return b->source ? 0 :
+			   err_set(err, E_PAYLOAD, "--payload '%s' has no sources of driver %s", j->payload,
+				   b->carry.is.driver);
+}
+
 static int open_all(const struct build_values *v, struct build *b, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &b->machine, err) < 0 ||
+	if (open_source(j, b, err) < 0 || job_inputs(j, err) < 0 ||
+	    machine_open(&j->origin.remote.common, &b->machine, err) < 0 ||
 	    job_state(j, &b->machine, &b->state, err) < 0 || output_init(&b->output, v->output, &b->state, err) < 0 ||
 	    (j->patches && root_init(&b->patches, j->patches, err) < 0))
 		return -1;
@@ -77,7 +98,7 @@ static int make(const struct build_values *v, struct build *b, struct err *err)
 	struct compile_wish wish = {
 		.release = release,
 		.banner = str_eq(release, b->host.release) && !j->headers.count ? b->host.banner : NULL,
-		.source_path = j->source,
+		.source_path = j->source ? j->source : b->source,
 		.source_sha256 = j->source_sha256,
 		.headers = &j->headers,
 		.offer = &offer,
@@ -144,12 +165,12 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
+			   .carry = CARRY_NONE,
 			   .output = OUTPUT_NONE,
 			   .obtain = OBTAIN_NONE,
 			   .package = PACKAGE_NONE,
 			   .watch = show_watch() };
-	int r = v->job.source ? open_all(v, &b, err) :
-				err_set(err, E_USAGE, "build needs --source PATH or --matrix FILE.json");
+	int r = open_all(v, &b, err);
 	if (r == 0)
 		r = make(v, &b, err);
 	if (r == 0)

@@ -1,0 +1,80 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Each verb of `nvidia-driver` in the driver image, with the environment that the image has. The machine is a recorded one;
+# headers and a compiler, which the image has not, come from a layout. The compiler is made up, the sources are NVIDIA's.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+load helper
+load ../cli/package
+
+kernel=6.1.0-56-cloud-amd64
+setup() {
+  [ "$(id -u)" -eq 0 ] || skip "only root can chroot"
+  place=$BATS_TEST_TMPDIR/place
+  mkdir "$place"
+  loadable
+  sed -i 's/Open Kernel Module for x86_64/x86_64 Kernel Module/' "$ROOT/proc/driver/nvidia/version" # what the image carries
+  mv "$ROOT" "$place/machine"
+  unset ROOT
+  tiny_builder "$BATS_TEST_TMPDIR/builder.tar" 99 "$kernel"
+  "$KMODSMITH" pack builder "$BATS_TEST_TMPDIR/builder.tar" --output "oci:$place/layout" --arch x86_64 \
+    --state-dir "$BATS_TEST_TMPDIR/state" >/dev/null
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$BATS_TEST_TMPDIR/key.pem" 2>/dev/null
+  openssl pkey -in "$BATS_TEST_TMPDIR/key.pem" -pubout -out "$BATS_TEST_TMPDIR/site.pem"
+  "$KMODSMITH" sign "oci:$place/layout" --key "$BATS_TEST_TMPDIR/key.pem" >/dev/null
+  "$KMODSMITH" trust add "$BATS_TEST_TMPDIR/site.pem" --root "$place/machine" >/dev/null
+  tiny_headers "$place/headers.tar" "$kernel"
+  built_with 99 "$place/headers.tar" "$kernel"
+}
+teardown() { [ -z "${init-}" ] || kill "$init" 2>/dev/null || true; }
+
+verb() { # WORD...: in a container of the image, as far as the program sees it; takes the place of a shell of its own
+  local environment
+  mapfile -t environment < <(config_of driver '.config.Env[]')
+  exec unshare -m --propagation private bash -c '
+    mount --rbind "$1" "$1" && mount --bind "$2" "$1/mnt" && mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" || exit 99
+    exec env -i "${@:3}"' - "$images/driver/root" "$place" "${environment[@]}" KMODSMITH_ROOT=/mnt/machine KMODSMITH_MODULES=nvidia \
+    KMODSMITH_HEADERS=/mnt/headers.tar KMODSMITH_FROM=oci:/mnt/layout KMODSMITH_NO_DAEMONS=yes KMODSMITH_EXPORT=none \
+    chroot "$images/driver/root" nvidia-driver "$@"
+}
+calls_of() { cat "$place/machine/.sys-calls" 2>/dev/null; }
+
+@test "build and update compile the sources that the image carries, for the running kernel and for another" {
+  run --separate-stderr verb build
+  assert_success
+  assert_output --partial "$DRIVER-proprietary-$kernel-x86_64 sha256:"
+  assert_regex "$stderr" "source .* $DRIVER, sha256"
+  run --separate-stderr verb update --max-threads 1 -k "$kernel"
+  assert_success
+  assert_output --partial "$DRIVER-proprietary-$kernel-x86_64 sha256:"
+  assert_equal "$(calls_of)" ""
+}
+
+@test "load takes what build left, and compiles nothing by itself" {
+  run --separate-stderr verb load
+  assert_error E_NO_PACKAGE "$DRIVER"
+  run verb build
+  run --separate-stderr verb load
+  assert_success
+  assert_regex "$(calls_of)" 'load nvidia'
+}
+
+@test "init compiles what the image carries, loads it, and stays until it is told to end" {
+  verb init >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
+  init=$!
+  log=$BATS_TEST_TMPDIR/log soon grep -q 'ready: driver' "$BATS_TEST_TMPDIR/log"
+  kill -TERM "$init"
+  wait "$init"
+  assert_regex "$(calls_of)" 'load nvidia'
+}
+
+@test "reload_nvidia_peermem looks and stays, probe_nvidia_peermem tells what it found" {
+  verb reload_nvidia_peermem >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
+  init=$!
+  log=$BATS_TEST_TMPDIR/log soon test -e "$place/machine/run/kmodsmith/peermem.json"
+  run --separate-stderr verb probe_nvidia_peermem
+  assert_success
+  assert_output --partial "no PCI function of vendor 15b3"
+  kill -TERM "$init"
+  wait "$init"
+  grep -F "leaving; nvidia-peermem stays as it is" "$BATS_TEST_TMPDIR/log"
+}
