@@ -233,6 +233,30 @@ EOF
   [[ $stderr != *" reuse "* ]]
 }
 
+@test "what serves another kernel than its own: who signed it is asked as of every package, and remembered" {
+  local key=$BATS_TEST_TMPDIR/key.pem
+  openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$key"
+  openssl pkey -in "$key" -pubout -out "$key.pub"
+  "$KMODSMITH" sign "oci:$package" --key "$key"
+  kmodsmith "trust add" "$key.pub" --name ours
+  kmodsmith install --driver 535.261.03 --from "oci:$package"
+  assert_status 0
+  boot "$here"
+  kmodsmith install --driver 535.261.03
+  assert_status 0
+  boot "$here"
+  kmodsmith "trust remove" ours
+  rm "$ROOT/.sys-calls"
+  kmodsmith install --driver 535.261.03
+  assert_error E_UNTRUSTED "signed by ours (key "
+  assert_equal "$(calls)" ""
+  rm -r "$ROOT/var/lib/kmodsmith"
+  kmodsmith install --driver 535.261.03 --from "oci:$package" --insecure-skip-verify
+  assert_status 0
+  kmodsmith "store ls" --json
+  assert_json '.[0].vouched.origin' unverified
+}
+
 @test "with a source: no compile where the proof holds, a compile where it does not, the symbols where it must not be" {
   tiny_source "$BATS_TEST_TMPDIR/source"
   kmodsmith plan --package "$package" --source "$BATS_TEST_TMPDIR/source" --json
