@@ -235,7 +235,7 @@ ROWS
 }
 
 another() { # what it is: another builder root in the same repository
-  echo "$1" >"$builder.tar.d/opt/more"
+  echo "$1" >"$builder.tar.d/usr/made/more"
   tar -cf "$builder.tar" -C "$builder.tar.d" .
   rm -rf "$builder"
   pack
@@ -270,7 +270,7 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   pack
   from
   assert_status 0
-  echo own >"$builder.tar.d/opt/more"
+  echo own >"$builder.tar.d/usr/made/more"
   tar -cf "$builder.tar" -C "$builder.tar.d" .
   "$KMODSMITH" pack builder "$builder.tar" --state-dir "$state" --arch x86_64 --json >"$BATS_TEST_TMPDIR/own"
   from

@@ -234,7 +234,7 @@ PYTHON
   python3 "$BATS_TEST_TMPDIR/server.py" "$BATS_TEST_TMPDIR/silent" >"$BATS_TEST_TMPDIR/asked" 3>&- &
   server=$!
   soon test -s "$BATS_TEST_TMPDIR/asked"
-  KMODSMITH_FROM="http://127.0.0.1:$(head -n 1 "$BATS_TEST_TMPDIR/asked")/x" KMODSMITH_INSECURE_SKIP_VERIFY=true driver_side
+  KMODSMITH_FROM="http://127.0.0.1:$(head -n 1 "$BATS_TEST_TMPDIR/asked")/x" driver_side
   soon flag dir_prepared
   touch "$BATS_TEST_TMPDIR/silent"
   printf 'E_TOOLCHAIN\nno compiler\n' >"$shared/driver_toolkit_broken.reason"
