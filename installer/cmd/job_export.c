@@ -124,7 +124,8 @@ int job_export(struct job *j, struct err *err)
 	j->export_wish = (struct export_wish){ .driver = driver,
 					       .payload = j->obtain.payload,
 					       .modules = p ? j->export_modules : NULL,
-					       .release = j->facts.host.release };
+					       .release = j->facts.host.release,
+					       .flavour = plan_flavour(&j->facts, &j->wish, &j->at_hand) };
 	j->at_hand.payload = j->obtain.payload;
 	if (export_look(&j->export, &j->export_wish, &j->export_why, err) < 0)
 		return -1;

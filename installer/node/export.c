@@ -95,7 +95,7 @@ static int open_payload(struct export *e, const struct export_wish *wish, struct
 		return -1;
 	*e->sources = '\0';
 	if (srctree_is_in(&w->payload, wish->driver))
-		srctree_key(wish->payload, wish->release, e->sources);
+		srctree_key(wish->payload, wish->release, wish->flavour, e->sources);
 	return 0;
 }
 
@@ -112,7 +112,7 @@ static int make_sources(const struct export *e, const struct export_wish *wish, 
 		return 0;
 	return root_mkdirs(e->state, EXPORT_SOURCES, 0755, err) < 0 ||
 			       root_sub(e->state, EXPORT_SOURCES, &store, err) < 0 ||
-			       srctree_make(&w->payload, wish->driver, &store, e->sources, err) < 0 ?
+			       srctree_make(&w->payload, wish->driver, wish->flavour, &store, e->sources, err) < 0 ?
 		       -1 :
 		       0;
 }

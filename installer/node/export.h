@@ -12,14 +12,16 @@
 #pragma once
 #include "base/digest.h"
 #include "base/sys.h"
+#include "kmod/recipe.h"
 #include "node/firmware.h"
 #include "node/watch.h"
 
 struct export_wish {
-	const char *driver;  // version
-	const char *payload; // digest: STATE/payloads/HEX
-	const char *modules; // STATE/modules/HEX; NULL = not known
-	const char *release; // of the kernel
+	const char *driver;   // version
+	const char *payload;  // digest: STATE/payloads/HEX
+	const char *modules;  // STATE/modules/HEX; NULL = not known
+	const char *release;  // of the kernel
+	enum flavour flavour; // of the modules: whose sources are shown
 };
 
 struct export

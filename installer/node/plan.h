@@ -91,6 +91,8 @@ void plan_done(struct plan *p);
 
 // The version that would be installed: as wished, else of what is at hand, else what the kernel has; NULL = unknown.
 const char *plan_driver(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand);
+// And of which flavour; FLAVOUR_AUTO = none can be.
+enum flavour plan_flavour(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand);
 bool plan_has(const struct plan *p, enum step_kind kind);
 
 // The driver that a plan ends in, with this package (NULL = not known yet).

@@ -76,6 +76,18 @@ int goal_flavour(const struct making *m, struct err *err)
 	return 0;
 }
 
+enum flavour plan_flavour(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand)
+{
+	const char *driver = plan_driver(facts, wish, at_hand);
+	struct plan plan = { .driver = (char *)(uintptr_t)driver };
+	const struct making m = { .facts = facts, .wish = wish, .at_hand = at_hand, .plan = &plan };
+	struct err ignored;
+	if (!driver || goal_flavour(&m, &ignored) < 0)
+		return FLAVOUR_AUTO;
+	free(plan.flavour_why);
+	return plan.flavour;
+}
+
 static const char *srcversion_in(const struct package *p, const char *module)
 {
 	for (size_t i = 0; p && i < p->count; i++)

@@ -40,12 +40,13 @@ int step_payload(struct run *r, const struct step *step, struct err *err)
 	return 0;
 }
 
-static struct export_wish wish_of(const struct run *r, const char *driver)
+static struct export_wish wish_of(const struct run *r, const char *driver, enum flavour flavour)
 {
 	return (struct export_wish){ .driver = driver,
 				     .payload = r->a->obtain->payload,
 				     .modules = *r->modules ? r->modules : NULL,
-				     .release = r->a->facts->host.release };
+				     .release = r->a->facts->host.release,
+				     .flavour = flavour };
 }
 
 static int make_modules(const struct run *r, struct package *p, const struct root *store, struct err *err)
@@ -102,13 +103,13 @@ int run_prepare_export(struct run *r, struct err *err)
 		return 0;
 	if (find_modules(r, err) < 0)
 		return -1;
-	struct export_wish wish = wish_of(r, r->a->plan->driver);
+	struct export_wish wish = wish_of(r, r->a->plan->driver, r->a->plan->flavour);
 	return export_prepare(e, &wish, err);
 }
 
 int run_show_firmware(struct run *r, struct err *err)
 {
-	struct export_wish wish = wish_of(r, r->a->plan->driver);
+	struct export_wish wish = wish_of(r, r->a->plan->driver, r->a->plan->flavour);
 	return r->a->export && r->a->export->made ? export_firmware(r->a->export, &wish, err) : 0;
 }
 
@@ -118,7 +119,7 @@ int step_export(struct run *r, const struct step *step, struct err *err)
 	struct export *e = r->a->export;
 	if (run_prepare_export(r, err) < 0)
 		return -1;
-	struct export_wish wish = wish_of(r, r->a->plan->driver);
+	struct export_wish wish = wish_of(r, r->a->plan->driver, r->a->plan->flavour);
 	if (export_switch(e, &wish, err) < 0)
 		return -1;
 	watch_end(r->a->watch, "export", "/%s, generation %u", e->dir, e->number);
@@ -138,6 +139,14 @@ static int obtain_back(const struct apply *a, const char *version, struct err *e
 	return found;
 }
 
+static enum flavour flavour_of_back(const struct run *r)
+{
+	enum flavour flavour = FLAVOUR_AUTO;
+	if (r->back.driver.flavour)
+		flavour_parse(r->back.driver.flavour, &flavour);
+	return flavour;
+}
+
 static int prepare_back(struct run *r, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -147,7 +156,7 @@ static int prepare_back(struct run *r, struct err *err)
 		return found;
 	if (r->back.package.count && modules_of(r, &r->back.package, err) < 0)
 		return -1;
-	struct export_wish wish = wish_of(r, version);
+	struct export_wish wish = wish_of(r, version, flavour_of_back(r));
 	return export_prepare(a->export, &wish, err) < 0 || export_firmware(a->export, &wish, err) < 0 ? -1 : 0;
 }
 
@@ -163,7 +172,7 @@ void run_export_back(struct run *r)
 {
 	struct err why;
 	struct export *e = r->a->export;
-	struct export_wish wish = wish_of(r, r->back.driver.version);
+	struct export_wish wish = wish_of(r, r->back.driver.version, flavour_of_back(r));
 	if (!e || !e->made)
 		return;
 	if (export_switch(e, &wish, &why) < 0)

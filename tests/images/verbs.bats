@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Each verb of `nvidia-driver` in the driver image, with the environment that the image has. The machine is a recorded one;
 # headers and a compiler, which the image has not, come from a layout. The compiler is made up, the sources are NVIDIA's.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
 load helper
 load ../cli/package
 
-kernel=6.1.0-56-cloud-amd64
 setup() {
   [ "$(id -u)" -eq 0 ] || skip "only root can chroot"
+  kernel=$(<"$top/tests/hosts/h100x2-unloaded/proc/sys/kernel/osrelease")
+  eval "$(declare -f tiny_module | sed "s/version=[0-9.]\+ /version=$DRIVER /")"
   place=$BATS_TEST_TMPDIR/place
   mkdir "$place"
   loadable
-  sed -i 's/Open Kernel Module for x86_64/x86_64 Kernel Module/' "$ROOT/proc/driver/nvidia/version" # what the image carries
+  # What the image carries: its flavour and its version.
+  sed -Ei "s/Open Kernel Module for x86_64( +)[0-9.]+/x86_64 Kernel Module\1$DRIVER/" "$ROOT/proc/driver/nvidia/version"
+  [ -d "$ROOT/lib/firmware/nvidia/$DRIVER" ] || mv "$ROOT"/lib/firmware/nvidia/* "$ROOT/lib/firmware/nvidia/$DRIVER"
   mv "$ROOT" "$place/machine"
   unset ROOT
   tiny_builder "$BATS_TEST_TMPDIR/builder.tar" 99 "$kernel"
@@ -53,6 +56,7 @@ calls_of() { cat "$place/machine/.sys-calls" 2>/dev/null; }
   run --separate-stderr verb load
   assert_error E_NO_PACKAGE "$DRIVER"
   run verb build
+  assert_success
   run --separate-stderr verb load
   assert_success
   assert_regex "$(calls_of)" 'load nvidia'
