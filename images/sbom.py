@@ -24,6 +24,7 @@ import spdx
 
 HERE = "usr/share/kmodsmith/"
 PAYLOAD = HERE + "payload/root/"
+NVIDIAS = PAYLOAD + "usr/share/doc/NVIDIA_GLX-1.0/LICENSE"  # of a .run, as runfile.c lays it out
 OURS = "Apache-2.0"
 
 
@@ -105,6 +106,8 @@ class Contents:
             return self.owner(root, inner, sha256)  # the runtime, below the payload once more
         if path.startswith("usr/share/doc/"):
             name = path.split("/")[3]
+            if name == "nvidia-driver-payload":
+                return ("payload",)
             numbers = [i for i, given in enumerate(self.inputs) if given.package and given.package.name == name]
             kinds = [kind for kind, names in (("deb", self.found), ("linked", self.linked)) if name in names]
             return ("input", numbers[0]) if numbers else (kinds[0], name) if kinds else ("ours",)
@@ -159,6 +162,8 @@ def keep_texts(root, owners, contents):
     for owner in sorted(filter(contents.is_package, owners), key=str, reverse=True):  # "deb" has the last word
         package, text = contents.package(owner)
         write(os.path.join(root, "usr/share/doc", package.name, "copyright"), text)
+    if is_file(root, NVIDIAS):
+        write(os.path.join(root, "usr/share/doc/nvidia-driver-payload/copyright"), read(os.path.join(root, NVIDIAS)))
     if "base-files" in contents.found:
         source = os.path.join(contents.found["base-files"][1], "usr/share/common-licenses")
         target = os.path.join(root, "usr/share/common-licenses")
@@ -170,6 +175,10 @@ def add_owner(document, owner, contents, args):
     """The package of an owner: its place in the document, and its line in the list of licences."""
     if owner == ("ours",):
         return document.image, f"kmodsmith-{args.name} {args.version}: {OURS}"
+    if owner == ("payload",) and is_file(args.root, NVIDIAS):
+        licence = document.add_licence("NVIDIA's licence", read(os.path.join(args.root, NVIDIAS)))
+        ident = document.add_package("payload", "nvidia-driver-payload", args.driver, licence)
+        return ident, f"nvidia-driver-payload {args.driver}: NVIDIA's licence"
     if owner == ("payload",):
         ident = document.add_package("payload", "nvidia-driver-payload", args.driver, "NOASSERTION")
         return ident, f"nvidia-driver-payload {args.driver}: see the packages that it was laid out from"

@@ -31,6 +31,12 @@ class Document:
         self.packages.append(entry)
         return entry["SPDXID"]
 
+    def add_licence(self, name, text):
+        """A licence that SPDX has no name for, with its text: what it is called here."""
+        ident = debian.spdx_licence(name)
+        self.extracted[ident] = {"licenseId": ident, "name": name, "extractedText": text}
+        return ident
+
     def add_debian(self, kind, package, names):
         """A Debian package with the licences that its copyright file names."""
         for name in names:

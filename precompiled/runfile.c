@@ -13,6 +13,7 @@ static const struct type {
 	const char *name;
 	bool has_arch, has_path, is_link, is_inheriting;
 	const char *place; // NULL = the path itself is the place
+	const char *below; // in that place, whatever path the line has; NULL = that path
 } types[] = {
 	{ "KERNEL_MODULE_SRC", .is_inheriting = true, .place = "usr/src/nvidia-V/" },
 	{ "DKMS_CONF", .is_inheriting = true, .place = "usr/src/nvidia-V/" },
@@ -59,7 +60,14 @@ static const struct type {
 	{ "EGL_EXTERNAL_PLATFORM_JSON", .place = "usr/share/egl/egl_external_platform.d/" },
 	{ "APPLICATION_PROFILE", .has_path = true, .place = "usr/share/nvidia/" },
 	{ "SANDBOXUTILS_FILELIST_JSON", .has_path = true, .place = "usr/share/nvidia/files.d/" },
+	{ "DOCUMENTATION", .place = "usr/share/doc/", .below = RUNFILE_DOCUMENTS }, // see is_wanted()
 };
+
+// A licence has to go wherever the files go; manuals and pages stay behind.
+static bool is_wanted(const struct type *type, const char *name)
+{
+	return !str_eq(type->name, "DOCUMENTATION") || str_eq(name, "LICENSE");
+}
 
 static void entry_done(struct runfile_entry *e)
 {
@@ -140,10 +148,10 @@ static int read_entry(struct line *l, const char *triplet, const char *version, 
 	const struct type *type = word ? find_type(word) : NULL;
 	if (!file || !mode || !word)
 		return -1;
-	if (!type)
+	if (!type || !is_wanted(type, name ? name + 1 : file))
 		return 0;
 	const char *arch = type->has_arch ? next_word(l) : "NATIVE";
-	const char *given = type->has_path || type->is_inheriting ? next_word(l) : "";
+	const char *given = type->below ? type->below : type->has_path || type->is_inheriting ? next_word(l) : "";
 	const char *target = type->is_link ? next_word(l) : NULL;
 	auto_str char *path = !given ? NULL : type->is_inheriting ? inherited(file, given, type->name) : str_dup(given);
 	if (!arch || !path || (type->is_link && !target))

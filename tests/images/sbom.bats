@@ -96,3 +96,18 @@ sbom() { jq -r "${@:2}" "$images/$1/root/$SBOM"; } # NAME FILTER
   assert_success
   refute_output ""
 }
+@test "the licence of a .run stays with what was laid out from it, in words and in the document" {
+  local root=$BATS_TEST_TMPDIR/root
+  local payload=$root/usr/share/kmodsmith/payload/root
+  mkdir -p "$payload/usr/share/doc/NVIDIA_GLX-1.0" "$payload/usr/bin"
+  echo "License For Customer Use" >"$payload/usr/share/doc/NVIDIA_GLX-1.0/LICENSE"
+  echo program | tee "$payload/usr/bin/nvidia-smi" >"$BATS_TEST_TMPDIR/driver.run"
+  python3 "$top/images/sbom.py" "$root" --name driver --version 1 --epoch 1 --driver 1.2 --input "$BATS_TEST_TMPDIR/driver.run"
+  run cat "$root/usr/share/doc/nvidia-driver-payload/copyright"
+  assert_output "License For Customer Use"
+  run cat "$root/usr/share/kmodsmith/licences.txt"
+  assert_line "nvidia-driver-payload 1.2: NVIDIA's licence"
+  run jq -r '(.packages[] | select(.name == "nvidia-driver-payload").licenseDeclared) as $l
+    | .hasExtractedLicensingInfos[] | select(.licenseId == $l).extractedText' "$root/$SBOM"
+  assert_output --partial "License For Customer Use"
+}
