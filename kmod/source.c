@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
+static const char USR_SRC[] = "usr/src";
+
 unsigned source_branch(const char *version)
 {
 	return (unsigned)strtoul(version, NULL, 10);
@@ -60,14 +62,32 @@ static unsigned find_flavour(const struct root *root, const char *dir)
 	return 0;
 }
 
+// What NVIDIA compiles of each module without the kernel's headers. In its open source release these are links to what
+// its Makefile leaves in src/.
+static const char *const cores[] = { "nvidia/nv-kernel.o_binary", "nvidia-modeset/nv-modeset-kernel.o_binary" };
+
+static bool is_link(const struct root *root, const char *path)
+{
+	struct stat st;
+	struct err ignored;
+	return root_stat(root, path, &st, &ignored) > 0 && S_ISLNK(st.st_mode);
+}
+
 static int check_core(const struct source *s, const char *dir, struct err *err)
 {
-	auto_str char *core = str_fmt("%s/nvidia/nv-kernel.o_binary", dir);
-	if (root_exists(&s->root, core))
-		return 0;
-	return err_set(err, E_SOURCE,
-		       "'%s/%s' lacks nvidia/nv-kernel.o_binary: a source release whose core is not compiled",
-		       s->root.name, dir);
+	for (size_t i = 0; i < ARRAY_SIZE(cores); i++) {
+		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
+		bool is_dangling = is_link(&s->root, core);
+		if (root_exists(&s->root, core) || (i > 0 && !is_dangling))
+			continue;
+		return err_set(err, E_SOURCE,
+			       "'%s/%s' %s %s: in a source release it is to be compiled first, by `make "
+			       "kernel-open/%s kernel-open/%s` in the directory that has kernel-open/ and src/, which "
+			       "then is the source",
+			       s->root.name, dir, is_dangling ? "has a link to nothing for" : "lacks", cores[i],
+			       cores[0], cores[1]);
+	}
+	return 0;
 }
 
 static int take_dir(struct source *s, const char *dir, struct err *err)
@@ -111,9 +131,17 @@ static int scan(struct source *s, const char *dir, unsigned depth, struct err *e
 	return 0;
 }
 
-static int identify(struct source *s, const char *path, struct err *err)
+// In a dkms package the trees lie where it installs them.
+static int find_flavours(struct source *s, struct err *err)
 {
 	if (scan(s, ".", 2, err) < 0)
+		return -1;
+	return s->flavours || !root_exists(&s->root, USR_SRC) ? 0 : scan(s, USR_SRC, 2, err);
+}
+
+static int identify(struct source *s, const char *path, struct err *err)
+{
+	if (find_flavours(s, err) < 0)
 		return -1;
 	if (!s->flavours)
 		return err_set(err, E_SOURCE,
@@ -135,7 +163,7 @@ struct choice {
 static bool is_inner(void *ctx, const char *path)
 {
 	(void)ctx;
-	return str_starts(path, "usr/src/") && strstr(path, ".tar");
+	return str_starts(path, "usr/src/");
 }
 
 static bool is_chosen(void *ctx, const char *path)
@@ -162,12 +190,15 @@ static int unpack_choice(int fd, const char *name, off_t offset, const struct ro
 static int unpack_inner(const struct root *root, const char *path, struct choice *c, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	if (root_list(root, "usr/src", &names, err) < 0)
+	if (root_list(root, USR_SRC, &names, err) < 0)
 		return -1;
-	if (names.count != 1)
-		return err_set(err, E_SOURCE, "'%s' holds no usr/src/*.tar.xz: not a Debian package of driver source",
+	auto_str char *inner = names.count == 1 ? str_fmt("%s/%s", USR_SRC, names.items[0]) : NULL;
+	if (names.count && (!inner || !strstr(names.items[0], ".tar")))
+		return 0;
+	if (!inner)
+		return err_set(err, E_SOURCE,
+			       "'%s' holds neither usr/src/*.tar.xz nor usr/src/*/: not a package of driver source",
 			       path);
-	auto_str char *inner = str_fmt("usr/src/%s", names.items[0]);
 	auto_fd int fd = root_open(root, inner, O_RDONLY, err);
 	if (fd < 0 || unpack_choice(fd, inner, 0, root, c, err) < 0)
 		return err_wrap(err, "'%s'", path);
@@ -232,6 +263,60 @@ int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1]
 	return 0;
 }
 
+static bool is_linked(const struct source *s, const char *dir)
+{
+	for (size_t i = 0; dir && i < ARRAY_SIZE(cores); i++) {
+		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
+		if (is_link(&s->root, core))
+			return true;
+	}
+	return false;
+}
+
+static int take_core(const struct root *from, const char *path, const struct root *to, struct err *err)
+{
+	struct stat st;
+	auto_fd int in = root_open(from, path, O_RDONLY | O_NONBLOCK, err);
+	if (in < 0)
+		return -1;
+	if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(err, E_SOURCE, "%s is a link to what is no file", path);
+	auto_fd int out = root_unlink(to, path, err) < 0 ? -1 : root_create(to, path, err);
+	return out < 0 ? -1 : file_copy(in, out, path, err);
+}
+
+static int copy_flavour(const struct source *s, const char *dir, const struct root *to, struct err *err)
+{
+	if (!dir)
+		return 0;
+	if (copy_tree(&s->root, dir, to, dir, err) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(cores); i++) {
+		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
+		if (is_link(&s->root, core) && take_core(&s->root, core, to, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+// A flavour's directory is compiled alone, and links that lead out of it would lead to nothing: it is copied, with what
+// they lead to in their place.
+static int take_cores(struct source *s, const struct root *work, struct err *err)
+{
+	if (!is_linked(s, s->open) && !is_linked(s, s->proprietary))
+		return 0;
+	auto_str char *name = str_fmt("linked-%.16s", s->digest);
+	auto_root struct root to = ROOT_NONE;
+	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
+	    root_sub(work, name, &to, err) < 0 || copy_flavour(s, s->open, &to, err) < 0 ||
+	    copy_flavour(s, s->proprietary, &to, err) < 0)
+		return -1;
+	root_done(&s->root);
+	s->root = to;
+	to = ROOT_NONE;
+	return 0;
+}
+
 int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err)
 {
 	auto_source struct source s = { .root = ROOT_NONE };
@@ -244,6 +329,8 @@ int source_open(const char *path, const char *sha256, const struct root *work, s
 	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, &s, err) < 0 :
 				  open_archive(fd, path, sha256, work, &s, err) < 0 || identify(&s, path, err) < 0)
 		return -1;
+	if (take_cores(&s, work, err) < 0)
+		return err_wrap(err, "'%s'", path);
 	*ret = s;
 	s = (struct source){ .root = ROOT_NONE };
 	return 0;
@@ -257,7 +344,7 @@ static int peek_archive(int fd, const char *path, const struct root *work, struc
 		return -1;
 	int r = unpack(fd, path, &s->root, true, err);
 	if (r == 0)
-		r = scan(s, ".", 2, err);
+		r = find_flavours(s, err);
 	struct err ignored;
 	root_rmtree(work, name, r < 0 ? &ignored : err);
 	return r;
@@ -274,7 +361,7 @@ int source_peek(const char *path, const struct root *work, struct source *ret, s
 		return err_set(err, errno, "look at '%s'", path);
 	int r = S_ISDIR(st.st_mode) ? root_init(&s.root, path, err) : peek_archive(fd, path, work, &s, err);
 	if (r == 0 && S_ISDIR(st.st_mode))
-		r = scan(&s, ".", 2, err);
+		r = find_flavours(&s, err);
 	if (r < 0)
 		return -1;
 	root_done(&s.root);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver source, from whatever form it comes in. Nothing of it is ever executed here.
 //
-//   a directory     NVIDIA's layout (kernel-open/ and kernel/), or one flavour's directory itself (with its Kbuild)
+//   a directory     NVIDIA's layout (kernel-open/ and kernel/), or one flavour's directory itself (with its Kbuild), or
+//                   NVIDIA's open source release with its core compiled: that one is a link from kernel-open/ into src/
 //   Debian's .deb   nvidia-*kernel-source: holds usr/src/*.tar.xz, with modules/<name>/ as one flavour's directory and,
 //                   for some branches, debian/patches/series still to be applied
-//   .tar.*          that inner archive, or NVIDIA's open source release
+//   a dkms package  .deb, .rpm, or a tar of what it holds: usr/src/NAME-VERSION/ is a flavour's directory, or has them
+//   .tar.*          the inner archive of Debian's .deb, or NVIDIA's open source release
 //   .run            a shell script with an archive behind it: the payload is found by the script's own header (NVIDIA:
 //                   skip=LINES; makeself: the same after its own fashion) or else by the compression's magic
 #pragma once

@@ -19,7 +19,7 @@
 
 const struct opt source_opts[] = {
 	OPT("source", 's', "PATH", "KMODSMITH_SOURCE", OPT_STR, source,
-	    "driver source: NVIDIA's directory, Debian's .deb or .tar.xz, or a .run file"),
+	    "driver source: NVIDIA's directory, a .run file, Debian's .deb or .tar.xz, or a dkms package"),
 	OPT("source-sha256", 0, "HEX", "KMODSMITH_SOURCE_SHA256", OPT_STR, source_sha256,
 	    "digest that the source must have"),
 	OPT("flavour", 'f', "auto|open|proprietary", "KERNEL_MODULE_TYPE", OPT_STR, flavour,

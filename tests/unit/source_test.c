@@ -171,6 +171,45 @@ static void test_debian_package(void **state)
 	free(deb);
 }
 
+// What dkms packages install: Debian's and Ubuntu's .deb, and a tar as an .rpm unpacks.
+static void test_dkms_packages(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *trees[2]; // the first one is open
+		const char *open, *proprietary;
+	} rows[] = {
+		{ { "usr/src/nvidia-current-open-535.261.03", NULL }, "usr/src/nvidia-current-open-535.261.03", NULL },
+		{ { NULL, "usr/src/nvidia-535.261.03" }, NULL, "usr/src/nvidia-535.261.03" },
+		{ { "usr/src/nvidia-535.261.03/kernel-open", "usr/src/nvidia-535.261.03/kernel" },
+		  "usr/src/nvidia-535.261.03/kernel-open",
+		  "usr/src/nvidia-535.261.03/kernel" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder folder;
+		struct writer *data = mem_alloc(sizeof(*data)), *deb = mem_alloc(sizeof(*deb));
+		folder_make(&folder);
+		writer_open(data, false);
+		writer_add(data, "./usr/share/doc/x", "doc", 3);
+		for (size_t t = 0; t < 2; t++) {
+			auto_str char *dir = rows[i].trees[t] ? str_fmt("./%s", rows[i].trees[t]) : NULL;
+			if (dir)
+				add_flavour(data, dir, t ? PROPRIETARY : OPEN, KBUILD("535.261.03"));
+		}
+		writer_close(data);
+		writer_open(deb, true);
+		writer_add(deb, "debian-binary", "2.0\n", 4);
+		writer_add(deb, "data.tar.xz", data->buf, data->used);
+		writer_close(deb);
+		auto_str char *package = save(&folder, "nvidia-dkms.deb", "", deb->buf, deb->used);
+		auto_str char *tar = save(&folder, "nvidia-dkms.tar.xz", "", data->buf, data->used);
+		expect_source(&folder, package, rows[i].open, rows[i].proprietary);
+		expect_source(&folder, tar, rows[i].open, rows[i].proprietary);
+		free(data);
+		free(deb);
+	}
+}
+
 static void put(const struct folder *folder, const char *dir, const char *file, const char *text)
 {
 	auto_str char *path = str_fmt("%s/%s", dir, file), *parent = str_dup(path);
@@ -201,6 +240,49 @@ static void test_directories(void **state)
 	put(&folder, "s/kernel", "Kbuild", KBUILD("470.256.02"));
 	auto_source struct source s = { .root = ROOT_NONE };
 	assert_int_equal(try(&folder, both, NULL, &s), E_SOURCE);
+}
+
+// NVIDIA's open source release, as its own Makefile leaves it: the flavour's directory is of use without the rest.
+static void test_linked_core(void **state)
+{
+	(void)state;
+	static const char CORE[] = "r/kernel-open/nvidia/nv-kernel.o_binary",
+			  MODESET[] = "r/kernel-open/nvidia-modeset/nv-modeset-kernel.o_binary";
+	auto_folder struct folder folder;
+	struct err err = { 0 };
+	folder_make(&folder);
+	put_flavour(&folder, "r/kernel-open", OPEN, KBUILD("535.261.03"));
+	put(&folder, "r/kernel-open", "nvidia-modeset/nvidia-modeset.Kbuild", "");
+	assert_int_equal(root_unlink(&folder.root, CORE, &err), 1);
+	folder_link(&folder, "../../src/nvidia/_out/Linux_x86_64/nv-kernel.o", CORE);
+	folder_link(&folder, "../../src/nvidia-modeset/_out/Linux_x86_64/nv-modeset-kernel.o", MODESET);
+	auto_str char *path = str_fmt("%s/r", folder.path), *inner = str_fmt("%s/r/kernel-open", folder.path);
+	for (int step = 0; step < 2; step++) { // nothing is compiled; the first core is
+		auto_source struct source s = { .root = ROOT_NONE };
+		auto_root struct root work = ROOT_NONE;
+		folder_dir(&folder, "work");
+		assert_int_equal(root_sub(&folder.root, "work", &work, &err), 0);
+		if (step == 1)
+			put(&folder, "r/src/nvidia/_out/Linux_x86_64", "nv-kernel.o", "core");
+		assert_int_equal(source_open(path, NULL, &work, &s, &err), -1);
+		assert_int_equal(err.code, E_SOURCE);
+		assert_non_null(strstr(err.text, step ? "nothing for nvidia-modeset/" : "nothing for nvidia/"));
+		assert_non_null(strstr(err.text, "by `make kernel-open/nvidia/nv-kernel.o_binary"));
+	}
+	put(&folder, "r/src/nvidia-modeset/_out/Linux_x86_64", "nv-modeset-kernel.o", "modeset");
+	expect_source(&folder, path, "./kernel-open", NULL);
+	auto_source struct source s = { .root = ROOT_NONE };
+	assert_int_equal(try(&folder, path, NULL, &s), 0);
+	auto_root struct root alone = ROOT_NONE; // as the compile sees it
+	auto_str char *core = NULL, *modeset = NULL;
+	assert_int_equal(root_sub(&s.root, s.open, &alone, &err), 0);
+	assert_int_equal(root_read(&alone, "nvidia/nv-kernel.o_binary", &core, NULL, &err), 1);
+	assert_int_equal(root_read(&alone, "nvidia-modeset/nv-modeset-kernel.o_binary", &modeset, NULL, &err), 1);
+	assert_string_equal(core, "core");
+	assert_string_equal(modeset, "modeset");
+	assert_false(root_exists(&s.root, "src"));
+	auto_source struct source cut_off = { .root = ROOT_NONE }; // the links lead out of what was given
+	assert_int_equal(try(&folder, inner, NULL, &cut_off), E_SOURCE);
 }
 
 static void test_refusals(void **state)
@@ -271,7 +353,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_run_files),   cmocka_unit_test(test_debian_package),
 		cmocka_unit_test(test_directories), cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_module_sets),
+		cmocka_unit_test(test_module_sets), cmocka_unit_test(test_dkms_packages),
+		cmocka_unit_test(test_linked_core),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
