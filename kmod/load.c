@@ -137,6 +137,16 @@ static bool is_loaded(const struct root *kern, const char *name)
 	return root_exists(kern, path) || !root_exists(kern, "sys/module");
 }
 
+// A child that was killed may have been through with it.
+static bool is_live(const struct root *kern, const char *name)
+{
+	struct err ignored;
+	auto_str char *path = str_fmt("sys/module/%s/initstate", name), *state = NULL;
+	for (char *p = path + strlen("sys/module/"); *p && *p != '/'; p++)
+		*p = *p == '-' ? '_' : *p;
+	return root_line(kern, path, &state, &ignored) > 0 && str_eq(state, "live");
+}
+
 static void note_modules_disabled(const struct root *kern, struct strv *lines)
 {
 	struct err err;
@@ -155,7 +165,7 @@ int load_module(const struct sys *sys, const struct root *kern, const struct mod
 				       call,   NULL };
 	int error;
 	if (load(&c, &guarded, &lines, &error, err) < 0)
-		return -1;
+		return err->code == EINTR && is_live(kern, module->name) ? 1 : -1;
 	if (!error)
 		return 1;
 	if (error == EEXIST && is_loaded(kern, module->name))

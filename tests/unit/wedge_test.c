@@ -152,6 +152,23 @@ static void test_guard(void **state)
 	}
 }
 
+// The call was through when its caller was killed: the module is there, and an undo has to know.
+static void test_killed_behind_a_load(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_folder struct folder f;
+	auto_module struct module m = MODULE_NONE;
+	read_module(&m);
+	machine(&f);
+	kernel.end = DIES;
+	folder_dir(&f, "sys/module/nvidia");
+	folder_file(&f, "sys/module/nvidia/initstate", "coming\n");
+	assert_int_equal(load_module(&kernel_sys, &f.root, &m, NULL, 20000, &err), -1);
+	folder_file(&f, "sys/module/nvidia/initstate", "live\n");
+	assert_int_equal(load_module(&kernel_sys, &f.root, &m, NULL, 20000, &err), 1);
+}
+
 // The lines of x86 and arm64 kernels.
 static void test_oops(void **state)
 {
@@ -244,7 +261,8 @@ static void test_wedged_long(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_unload), cmocka_unit_test(test_guard),       cmocka_unit_test(test_oops),
+		cmocka_unit_test(test_unload), cmocka_unit_test(test_guard),
+		cmocka_unit_test(test_oops),   cmocka_unit_test(test_killed_behind_a_load),
 		cmocka_unit_test(test_wedged), cmocka_unit_test(test_wedged_long),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

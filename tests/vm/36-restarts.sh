@@ -60,10 +60,10 @@ is "a start that changes nothing writes nothing outside of /run/kmodsmith" "$(ch
 like "a start that changes nothing takes the lock" "$(changes)" '/run/kmodsmith/lock>?'
 is "a start that changes nothing writes nothing but the lock" "$(changes | grep -v lock)" ""
 
-# Two at once: the second one is told who works. The first is stopped behind its first module.
+# Two at once: the second one is told who works. The first is stopped while it waits for the child that loads its first module.
 release
 kmodsmith unload >/dev/null
-strace -f -qq -o /dev/null -e trace=finit_module -e inject=finit_module:signal=STOP:when=1 $init >/tmp/first 2>&1 &
+strace -f -qq -o /dev/null -e trace=pidfd_open -e inject=pidfd_open:signal=STOP:when=1 $init >/tmp/first 2>&1 &
 stopped() { first=$(cat /run/kmodsmith/lock) && grep -q '^State:.*[Tt] (' "/proc/$first/status" && grep -q '^nvidia ' /proc/modules; }
 until stopped; do sleep 0.05; done
 t_fails 1 "two at once: the second init fails" $init

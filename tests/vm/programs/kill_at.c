@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kill_at CALL NUMBER COMMAND...: the process of COMMAND that makes this system call for the NUMBERth time is killed
 // before the call does anything. The exit status is that of COMMAND as a shell has it, 137 when it was itself killed.
-// The last line on standard error says how many of these calls one process made at most.
+// The last line on standard error says how many of these calls one process made at most. A load is a child's only call
+// (kmod/bounded.h): those are counted together, and COMMAND is killed with the child.
 // What strace does with -f -e inject=CALL:signal=KILL:when=NUMBER, at a third of the price under emulation: the program
 // stops at this call alone, and not at each of its thousands of others. (strace 6.1 --seccomp-bpf injects no signals.)
 #include <linux/filter.h>
@@ -28,6 +29,8 @@ static const struct {
 };
 
 static int made[1 << 22]; // by each process; no process id is larger
+static pid_t first;       // COMMAND
+static int is_together;
 
 static int begin(const char *name, char **command)
 {
@@ -54,8 +57,11 @@ static int begin(const char *name, char **command)
 static void go_on(pid_t pid, int status, int number)
 {
 	int event = status >> 16, signal = WSTOPSIG(status);
-	if (event == PTRACE_EVENT_SECCOMP && ++made[pid] == number)
+	if (event == PTRACE_EVENT_SECCOMP && ++made[is_together ? first : pid] == number) {
+		if (is_together)
+			kill(first, SIGKILL);
 		kill(pid, SIGKILL);
+	}
 	if (event == PTRACE_EVENT_STOP && signal != SIGTRAP)
 		ptrace(PTRACE_LISTEN, pid, 0, 0); // stays stopped, as it would without us
 	else
@@ -69,7 +75,9 @@ int main(int argc, char **argv)
 	int status, result = 126, most = 0;
 	if (argc < 4)
 		return 126;
-	pid_t first = fork(), pid;
+	pid_t pid;
+	is_together = strcmp(argv[1], "finit_module") == 0;
+	first = fork();
 	if (first == 0)
 		return begin(argv[1], argv + 3);
 	if (waitpid(first, &status, WUNTRACED) != first || !WIFSTOPPED(status))
