@@ -65,20 +65,32 @@ void run_hold_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-int run_note_intent(struct run *r, struct err *err)
+static int keep_journal(struct run *r, bool is_memory_allowed, struct err *err)
 {
 	const struct apply *a = r->a;
 	bool is_said = r->journal.unwritten;
-	int kept = journal_keep(a->host, a->state, a->obtain->memory.is_allowed, &r->journal, err);
+	int kept = journal_keep(a->host, a->state, is_memory_allowed, &r->journal, err);
 	if (kept > 0 && !is_said)
 		watch_note(a->watch, "the journal of this boot is in memory only: %s", r->journal.unwritten);
 	return kept < 0 ? -1 : 0;
 }
 
+// Boots that end in a change are counted on the disk. What ended one already is not begun again while nobody counts;
+// the last good driver is, because nothing better is known.
+int run_note_intent(struct run *r, struct err *err)
+{
+	const struct journal *j = &r->journal;
+	bool is_counted = j->boots.count > 1 && !driver_same(&j->target, &j->last_good);
+	if (keep_journal(r, r->a->obtain->memory.is_allowed && !is_counted, err) == 0)
+		return 0;
+	return is_counted ? err_wrap(err, "a boot ended in this change before, and another one could not be noted") :
+			    -1;
+}
+
 void run_write(struct run *r)
 {
 	struct err why;
-	if (journal_keep(r->a->host, r->a->state, true, &r->journal, &why) < 0)
+	if (keep_journal(r, true, &why) < 0)
 		watch_note(r->a->watch, "the journal is not written: %s", why.text);
 }
 
@@ -106,12 +118,12 @@ static int begin(struct run *r, const struct step *step, struct err *err)
 	if (check_target(r, err) < 0 || run_prepare_export(r, err) < 0)
 		return -1;
 	back_prepare(r->a, &r->journal, &r->target, &r->package, &r->back);
-	if (r->back.driver.version) // it may take seconds, in which the driver still serves: no part of the step
-		watch_end(r->a->watch, "prepare", "driver %s %s could come back", r->back.driver.version,
-			  r->back.driver.flavour);
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->back.driver);
 	journal_step(&r->journal, name);
 	run_hold_signals();
+	if (r->back.driver.version) // it may take seconds, in which the driver still serves: no part of the step
+		watch_end(r->a->watch, "prepare", "driver %s %s could come back", r->back.driver.version,
+			  r->back.driver.flavour);
 	if (run_publish(r, name, step->subject, true, err) < 0 || run_note_intent(r, err) < 0)
 		return -1;
 	r->is_touched = true;

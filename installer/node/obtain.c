@@ -152,7 +152,6 @@ static int look_in_store(struct obtain *o, struct err *err)
 // Why there is nothing: what the store does not give any more, and what the sources said (NULL = they were not asked).
 static int say_why_not(struct obtain *o, const struct err *others)
 {
-	bool has_failed = others && others->code != E_NO_PACKAGE;
 	if (o->distrust.code || others)
 		free(TAKE(o->why_not));
 	if (o->distrust.code)
@@ -160,7 +159,7 @@ static int say_why_not(struct obtain *o, const struct err *others)
 			str_fmt("the store: %s%s%s", o->distrust.text, others ? "; " : "", others ? others->text : "");
 	else if (others)
 		o->why_not = str_dup(others->text);
-	o->code = has_failed ? others->code : o->distrust.code;
+	o->code = others && others->code != E_NO_PACKAGE ? others->code : o->distrust.code;
 	return 0;
 }
 

@@ -78,7 +78,8 @@ static int read_of_package(const struct package *p, const char *module, struct m
 }
 
 static int find_in_store(const struct root *host, const struct root *state, const char *trust_dir,
-			 struct memstate *memory, const struct facts *facts, struct peerfile *f, struct err *err)
+			 struct memstate *memory, const struct facts *facts, struct peerfile *f, struct err *distrust,
+			 struct err *err)
 {
 	auto_store struct store store = STORE_NONE;
 	auto_trust_now struct trust_now trust = { 0 };
@@ -99,8 +100,12 @@ static int find_in_store(const struct root *host, const struct root *state, cons
 	if (r <= 0)
 		return r;
 	trust_now(host, trust_dir, &trust);
-	if (provenance_check(&store.layout, f->package.manifest.digest, &trust, NULL, err) < 0 ||
-	    memstate_stage(memory, &store.layout, state, &f->package, err) < 0 ||
+	if (provenance_check(&store.layout, f->package.manifest.digest, &trust, NULL, distrust) < 0) {
+		package_done(&f->package);
+		return 0;
+	}
+	distrust->code = 0;
+	if (memstate_stage(memory, &store.layout, state, &f->package, err) < 0 ||
 	    read_of_package(&f->package, CORE, &f->core, err) < 0 ||
 	    read_of_package(&f->package, PEERMEM, &f->module, err) < 0)
 		return -1;
@@ -120,13 +125,18 @@ int peerfile_find(const struct root *host, const struct root *state, const char 
 		  const struct facts *facts, struct peerfile *ret, struct err *err)
 {
 	auto_peerfile struct peerfile f = PEERFILE_NONE;
+	struct err distrust = { 0 };
 	int r = find_in_export(host, facts, &f, err);
 	if (r == 0)
-		r = find_in_store(host, state, trust_dir, memory, facts, &f, err);
+		r = find_in_store(host, state, trust_dir, memory, facts, &f, &distrust, err);
 	if (r == 0)
 		r = find_in_root(host, facts, &f, err);
 	if (r < 0)
 		return -1;
+	if (r == 0 && distrust.code) {
+		*err = distrust;
+		return -1;
+	}
 	if (r == 0)
 		return err_set(
 			err, E_NOT_FOUND,

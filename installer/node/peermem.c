@@ -143,7 +143,8 @@ static int change(const struct peermem *p, const struct facts *facts, const stru
 		  struct err *err)
 {
 	auto_journal struct journal j = { 0 };
-	if (p->state && (journal_find(p->host, p->state, &j, err) < 0 || journal_check_wedged(&j, facts->host.boot_id, err) < 0))
+	if (p->state &&
+	    (journal_find(p->host, p->state, &j, err) < 0 || journal_check_wedged(&j, facts->host.boot_id, err) < 0))
 		return -1;
 	if (unload_stale(p, facts, f, err) == 0 && load_needs(p, facts, f, err) == 0 &&
 	    load_module(p->sys, p->kern, &f->module, params, 0, err) >= 0)
@@ -165,8 +166,14 @@ static int load(struct peermem *p, struct err *err)
 	    params_read(p->host, p->kern, p->kern, &none, &params, err) < 0)
 		return -1;
 	memstate_init(&memory, p->host, p->kern, p->watch, true);
-	if (peerfile_find(p->host, p->state, p->trust_dir, &memory, &facts, &f, err) < 0)
-		return err->code == E_NOT_FOUND && is_live(p->kern, "nvidia_peermem") ? 0 : -1;
+	if (peerfile_find(p->host, p->state, p->trust_dir, &memory, &facts, &f, err) < 0) {
+		if (!is_live(p->kern, "nvidia_peermem"))
+			return -1;
+		if (err->code != E_NOT_FOUND)
+			watch_note(p->watch, "nvidia-peermem: what is loaded stays, and cannot be compared: %s",
+				   err->text);
+		return 0;
+	}
 	p->has_dma_buf = f.has_dma_buf;
 	if (is_loaded_right(&facts, &f))
 		return 0;

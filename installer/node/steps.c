@@ -105,16 +105,16 @@ static int check_needs(const struct run *r, const struct proof *proof, struct er
 	return 0;
 }
 
-// Nor is it to come back as the last good driver: the reason holds for that, too. What is wrong with the machine's own
-// files (E_HEADERS_MISMATCH) says nothing of a package that worked on this very kernel.
-static void note_unfit(const struct run *r, const struct err *why)
+// Nor is it to come back as the last good driver, when it is a module that every driver needs: the reason holds for that,
+// too. What is wrong with the machine's own files is no proof, and says nothing of what worked on this very kernel.
+static void note_unfit(const struct run *r, const struct proof *proof)
 {
-	static const int codes[] = { E_ABI,         E_SYMBOL,        E_ELF,     E_ARCH, E_SIGNING_REQUIRED,
-				     E_KEY_UNKNOWN, E_SIGNATURE_BAD, E_LOCKDOWN };
 	struct obtain *o = r->a->obtain;
-	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
-		if (why->code == codes[i])
+	for (size_t i = 0; i < proof->count; i++) {
+		auto_str char *name = module_set_name(&r->set, i);
+		if (proof->modules[i].code && !optional_is(name))
 			memcpy(o->unfit, r->package.manifest.digest, sizeof(o->unfit));
+	}
 }
 
 static int prove(struct run *r, const struct step *step, struct proof *proof, struct err *err)
@@ -185,7 +185,7 @@ int step_prove(struct run *r, const struct step *step, struct err *err)
 	auto_proof struct proof proof = { 0 };
 	if (prove_what_fits(r, step, &proof, err) < 0) {
 		quarantine(r, err);
-		note_unfit(r, err);
+		note_unfit(r, &proof);
 		return -1;
 	}
 	if (check_basis(r, &proof, err) < 0)

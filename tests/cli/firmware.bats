@@ -115,3 +115,26 @@ assert_not_ready() {
   assert_error E_NO_PACKAGE
   assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
 }
+
+@test "a refused module that the last good driver did without is no reason against that one" {
+  local kernel=6.1.0-56-cloud-amd64
+  loadable
+  mkdir -p "$ROOT/lib/modules/$kernel/build"
+  printf 'CONFIG_%s=y\n' MODULES X86_64 SMP PREEMPT_BUILD MODULE_UNLOAD MODVERSIONS >"$ROOT/lib/modules/$kernel/config"
+  printf '0x00000001\tmodule_layout\tvmlinux\tEXPORT_SYMBOL\t\n' >"$ROOT/lib/modules/$kernel/build/Module.symvers"
+  touch "$ROOT/lib/modules/$kernel/modules.dep"
+  rm -rf "$package"
+  CRCS=module_layout=0x1 tiny_module "$package.d/nvidia.ko" $kernel nvidia_register_module ""
+  CRCS=module_layout=0x1 tiny_module "$package.d/nvidia-uvm.ko" $kernel "" nvidia_register_module
+  CRCS="module_layout=0x1 gone=0x2" tiny_module "$package.d/nvidia-drm.ko" $kernel "" nvidia_register_module
+  rm "$package.d/nvidia-modeset.ko"
+  layout "$package" $kernel
+  kmodsmith install --package "$package" --modules nvidia,uvm
+  assert_status 0
+  kmodsmith unload
+  kmodsmith install --driver 535.261.03 --modules nvidia,uvm,drm
+  assert_error E_SYMBOL "nothing exports gone"
+  kmodsmith status
+  assert_status 0
+  assert_equal "$(loads)" "load nvidia;load nvidia_uvm;unload nvidia_uvm;unload nvidia;load nvidia;load nvidia_uvm"
+}

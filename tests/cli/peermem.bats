@@ -79,6 +79,29 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_equal "$(peermem_loads)" "load nvidia_peermem"
 }
 
+@test "peermem: from a package under a removed key it is not loaded; what is loaded stays" {
+  with_driver ib_register_peer_memory_client
+  with_ib_core
+  network_ready
+  openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$BATS_TEST_TMPDIR/key"
+  openssl pkey -in "$BATS_TEST_TMPDIR/key" -pubout -out "$BATS_TEST_TMPDIR/key.pem"
+  "$KMODSMITH" sign "oci:$package" --key "$BATS_TEST_TMPDIR/key"
+  kmodsmith "trust add" "$BATS_TEST_TMPDIR/key.pem" --name ours
+  kmodsmith fetch --driver 535.261.03 --from "oci:$package"
+  assert_status 0
+  kmodsmith "trust remove" ours
+  kmodsmith "peermem load" --once
+  assert_error E_UNTRUSTED "signed by ours (key "
+  assert_equal "$(peermem_loads)" ""
+  mkdir "$BATS_TEST_TMPDIR/trust" && cp "$BATS_TEST_TMPDIR/key.pem" "$BATS_TEST_TMPDIR/trust"
+  kmodsmith "peermem load" --once --trust-dir "$BATS_TEST_TMPDIR/trust"
+  assert_status 0
+  kmodsmith "peermem load" --once
+  assert_status 0
+  [[ $stderr == *"what is loaded stays, and cannot be compared: kept from oci:$package, signed by ours"* ]]
+  assert_equal "$(peermem_loads)" "load nvidia_peermem"
+}
+
 @test "peermem: every wait has an end, and names what it waited for" {
   with_driver ib_register_peer_memory_client
   kmodsmith "peermem load" --timeout 1

@@ -103,6 +103,24 @@ END
   [[ $stderr == *"unpacked in memory"*"the last good driver serves"* ]] || told | fail
 }
 
+@test "what ended a boot before is not begun again while the disk cannot note it: the last good driver is" {
+  local kind code
+  while read -r kind code; do
+    booted
+    jq '.state = "changing" | .step = "load" | .boots = ["7e57ab1e-0000-4000-8000-000000000001"] | .target = ."last-good" |
+      .target.params = ["nvidia NVreg_EnableMSI=0"]' "$ROOT/var/lib/kmodsmith/journal" >"$ROOT.journal"
+    mv "$ROOT.journal" "$ROOT/var/lib/kmodsmith/journal"
+    on_disk "$kind" '! k install --driver 535.261.03 --param nvidia:NVreg_EnableMSI=0 && k status'
+    assert_status 0
+    assert_line ready
+    [[ $stderr == *"the last good driver serves"*"error: $code: load: a boot ended in this change before"* ]] || told | fail
+    assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+  done <<'END'
+full E_NO_SPACE
+read-only E_READ_ONLY
+END
+}
+
 @test "a driver that is loaded is not replaced while the disk cannot be written, and stays ready" {
   local kind code
   while read -r kind code; do

@@ -133,7 +133,7 @@ gpu() { podman_run --rm --device nvidia.com/gpu="$1" --rootfs "$root" "${@:2}"; 
   done <<EOF
 etc/ld.so.cache|$V
 usr|$V
-etc/ld.so.conf.d|error running hook: exit status 1, stdout: , stderr: kmodsmith: error: E_SYSTEM: make the directory
+etc/ld.so.conf.d|error running hook: exit status 1, stdout: , stderr: kmodsmith: error: E_NOT_FOUND: 'etc/ld.so.conf.d' in 
 EOF
 }
 

@@ -56,7 +56,7 @@ setup() {
 @test "headers that were packed again take the place of those in the store, and those serve while nobody answers" {
   local site=$BATS_TEST_TMPDIR/again
   build() { kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --state-dir "$state" \
-    --trust-dir "$trust" --from "$from" --connect-timeout 5 "$@"; }
+    --trust-dir "$trust" --from "$from" --connect-timeout 5; }
   taken() { sed -n 's|.*packed headers: .*/headers/\([0-9a-f]*\).*|\1|p' <<<"$stderr" | head -n 1; }
   offered() { jq -r --arg tag "headers-$KERNEL-x86_64" '.manifests[] |
     select(.annotations["org.opencontainers.image.ref.name"] == $tag).digest[7:]' "$1/index.json"; }

@@ -4,6 +4,9 @@
 #include "base/copy.h"
 #include "cluster/agent_look.h"
 #include "node/journal.h"
+#include "precompiled/create.h"
+#include "precompiled/provenance.h"
+#include "precompiled/store.h"
 #include "tests/unit/test.h"
 
 enum { MOST = 4 };
@@ -170,6 +173,53 @@ static void given(void **state)
 		check_given(&given_rows[i]);
 }
 
+static bool is_stored(const struct agent_place *at, const struct target *t)
+{
+	struct agent_facts f = { 0 };
+	struct target found;
+	struct err err;
+	assert_int_equal(agent_look(at, &t, 1, &f, &found, &err), 0);
+	target_done(&found);
+	return aim_eq(&f.store[0], &t->aim);
+}
+
+// What would be refused when it is to be loaded is not whole on the disk: no node is drained for it.
+static void what_nobody_vouches_for_is_not_there(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_root struct root machine = ROOT_NONE, kept = ROOT_NONE, dir = ROOT_NONE;
+	auto_store struct store store = STORE_NONE;
+	auto_package struct package p = PACKAGE_NONE;
+	auto_str char *release = NULL;
+	struct err err;
+	char driver[] = "550.1", flavour[] = "open", arch[] = "x86_64", module[] = "nvidia", file[] = "nvidia.ko";
+	make_machine(&folder, &machine, &kept);
+	assert_int_equal(root_line(&machine, "proc/sys/kernel/osrelease", &release, &err), 1);
+	folder_dir(&folder, "in");
+	folder_file(&folder, "in/nvidia.ko", "bytes");
+	assert_int_equal(root_sub(&folder.root, "in", &dir, &err), 0);
+	assert_int_equal(store_open(&kept, 0, &store, &err), 0);
+	struct package_key key = { .driver = driver, .flavour = flavour, .release = release, .arch = arch };
+	strv_add(&key.modules, str_dup("nvidia"));
+	struct package_file files = { .name = file, .module = module };
+	assert_int_equal(create_package(&store.layout, &dir, &key, &files, 1, &p, &err), 0);
+	strv_done(&key.modules);
+	struct target t = { .driver = "550.1", .flavour = "open", .parameters = str_dup("") };
+	const struct strv none = { 0 };
+	struct agent_place at = { .host = &machine, .kern = &machine, .state = &kept, .params = &none };
+	target_name(&t);
+	assert_true(is_stored(&at, &t)); // compiled here
+	const struct provenance fetched = { .origin = PROVENANCE_FETCHED,
+					    .source = (char *)(uintptr_t) "oci:/x",
+					    .taken = 1800000000 };
+	assert_int_equal(provenance_write(&store.layout, &p.manifest, &fetched, &err), 0);
+	assert_false(is_stored(&at, &t));
+	at.is_unverified = true;
+	assert_true(is_stored(&at, &t));
+	target_done(&t);
+}
+
 static void an_empty_store_has_nothing(void **state)
 {
 	(void)state;
@@ -199,6 +249,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t36_t39_names),
 		cmocka_unit_test(given),
+		cmocka_unit_test(what_nobody_vouches_for_is_not_there),
 		cmocka_unit_test(an_empty_store_has_nothing),
 		cmocka_unit_test(parameters),
 	};

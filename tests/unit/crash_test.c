@@ -293,7 +293,7 @@ static void synced_before_named(void **state)
 		void (*work)(const struct setting *);
 		int names, blobs;
 	} rows[] = {
-		{ "bring", bring, 4, 2 }, { "create", create, 5, 3 }, { "bundle", bundle, 1, 0 }, { "note", note, 1, 0 }
+		{ "bring", bring, 4, 2 }, { "create", create, 7, 4 }, { "bundle", bundle, 1, 0 }, { "note", note, 1, 0 }
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_setting struct setting s;
