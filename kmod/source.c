@@ -225,9 +225,35 @@ static int check_pin(const char *path, const char *wanted, const char *found, st
 	return err_set(err, E_DIGEST, "'%s' has SHA-256 %s, wanted is %s", path, found, wanted);
 }
 
+// What was pinned is copied before it is hashed: the bytes that were checked are those that are compiled, whoever may
+// write to the file or directory meanwhile. A copy has no name.
+static int copy_archive(int fd, const char *path, const struct root *work, struct err *err)
+{
+	static const char COPY[] = "pinned.archive";
+	auto_fd int out = root_create(work, COPY, err);
+	auto_fd int copy = out < 0 ? -1 : root_open(work, COPY, O_RDONLY, err);
+	if (copy < 0 || root_unlink(work, COPY, err) < 0 || file_copy(fd, out, path, err) < 0)
+		return -1;
+	return TAKE_FD(copy);
+}
+
+static int copy_directory(const char *path, const struct root *work, struct root *ret, struct err *err)
+{
+	static const char COPY[] = "pinned";
+	auto_root struct root from = ROOT_NONE;
+	if (root_init(&from, path, err) < 0 || root_rmtree(work, COPY, err) < 0 ||
+	    copy_tree(&from, ".", work, COPY, err) < 0)
+		return -1;
+	return root_sub(work, COPY, ret, err);
+}
+
 static int open_archive(int fd, const char *path, const char *pin, const struct root *work, struct source *s,
 			struct err *err)
 {
+	auto_fd int copy = pin ? copy_archive(fd, path, work, err) : -1;
+	if (pin && copy < 0)
+		return -1;
+	fd = pin ? copy : fd;
 	if (digest_file(fd, path, s->digest, err) < 0 || check_pin(path, pin, s->digest, err) < 0)
 		return -1;
 	auto_str char *name = str_fmt("source-%.16s", s->digest);
@@ -237,9 +263,10 @@ static int open_archive(int fd, const char *path, const char *pin, const struct 
 	return unpack(fd, path, &s->root, false, err);
 }
 
-static int open_directory(const char *path, const char *pin, struct source *s, struct err *err)
+static int open_directory(const char *path, const char *pin, const struct root *work, struct source *s, struct err *err)
 {
-	if (root_init(&s->root, path, err) < 0 || identify(s, path, err) < 0)
+	if ((pin ? copy_directory(path, work, &s->root, err) : root_init(&s->root, path, err)) < 0 ||
+	    identify(s, path, err) < 0)
 		return -1;
 	return copy_digest(&s->root, s->digest, err) < 0 ? -1 : check_pin(path, pin, s->digest, err);
 }
@@ -326,7 +353,7 @@ int source_open(const char *path, const char *sha256, const struct root *work, s
 		return -1;
 	if (fstat(fd, &st) < 0)
 		return err_set(err, errno, "look at '%s'", path);
-	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, &s, err) < 0 :
+	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, work, &s, err) < 0 :
 				  open_archive(fd, path, sha256, work, &s, err) < 0 || identify(&s, path, err) < 0)
 		return -1;
 	if (take_cores(&s, work, err) < 0)

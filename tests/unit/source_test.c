@@ -6,6 +6,9 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #define PROPRIETARY "MODULE_LICENSE(\"NVIDIA\");\n"
 #define OPEN "MODULE_LICENSE(\"Dual MIT/GPL\");\n"
@@ -285,6 +288,72 @@ static void test_linked_core(void **state)
 	assert_int_equal(try(&folder, inner, NULL, &cut_off), E_SOURCE);
 }
 
+// What is compiled has the digest that was demanded, whatever becomes of the directory meanwhile.
+static void test_pinned_directory(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_source struct source s = { .root = ROOT_NONE };
+	char digest[DIGEST_HEX + 1];
+	auto_str char *text = NULL;
+	struct err err;
+	folder_make(&folder);
+	put_flavour(&folder, "s/kernel-open", OPEN, KBUILD("535.261.03"));
+	auto_str char *path = str_fmt("%s/s", folder.path);
+	assert_int_equal(source_digest(path, NULL, digest, &err), 0);
+	assert_int_equal(try(&folder, path, digest, &s), 0);
+	put(&folder, "s/kernel-open", "conftest.sh", "evil\n");
+	assert_int_equal(root_read(&s.root, "kernel-open/conftest.sh", &text, NULL, &err), 1);
+	assert_null(strstr(text, "evil"));
+}
+
+// Somebody writes to an archive all the time, now these bytes, now others: it is refused, or it is what was pinned.
+static void test_pinned_archive(void **state)
+{
+	(void)state;
+	static const char *const licences[] = { OPEN, OPEN "// evil\n" };
+	enum { BYTES = 8192, TRIES = 300 };
+	static char texts[2][BYTES];
+	auto_folder struct folder folder;
+	auto_str char *path = NULL;
+	char digest[DIGEST_HEX + 1];
+	folder_make(&folder);
+	for (size_t i = 0; i < 2; i++) {
+		struct writer w = { 0 };
+		writer_open(&w, false);
+		add_flavour(&w, "s/kernel-open", licences[i], KBUILD("535.261.03"));
+		writer_close(&w);
+		assert_true(w.used <= BYTES);
+		memcpy(texts[i], w.buf, w.used); // zeros behind an xz stream are padding
+	}
+	path = save(&folder, "s.tar.xz", "", texts[0], BYTES);
+	digest_data(texts[0], BYTES, digest);
+	pid_t pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+		int fd = open(path, O_WRONLY);
+		for (unsigned i = 0;; i++)
+			if (pwrite(fd, texts[i % 2], BYTES, 0) != BYTES)
+				_exit(1);
+	}
+	size_t taken = 0;
+	for (int i = 0; i < TRIES; i++) {
+		auto_source struct source s = { .root = ROOT_NONE };
+		auto_str char *text = NULL;
+		struct err err;
+		int code = try(&folder, path, digest, &s);
+		if (code == E_DIGEST)
+			continue;
+		assert_int_equal(code, 0);
+		assert_int_equal(root_read(&s.root, "s/kernel-open/nvidia/nv-frontend.c", &text, NULL, &err), 1);
+		assert_string_equal(text, OPEN);
+		taken++;
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_true(taken > 0);
+}
+
 static void test_refusals(void **state)
 {
 	(void)state;
@@ -351,10 +420,11 @@ static void test_module_sets(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_run_files),   cmocka_unit_test(test_debian_package),
-		cmocka_unit_test(test_directories), cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_module_sets), cmocka_unit_test(test_dkms_packages),
-		cmocka_unit_test(test_linked_core),
+		cmocka_unit_test(test_run_files),      cmocka_unit_test(test_debian_package),
+		cmocka_unit_test(test_dkms_packages),  cmocka_unit_test(test_linked_core),
+		cmocka_unit_test(test_directories),    cmocka_unit_test(test_pinned_directory),
+		cmocka_unit_test(test_pinned_archive), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_module_sets),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
