@@ -77,7 +77,7 @@ cut.tar.xz|E_ARCHIVE|(read up to byte 15000)
 cut.deb|E_ARCHIVE|(read up to byte 12000)
 cut.run|E_ARCHIVE|(read up to byte 30000)
 nodata.deb|E_ARCHIVE|'nodata.deb' has no data.tar member
-whole.deb|E_SOURCE|'whole.deb' holds no usr/src/*.tar.xz
+whole.deb|E_SOURCE|'whole.deb' holds neither usr/src/*.tar.xz nor
 script.run|E_SOURCE|'script.run' is a script without an archive
 good.tar.gz|E_SOURCE|'good.tar.gz' holds no kernel modules of an NVIDIA driver
 directory|E_SOURCE|'directory' holds no kernel modules of an NVIDIA driver
@@ -146,7 +146,7 @@ EOF
     eval "$damage"
     refused plan "$code" "$text" --source tree
   done <<'EOF'
-rm tree/kernel-open/nvidia/nv-kernel.o_binary|E_SOURCE|whose core is not compiled
+rm tree/kernel-open/nvidia/nv-kernel.o_binary|E_SOURCE|it is to be compiled first, by
 cp -r tree/kernel-open tree/kernel; sed -i s/261/262/ tree/kernel/Kbuild|E_SOURCE|two drivers
 rm tree/kernel-open/conftest.sh|E_SOURCE|holds no kernel modules
 sed -i s/NV_VERSION/MY_VERSION/ tree/kernel-open/Kbuild|E_SOURCE|holds no kernel modules

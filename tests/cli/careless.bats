@@ -142,7 +142,7 @@ EOF
 @test "a user whose home cannot be used is told, and sees what can be seen" {
   local home
   [ "$(id -u)" = 0 ] || skip "needs another user"
-  open=$(mktemp -d) # bats' own directories are closed to others
+  open=$(TMPDIR=/tmp mktemp -d) # bats' own directories are closed to others
   chmod 1777 "$open"
   install -m 755 "$KMODSMITH" "$open/kmodsmith"
   mkdir -m 700 "$BATS_TEST_TMPDIR/closed"

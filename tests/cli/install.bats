@@ -386,7 +386,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_status 0
   rm "$ROOT/.sys-calls"
   for _ in 1 2 3; do # the driver's own record of its parameters does not change here: every run reloads
-    bash -c '"$0" install --root "$1" --package "$2" --param nvidia:NVreg_EnableMSI=0 2>&1 >/dev/null | head -n 4' \
+    bash -c '"$0" install --root "$1" --package "$2" --param nvidia:NVreg_EnableMSI=0 2>&1 >/dev/null | head -n 5' \
       "$KMODSMITH" "$ROOT" "$package"
   done
   run bash -c 'sort <<<"$1" | uniq -c' - "$(calls | grep load | sed 's/ NVreg.*//; s/ *$//')"
