@@ -23,8 +23,8 @@ void peerfile_done(struct peerfile *f);
 
 // Of the exported driver root, of the store in state (may be NULL), or of the host; the first that has the version and
 // build (srcversion) of the nvidia that is loaded. E_NOT_FOUND names where it was looked for. trust_dir: as of
-// trust_dir(), by which the store's package is judged; E_UNTRUSTED and the like: only that one has it. memory must outlive
-// ret.
+// trust_dir(), by which the store's package is judged; E_UNTRUSTED and the like: only that one has it. memory must
+// outlive ret.
 int peerfile_find(const struct root *host, const struct root *state, const char *trust_dir, struct memstate *memory,
 		  const struct facts *facts, struct peerfile *ret, struct err *err);
 // E_ABI with the CRCs of both sides, E_SYMBOL when ib_core or the module lacks the interface.

@@ -105,8 +105,9 @@ static int check_needs(const struct run *r, const struct proof *proof, struct er
 	return 0;
 }
 
-// Nor is it to come back as the last good driver, when it is a module that every driver needs: the reason holds for that,
-// too. What is wrong with the machine's own files is no proof, and says nothing of what worked on this very kernel.
+// Nor is it to come back as the last good driver, when it is a module that every driver needs: the reason holds for
+// that, too. What is wrong with the machine's own files is no proof, and says nothing of what worked on this very
+// kernel.
 static void note_unfit(const struct run *r, const struct proof *proof)
 {
 	struct obtain *o = r->a->obtain;
