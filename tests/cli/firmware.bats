@@ -33,10 +33,9 @@ assert_not_ready() {
 }
 
 @test "the last good driver does not come back without its firmware, at no start" {
-  local start
   rebooted
   rm -r "$ROOT/lib/firmware"
-  for start in 1 2; do
+  for _ in 1 2; do
     kmodsmith install --driver 535.261.03
     assert_error E_FIRMWARE "and the last good driver could not be brought back (driver 535.261.03: nvidia/535.261.03/gsp_ga10x.bin: "
     assert_equal "$(loads)" ""
@@ -55,10 +54,9 @@ assert_not_ready() {
 }
 
 @test "a loaded driver that lost its firmware stays loaded and is not ready, until it has it again" {
-  local start
   installed
   rm -r "$ROOT/lib/firmware"
-  for start in 1 2; do
+  for _ in 1 2; do
     kmodsmith install --driver 535.261.03
     assert_error E_FIRMWARE "verify: firmware: nvidia/535.261.03/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)"
     [[ $stderr == *"next: put the firmware of the exact version below /lib/firmware"* ]] || told | fail

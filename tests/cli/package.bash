@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # helper.bash sets top and uses unchanged
+# shellcheck shell=bash disable=SC2016,SC2034,SC2154 # helper.bash sets top and uses unchanged
 # SPDX-License-Identifier: Apache-2.0
 # Packages, sources and archives made of a few bytes, for tests that need a sound shape and no content.
 
