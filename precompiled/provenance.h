@@ -37,9 +37,11 @@ void provenance_done(struct provenance *p);
 int provenance_write(const struct layout *l, const struct descriptor *manifest, const struct provenance *p,
 		     struct err *err);
 // 0 = it may be used, and *ret (may be NULL) says how it came. E_UNTRUSTED, E_UNSIGNED, E_FORGED: it may not; or why
-// the trust directory cannot be read, where that is needed. ret is filled in on failure, too.
+// the trust directory cannot be read, where that is needed. Where there is none, what was believed when it came still
+// is. ret is filled in on failure, too.
 int provenance_check(const struct layout *l, const char *manifest_hex, const struct trust_now *now,
 		     struct provenance *ret, struct err *err);
+bool provenance_is_vouched(const struct provenance *p); // by signatures, of which the trust directory is asked
 // What came before there were records and nobody signed is remembered as handed over, once it is used. A store that
 // cannot be written is none the worse.
 void provenance_remember(const struct layout *l, const struct descriptor *manifest);

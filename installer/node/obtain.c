@@ -102,9 +102,19 @@ static int look_remote(struct obtain *o, struct err *err)
 int obtain_check(const struct obtain *o, const char *hex, struct err *err)
 {
 	const struct trust_now *now = o->fetch.now_trusted;
-	if (!now || provenance_check(&o->store.layout, hex, now, NULL, err) == 0)
+	auto_provenance struct provenance p = { 0 };
+	if (!now)
 		return 0;
-	if (!o->is_back || (!now->unread.code && !now->is_absent))
+	if (provenance_check(&o->store.layout, hex, now, &p, err) == 0) {
+		auto_str char *who = provenance_text(&p);
+		if (now->is_absent && provenance_is_vouched(&p))
+			watch_note(o->watch,
+				   "sha256:%.12s is believed as when it was taken (%s): no trust directory is there, "
+				   "neither --trust-dir nor /etc/kmodsmith/trust",
+				   hex, who);
+		return 0;
+	}
+	if (!o->is_back || !now->unread.code)
 		return -1;
 	watch_note(o->watch,
 		   "sha256:%.12s, which worked last, comes back although its signatures cannot be asked for: %s", hex,

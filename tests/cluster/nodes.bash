@@ -7,7 +7,7 @@ nodes_make() { # the machine that every node is a copy of, a driver source, head
   cd "$BATS_TEST_TMPDIR" || return
   verb=(install) role=builder share_key=key.pem builder=$BATS_TEST_TMPDIR/builder repository=docker+http://$HUB_PLAIN/drivers-$BATS_TEST_NUMBER
   tiny_builder "$builder.tar" 99 "$kernel"
-  echo 4 >"$builder.tar.d/opt/slow"
+  echo 4 >"$builder.tar.d/usr/made/slow"
   tar -cf "$builder.tar" -C "$builder.tar.d" .
   "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir elsewhere --arch x86_64 >/dev/null
   tiny_source driver

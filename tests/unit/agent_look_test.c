@@ -214,6 +214,8 @@ static void what_nobody_vouches_for_is_not_there(void **state)
 					    .source = (char *)(uintptr_t) "oci:/x",
 					    .taken = 1800000000 };
 	assert_int_equal(provenance_write(&store.layout, &p.manifest, &fetched, &err), 0);
+	assert_true(is_stored(&at, &t)); // without a trust directory nobody was taken away
+	folder_dir(&folder, "m/etc/kmodsmith/trust");
 	assert_false(is_stored(&at, &t));
 	at.is_unverified = true;
 	assert_true(is_stored(&at, &t));

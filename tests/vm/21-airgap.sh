@@ -34,7 +34,7 @@ else
   mkdir -p $state
   mount -t ext2 /dev/nvme0n1 $state
   is "after a reboot no module is loaded" "$(grep -c ^nvidia /proc/modules)" 0
-  traced kmodsmith install --driver "$OPEN_VERSION" --trust-dir /beside/trust
+  traced kmodsmith install --driver "$OPEN_VERSION"
   is "R-A2: install from the store alone" $? 0
   is "  nobody was asked" "$(asked /tmp/calls)" 0
   t "  the driver is ready" kmodsmith status

@@ -20,5 +20,5 @@ run kmodsmith unload
 
 printf '\n# from now on nobody is needed\n'
 run ip link set eth0 down
-run kmodsmith install --driver "$OPEN_VERSION" --flavour open --trust-dir /beside/trust
+run kmodsmith install --driver "$OPEN_VERSION" --flavour open
 printf '\ndone\n'
