@@ -128,7 +128,8 @@ static const char *near_command(const char *word)
 		strv_add(&names, str_dup(g->name));
 	const char *near = nearest(word, &names);
 	const struct cmd *cmd = near ? find(near) : NULL;
-	return cmd ? cmd->name : near ? find_group(near, strlen(near))->name : NULL;
+	const struct group *group = near ? find_group(near, strlen(near)) : NULL;
+	return cmd ? cmd->name : group ? group->name : NULL;
 }
 
 int entry_version(void)
