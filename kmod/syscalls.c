@@ -70,7 +70,7 @@ static void allow_some(scmp_filter_ctx filter)
 	} fifos[] = { { SCMP_SYS(mknod), 1 }, { SCMP_SYS(mknodat), 2 } };
 	check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
 			       SCMP_A0(SCMP_CMP_MASKED_EQ, (unsigned)PROCESS_FLAGS | CLONE_NEWNET, 0)));
-	check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_EQ, 0xffffffff)));
+	check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_EQ, 0xffffffff, 0)));
 	for (size_t i = 0; i < ARRAY_SIZE(fifos); i++) // make's job server
 		if (fifos[i].call >= 0)
 			check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, fifos[i].call, 1,

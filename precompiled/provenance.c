@@ -121,13 +121,27 @@ static int read_of(const struct layout *l, const char *manifest_hex, struct prov
 	return 0;
 }
 
+bool provenance_is_vouched(const struct provenance *p)
+{
+	return p->origin == PROVENANCE_FETCHED || p->origin == PROVENANCE_UNKNOWN;
+}
+
+// The same again is no news, and would leave a blob behind at each start. When it was taken counts for signatures
+// alone.
+static bool is_known(const struct layout *l, const char *manifest_hex, const struct provenance *p)
+{
+	auto_provenance struct provenance now = { 0 };
+	struct err ignored;
+	return !provenance_is_vouched(p) && read_of(l, manifest_hex, &now, &ignored) > 0 && now.origin == p->origin;
+}
+
 int provenance_write(const struct layout *l, const struct descriptor *manifest, const struct provenance *p,
 		     struct err *err)
 {
 	auto_json json_t *json = provenance_json(p);
 	auto_index struct index x = { 0 };
 	auto_descriptor struct descriptor d = { 0 };
-	if (!l->is_store)
+	if (!l->is_store || is_known(l, manifest->digest, p))
 		return 0;
 	struct descriptor subject = { .media_type = (char[]){ OCI_MANIFEST }, .size = manifest->size };
 	memcpy(subject.digest, manifest->digest, sizeof(subject.digest));
@@ -215,11 +229,6 @@ static int say_who(const struct provenance *p, struct err *err)
 	if (!p->source)
 		return err_wrap(err, "kept since %s", when);
 	return err_wrap(err, "kept from %s, %s%s", p->source, who ? "signed by " : "unsigned", who ? who : "");
-}
-
-bool provenance_is_vouched(const struct provenance *p)
-{
-	return p->origin == PROVENANCE_FETCHED || p->origin == PROVENANCE_UNKNOWN;
 }
 
 int provenance_check(const struct layout *l, const char *manifest_hex, const struct trust_now *now,

@@ -130,6 +130,30 @@ static void test_last_way_counts(void **state)
 	forget(&nobody);
 }
 
+static size_t blobs_of(const struct vouch *v)
+{
+	auto_strv struct strv names = { 0 };
+	struct err err;
+	assert_int_equal(root_list(&v->l.root, "blobs/sha256", &names, &err), 1);
+	return names.count;
+}
+
+// A pod hands over the same package at each start, which must not fill the disk one blob at a time.
+static void test_same_again_leaves_nothing(void **state)
+{
+	(void)state;
+	static const enum provenance_origin origins[] = { PROVENANCE_BY_HAND, PROVENANCE_COMPILED,
+							  PROVENANCE_UNVERIFIED };
+	for (size_t i = 0; i < ARRAY_SIZE(origins); i++) {
+		auto_vouch struct vouch v;
+		vouch_make(&v);
+		put(&v, origins[i], 1800000000);
+		size_t before = blobs_of(&v);
+		put(&v, origins[i], 1800000001);
+		assert_int_equal(blobs_of(&v), before);
+	}
+}
+
 static void test_only_in_a_store(void **state)
 {
 	(void)state;
@@ -248,10 +272,15 @@ static void test_certificate_that_ran_out(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_origins),         cmocka_unit_test(test_message),
-		cmocka_unit_test(test_last_way_counts), cmocka_unit_test(test_only_in_a_store),
-		cmocka_unit_test(test_stays_here),      cmocka_unit_test(test_remembered_once),
-		cmocka_unit_test(test_damage),          cmocka_unit_test(test_certificate_that_ran_out),
+		cmocka_unit_test(test_origins),
+		cmocka_unit_test(test_message),
+		cmocka_unit_test(test_last_way_counts),
+		cmocka_unit_test(test_same_again_leaves_nothing),
+		cmocka_unit_test(test_only_in_a_store),
+		cmocka_unit_test(test_stays_here),
+		cmocka_unit_test(test_remembered_once),
+		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_certificate_that_ran_out),
 	};
 	return cmocka_run_group_tests_name("provenance", tests, NULL, NULL);
 }
