@@ -64,10 +64,10 @@ void watch_end(struct watch *w, const char *name, const char *note, ...)
 	va_end(args);
 	w->phases = mem_grow(w->phases, w->count + 1, sizeof(*w->phases));
 	struct phase *p = &w->phases[w->count++];
-	*p = (struct phase){ .name = str_dup(name),
-			     .note = str_dup(text),
-			     .seconds = now_seconds() - w->started,
-			     .facts = TAKE(w->facts) };
+	*p = (struct phase){
+		.name = str_dup(name), .note = str_dup(text), .seconds = now_seconds() - w->started, .facts = w->facts
+	};
+	w->facts = NULL;
 	if (w->phase)
 		w->phase(w->ctx, p);
 	if (str_eq(w->entered, name))
