@@ -154,14 +154,18 @@ static int examine_signing(struct exam *x, struct err *err)
 		    host_secure_boot_name(h->secure_boot), host_lockdown_name(h->lockdown));
 		return 0;
 	}
-	int r = has_signed_package(x, err);
-	if (r < 0 || resident_read(x->host, h, &x->facts.loaded, NULL, &none, &resident, err) < 0)
+	struct err unseen; // a disk that is full or read-only, a damaged store: no reason to see nothing else
+	int r = has_signed_package(x, &unseen);
+	if (r < 0)
+		add(x, "store", FINDING_WARN, unseen.code, "%s", unseen.text);
+	if (resident_read(x->host, h, &x->facts.loaded, NULL, &none, &resident, err) < 0)
 		return -1;
 	bool is_needed = facts_has_gpu(&x->facts) && !x->facts.loaded.count && !resident.is_foreign;
-	add(x, "signing", r == 0 && is_needed ? FINDING_FAIL : FINDING_WARN, E_SIGNING_REQUIRED,
+	add(x, "signing", r <= 0 && is_needed ? FINDING_FAIL : FINDING_WARN, E_SIGNING_REQUIRED,
 	    "%s: only signed modules load, and kmodsmith signs none that it compiles; %s", signing,
 	    r > 0               ? "the store has a package with signed ones" :
 	    resident.is_foreign ? "the host has a driver of its own" :
+	    r < 0               ? "whether the store has a package with signed ones is not known" :
 				  "the store has no package with signed ones for this kernel");
 	return 0;
 }

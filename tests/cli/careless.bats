@@ -131,6 +131,18 @@ EOF
   assert_json '.checks[] | select(.name == "signing") | .state + " " + .code' "warn E_SIGNING_REQUIRED"
 }
 
+@test "doctor: a store that cannot be read is a line of its own, and no reason to see nothing else" {
+  host secure-boot
+  mkdir -p "$ROOT/var/lib/kmodsmith/store/blobs/sha256"
+  echo '{"imageLayoutVersion":"1.0.0"}' >"$ROOT/var/lib/kmodsmith/store/oci-layout"
+  echo '{"manifests": 1}' >"$ROOT/var/lib/kmodsmith/store/index.json"
+  kmodsmith doctor --json
+  assert_status 1
+  assert_json '.checks[] | select(.name == "store") | .state' warn
+  assert_json '.checks[] | select(.name == "signing") | .state + " " + .code' "FAIL E_SIGNING_REQUIRED"
+  assert_json '.checks | map(.name) | index("driver") != null'
+}
+
 @test "unload and doctor count the same holders" {
   host held
   kmodsmith doctor
