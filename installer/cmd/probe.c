@@ -6,6 +6,7 @@
 #include "node/publish.h"
 #include "node/pulse.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 struct values {
@@ -65,6 +66,18 @@ static int ask_ready(const struct values *v, const struct machine *m, struct ans
 	return say(ret, true, str_fmt("driver %s", f.loaded.version));
 }
 
+// Whoever rolls out a DaemonSet goes on to the next node once this one's container has started. What the container
+// before has left does not say that of the one that begins now.
+static int ask_started(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
+{
+	auto_pulse_verdict struct pulse_verdict p = { 0 };
+	if (pulse_judge(&m->host, &m->kern, UINT_MAX, &p, err) < 0)
+		return -1;
+	if (p.pid && !p.is_serving)
+		return say(ret, false, TAKE(p.why));
+	return ask_ready(v, m, ret, err);
+}
+
 static int ask_alive(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
 {
 	enum { STALL_S = 600 };
@@ -74,12 +87,11 @@ static int ask_alive(const struct values *v, const struct machine *m, struct ans
 	return say(ret, p.is_alive, TAKE(p.why));
 }
 
-// startup and readiness ask the same; a kubelet only does other things with the answers.
 static const struct question {
 	const char *name;
 	int (*ask)(const struct values *v, const struct machine *m, struct answer *ret, struct err *err);
 } questions[] = {
-	{ "startup", ask_ready },
+	{ "startup", ask_started },
 	{ "readiness", ask_ready },
 	{ "liveness", ask_alive },
 };
@@ -120,7 +132,8 @@ const struct cmd cmd_probe = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "one answer for a kubelet: is it ready, is it alive",
-	.about = "startup and readiness: the last run of this boot said READY, and what it measured still holds.\n"
+	.about = "readiness: the last run of this boot said READY, and what it measured still holds.\n"
+		 "startup: the same, and the `init` that was begun last has come to the end of its start.\n"
 		 "liveness: `init` serves, or makes progress; a compile that finishes no object for --stall seconds "
 		 "does not.\n"
 		 "Starts no program and opens no GPU; takes milliseconds. Exit status 0: yes; 1: no, and the line says "

@@ -18,11 +18,31 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * SECOND_MS + t.tv_nsec / 1000000;
 }
 
+// The letter behind the name, which may hold anything: "4711 (name) S ..."; 0 = there is no such process. start: field
+// 22 of proc_pid_stat(5), without which the next container's process 1 would be taken for the last one's.
+static char state_of(const struct root *kern, int pid, uint64_t *ret_start)
+{
+	enum { STATE = 3, START = 22 };
+	struct err ignored;
+	auto_str char *path = str_fmt("proc/%d/stat", pid), *text = NULL;
+	const char *at = root_read(kern, path, &text, NULL, &ignored) > 0 ? strrchr(text, ')') : NULL;
+	*ret_start = 0;
+	if (!at || at[1] != ' ')
+		return '\0';
+	char state = *(at += 2);
+	for (int i = STATE; at && i < START; i++)
+		at = (at = strchr(at, ' ')) ? at + 1 : NULL;
+	if (at)
+		*ret_start = strtoull(at, NULL, 10);
+	return state;
+}
+
 void pulse_open(struct pulse *p, const struct root *host, const struct root *kern)
 {
 	struct err ignored;
 	*p = (struct pulse){ .host = host };
 	root_line(kern, BOOT_ID, &p->boot_id, &ignored);
+	state_of(kern, (int)getpid(), &p->start);
 }
 
 void pulse_done(struct pulse *p)
@@ -38,26 +58,19 @@ void pulse_beat(struct pulse *p, const char *step, unsigned done, unsigned total
 	if (done > 1 && done < total && now - p->beat_ms < SECOND_MS)
 		return;
 	p->beat_ms = now;
-	auto_json json_t *json =
-		json_pack("{s:o, s:i, s:s, s:i, s:i, s:I}", "boot_id", json_text(p->boot_id), "pid", (int)getpid(),
-			  "step", step, "done", (int)done, "total", (int)total, "uptime_ms", (json_int_t)now);
+	auto_json json_t *json = json_pack("{s:o, s:i, s:I, s:s, s:i, s:i, s:I}", "boot_id", json_text(p->boot_id),
+					   "pid", (int)getpid(), "start", (json_int_t)p->start, "step", step, "done",
+					   (int)done, "total", (int)total, "uptime_ms", (json_int_t)now);
 	if (root_mkdirs(p->host, DIR_NAME, 0755, &ignored) >= 0)
 		json_put(p->host, FILE_NAME, json, &ignored);
 }
 
-// The letter behind the name, which may hold anything: "4711 (name) S ..."; 0 = there is no such process.
-static char state_of(const struct root *kern, int pid)
-{
-	struct err ignored;
-	auto_str char *path = str_fmt("proc/%d/stat", pid), *text = NULL;
-	const char *end = root_read(kern, path, &text, NULL, &ignored) > 0 ? strrchr(text, ')') : NULL;
-	return end && end[1] == ' ' ? end[2] : '\0';
-}
-
 static void judge(struct pulse_verdict *v, char state, unsigned stall_s)
 {
-	v->is_alive = !state || strchr("ZXx", state);
-	if (v->is_alive)
+	bool is_gone = !state || strchr("ZXx", state);
+	v->is_alive = is_gone;
+	v->is_serving = !is_gone && str_eq(v->step, PULSE_SERVE);
+	if (is_gone)
 		v->why = str_fmt("process %d is gone, and the next start has begun nothing yet", v->pid);
 	else if (strchr("Tt", state))
 		v->why = str_fmt("process %d is stopped in %s", v->pid, v->step);
@@ -78,21 +91,24 @@ int pulse_judge(const struct root *host, const struct root *kern, unsigned stall
 	auto_json json_t *json = NULL;
 	auto_str char *boot_id = NULL;
 	const char *step = NULL, *boot = NULL;
-	json_int_t beat = 0;
+	json_int_t beat = 0, start = 0;
+	uint64_t now_start;
 	*ret = (struct pulse_verdict){ 0 };
 	int r = json_read(host, FILE_NAME, &json, err);
 	if ((r < 0 && err->code != E_CONFIG) || root_line(kern, BOOT_ID, &boot_id, err) < 0)
 		return -1;
 	if (!json ||
-	    json_unpack(json, "{s:s, s:i, s:s, s:i, s:i, s:I}", "boot_id", &boot, "pid", &ret->pid, "step", &step,
-			"done", &ret->done, "total", &ret->total, "uptime_ms", &beat) < 0 ||
+	    json_unpack(json, "{s:s, s:i, s?:I, s:s, s:i, s:i, s:I}", "boot_id", &boot, "pid", &ret->pid, "start",
+			&start, "step", &step, "done", &ret->done, "total", &ret->total, "uptime_ms", &beat) < 0 ||
 	    !str_eq(boot, boot_id)) {
 		*ret = (struct pulse_verdict){ .is_alive = true, .why = str_dup("nothing was begun in this boot") };
 		return 0;
 	}
 	ret->step = str_dup(step);
 	ret->age_s = (now_ms() - beat) / SECOND_MS;
-	judge(ret, state_of(kern, ret->pid), stall_s);
+	char state = state_of(kern, ret->pid, &now_start);
+	bool is_another = start && now_start && (uint64_t)start != now_start;
+	judge(ret, is_another ? '\0' : state, stall_s);
 	return 0;
 }
 

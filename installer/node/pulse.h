@@ -7,6 +7,7 @@
 struct pulse {
 	const struct root *host; // borrowed
 	char *boot_id;
+	uint64_t start; // of this process, in the kernel's ticks; 0 = it cannot be read
 	int64_t beat_ms;
 };
 
@@ -19,6 +20,7 @@ void pulse_beat(struct pulse *p, const char *step, unsigned done, unsigned total
 
 struct pulse_verdict {
 	bool is_alive;
+	bool is_serving;      // it has come to the end of its start, and waits
 	int pid;              // 0 = nothing was begun in this boot
 	char *step;           // NULL = nothing
 	unsigned done, total; // total 0 = the step does not count

@@ -48,7 +48,10 @@ pulse() { # FIELD=VALUE...: as a start leaves it; the process is one of the reco
     >"$ROOT/run/kmodsmith/pulse.json"
 }
 uptime_ms() { sed 's/ .*//; s/\.//; s/$/0/' /proc/uptime; }
-process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc/4711/stat"; }
+process() { # STATE [START]
+  mkdir -p "$ROOT/proc/4711"
+  echo "4711 (a) b) $1 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 ${2:-7} 0 0" >"$ROOT/proc/4711/stat"
+}
 
 @test "a pod's life: its files from the start to the end, and the driver stays" {
   loadable
@@ -171,8 +174,14 @@ process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc
   assert_output "startup: no, the last run says nothing of this boot"
   serving init
   kmodsmith probe startup
-  assert_status 0
-  assert_output "startup: yes, driver 535.261.03"
+  assert_status 1 # the process is none of the recorded machine, so the container is a new one
+  assert_output "startup: no, process $pod is gone, and the next start has begun nothing yet"
+  kmodsmith probe readiness
+  assert_status 0 # the driver works meanwhile
+  mkdir -p "$ROOT/proc/$pod"
+  echo "$pod (x) S 1" >"$ROOT/proc/$pod/stat"
+  started() { kmodsmith probe startup && [ "$output" = "startup: yes, driver 535.261.03" ]; }
+  soon started
   snapshot
   local before took best=1000000
   for _ in {1..10}; do # others may have the processors meanwhile
@@ -206,6 +215,27 @@ process() { mkdir -p "$ROOT/proc/4711" && echo "4711 (a) b) $1 1 1" >"$ROOT/proc
   host no-gpu
   kmodsmith probe readiness
   assert_status 0
+}
+
+@test "probe startup: what the container before has left does not say that this one has started" {
+  loadable
+  kmodsmith install --package "$package"
+  assert_status 0
+  kmodsmith probe startup
+  assert_status 0 # no init was begun in this boot
+  process S 99
+  pulse 'step: "adopt"'
+  kmodsmith probe startup
+  assert_status 1
+  assert_output --regexp "^startup: no, process 4711 is in adopt"
+  pulse 'step: "serve", start: 98' # by the process that had this number before, as each container has its process 1
+  kmodsmith probe startup
+  assert_status 1
+  assert_output "startup: no, process 4711 is gone, and the next start has begun nothing yet"
+  pulse 'step: "serve", start: 99'
+  kmodsmith probe startup
+  assert_status 0
+  assert_output "startup: yes, driver 535.261.03"
 }
 
 @test "R-H2: probe liveness: progress and waits are life; a stall and a stop are none" {
