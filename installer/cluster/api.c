@@ -86,22 +86,27 @@ int api_evict(struct kube *k, const char *namespace, const char *pod, const char
 
 int api_event(struct kube *k, const struct api_event *e, struct err *err)
 {
+	const struct api_object node = { "v1", "Node", NULL, e->node, e->uid }, *of = e->of ? e->of : &node;
+	const char *namespace = of->namespace ? of->namespace : "default";
+	const char *where = e->of ? e->component : e->node;
 	uint64_t unique = 0;
 	auto_str char *now = date_text(time(NULL));
 	if (getrandom(&unique, sizeof(unique), 0) < 0)
 		return err_set(err, E_SYSTEM, "getrandom");
-	auto_str char *name = str_fmt("%s.%016llx", e->node, (unsigned long long)unique);
+	auto_str char *name = str_fmt("%s.%016llx", of->name, (unsigned long long)unique);
+	auto_json json_t *about =
+		json_pack("{s:s, s:s, s:s*, s:s, s:s}", "apiVersion", of->version, "kind", of->kind, "namespace",
+			  of->namespace, "name", of->name, "uid", of->uid ? of->uid : of->name);
 	auto_json json_t *body = json_pack(
-		"{s:s, s:s, s:{s:s, s:s}, s:{s:s, s:s, s:s, s:s}, s:s, s:o, s:s, s:{s:s, s:s}, s:s, s:s, s:s, s:s, "
-		"s:i}",
-		"apiVersion", "v1", "kind", "Event", "metadata", "name", name, "namespace", "default", "involvedObject",
-		"apiVersion", "v1", "kind", "Node", "name", e->node, "uid", e->uid ? e->uid : e->node, "reason",
-		e->reason, "message", json_text(e->message), "type", e->is_warning ? "Warning" : "Normal", "source",
-		"component", e->component, "host", e->node, "reportingComponent", e->component, "reportingInstance",
-		e->node, "firstTimestamp", now, "lastTimestamp", now, "count", 1);
+		"{s:s, s:s, s:{s:s, s:s}, s:O, s:s, s:o, s:s, s:{s:s, s:s*}, s:s, s:s, s:s, s:s, s:i}", "apiVersion",
+		"v1", "kind", "Event", "metadata", "name", name, "namespace", namespace, "involvedObject", about,
+		"reason", e->reason, "message", json_text(e->message), "type", e->is_warning ? "Warning" : "Normal",
+		"source", "component", e->component, "host", e->node, "reportingComponent", e->component,
+		"reportingInstance", where, "firstTimestamp", now, "lastTimestamp", now, "count", 1);
 	if (!body)
 		return err_set(err, E_KUBE, "event '%s': a name or a text is no UTF-8", e->reason);
-	return api_create(k, "/api/v1/namespaces/default/events", body, NULL, err) < 0 ? -1 : 0;
+	auto_str char *path = str_fmt("/api/v1/namespaces/%s/events", namespace);
+	return api_create(k, path, body, NULL, err) < 0 ? -1 : 0;
 }
 
 char *api_node(const char *name)

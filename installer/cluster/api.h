@@ -23,9 +23,13 @@ struct api_eviction {
 int api_evict(struct kube *k, const char *namespace, const char *pod, const char *uid, struct api_eviction *ret,
 	      struct err *err);
 
-// An Event about a Node, where `kubectl describe node` looks: namespace default.
+// An Event about a Node, where `kubectl describe node` looks: namespace default. Or about another object, in its own.
+struct api_object {
+	const char *version, *kind, *namespace, *name, *uid; // uid: NULL = its name, as the kubelet does for its Node
+};
 struct api_event {
-	const char *node, *uid; // uid: NULL = the node's name, as the kubelet does
+	const char *node, *uid;
+	const struct api_object *of; // NULL = the node
 	const char *reason, *message;
 	bool is_warning;
 	const char *component; // who says it

@@ -40,6 +40,8 @@ void coordinator_done(struct coordinator *c)
 	fleet_done(&c->fleet);
 	policy_done(&c->policy);
 	free(c->maps_path);
+	free(c->policy_text);
+	free(c->told);
 	json_decref(c->policy_map);
 	json_decref(c->status_map);
 	json_decref(c->status_doc);
@@ -125,7 +127,9 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 		return lost(err);
 	c->is_dirty = false;
 	c->due_ms = kube_now_ms() + COORDINATOR_DUE_MS;
-	if (c->is_blind || act(c, &why) == 0)
+	if (c->blind.code && c->o.ears.rests)
+		c->o.ears.rests(c->o.ears.ctx, NULL);
+	if (c->blind.code || act(c, &why) == 0)
 		return 1;
 	if (!c->leader.is_leading)
 		return lost(err);

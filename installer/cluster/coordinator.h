@@ -22,7 +22,7 @@ struct coordinator_ears { // for whoever logs and counts; each may be NULL
 	void (*moved)(void *ctx, const struct transited *t);
 	void (*trouble)(void *ctx, const char *what, const struct err *err); // that is tried again
 	void (*leads)(void *ctx);                                            // from now on
-	void (*rests)(void *ctx, const struct slots *s);                     // nothing more is to be done now
+	void (*rests)(void *ctx, const struct slots *s); // nothing more is to be done now; NULL = nothing is known
 	void *ctx;
 };
 struct coordinator_options { // all borrowed
@@ -41,13 +41,19 @@ struct coordinator {
 	struct ledger ledger;
 	struct fleet fleet;
 	struct drain drain;
-	struct policy policy;
+	struct policy policy; // in force: the last one that was accepted
+	char *policy_text;    // its document as JSON, which agents read beside the status; NULL = there is none
+	bool has_policy;      // one was accepted, or there was none, since the start
+	bool pauses;          // the policy in force says so, whatever annotations say
+	struct err refused;   // why what stands there now is not in force; code 0 = it is
+	char *told;           // the refusal that the last Event was about; NULL = none
 	json_t *policy_map;   // the ConfigMap as it was read; NULL = there is none
 	json_t *status_map;   // likewise
 	const json_t *status; // the document in it, borrowed; NULL = none
 	json_t *status_doc;   // owns it
 	struct rollout rollouts[POOLS_MOST];
-	bool is_blind; // policy or status mean nothing to us: nothing is done until they do (T83)
+	struct err
+		blind; // no policy was ever accepted, or the status means nothing: nothing is done (T83); code 0 = not
 	bool has_led, is_loaded, is_dirty;
 	long due_ms, listed_ms, retry_ms;
 	struct kube_watch nodes, maps;

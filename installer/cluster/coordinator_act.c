@@ -10,16 +10,24 @@
 static json_t *map_of(const struct coordinator *c, const char *text)
 {
 	const json_t *metadata = json_object_get(c->status_map, "metadata");
-	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s}}", "apiVersion", "v1", "kind", "ConfigMap", "metadata",
-			 "name", ROLLSTATUS_NAME, "resourceVersion",
-			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLSTATUS_KEY, text);
+	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*}}", "apiVersion", "v1", "kind", "ConfigMap",
+			 "metadata", "name", ROLLSTATUS_NAME, "resourceVersion",
+			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLSTATUS_KEY, text,
+			 POLICY_KEY, c->policy_text);
 }
 
-// Before anything is granted by it. Somebody else wrote it: it is read, and all is planned anew.
+static bool is_kept(const struct coordinator *c)
+{
+	const char *kept = coordinator_datum(c->status_map, POLICY_KEY);
+	return c->policy_text ? str_eq(kept, c->policy_text) : !kept;
+}
+
+// Before anything is granted by it, and with the policy that it is granted by. Somebody else wrote it: it is read, and
+// all is planned anew.
 static int record(struct coordinator *c, const struct rollout *rollouts, struct err *err)
 {
 	auto_json json_t *doc = rollstatus_make(&c->policy, rollouts, c->status_doc);
-	if (json_equal(doc, c->status_doc))
+	if (json_equal(doc, c->status_doc) && is_kept(c))
 		return 1;
 	auto_str char *text = json_dumps(doc, JSON_INDENT(1) | JSON_SORT_KEYS);
 	auto_str char *path = api_configmap(c->o.namespace, c->status_map ? ROLLSTATUS_NAME : NULL);

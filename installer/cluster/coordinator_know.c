@@ -5,15 +5,9 @@
 
 static const char *const map_event[] = { KUBE_EVENT, NULL };
 
-static const char *datum(const json_t *map, const char *key)
+const char *coordinator_datum(const json_t *map, const char *key)
 {
 	return json_string_value(json_object_get(json_object_get(map, "data"), key));
-}
-
-static bool is_noted_true(const json_t *map, const char *key)
-{
-	const json_t *notes = json_object_get(json_object_get(map, "metadata"), "annotations");
-	return str_eq(json_string_value(json_object_get(notes, key)), "true");
 }
 
 static int get_map(struct coordinator *c, const char *name, json_t **map, struct err *err)
@@ -27,58 +21,37 @@ static int get_map(struct coordinator *c, const char *name, json_t **map, struct
 	return 0;
 }
 
-// No policy is one without pools: nodes in flight are released (T27). One that means nothing changes nothing: the last
-// good one stays in force, and without one nothing is done.
-static int know_policy(struct coordinator *c, struct err *err)
+static void read_status(struct coordinator *c)
 {
-	struct policy now = { .schema = POLICY_SCHEMA };
-	struct err why;
-	if (get_map(c, POLICY_NAME, &c->policy_map, err) < 0)
-		return -1;
-	const char *text = datum(c->policy_map, POLICY_KEY);
-	if (c->policy_map && !text)
-		err_set(&why, E_CONFIG, "the ConfigMap %s has no %s", POLICY_NAME, POLICY_KEY);
-	if (c->policy_map && (!text || policy_parse(text, strlen(text), &now, &why) < 0)) {
-		coordinator_say(c, "the policy", &why);
-		c->is_blind = c->is_blind || !c->is_loaded;
-		return 0;
-	}
-	if (now.mode == MODE_SELF) {
-		err_set(&why, E_CONFIG, "its mode is self: nodes ask no coordinator, and nothing is begun");
-		coordinator_say(c, "the policy", &why);
-	}
-	now.is_paused = now.is_paused || now.mode == MODE_SELF || is_noted_true(c->policy_map, gate_keys[GATE_PAUSE]);
-	policy_done(&c->policy);
-	c->policy = now;
-	return 0;
+	json_error_t problem;
+	const char *text = coordinator_datum(c->status_map, ROLLSTATUS_KEY);
+	json_decref(TAKE(c->status_doc));
+	memset(c->rollouts, 0, sizeof(c->rollouts));
+	if (!text)
+		return;
+	c->status_doc = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
+	if (!c->status_doc)
+		err_set(&c->blind, E_CONFIG, "line %d of the roll-out's status is not JSON: %s", problem.line,
+			problem.text);
+	if (!c->status_doc || rollstatus_read(c->status_doc, &c->policy, c->rollouts, &c->blind) < 0)
+		coordinator_say(c, "the roll-out's status", &c->blind);
 }
 
 int know_status(struct coordinator *c, struct err *err)
 {
-	struct err why;
-	json_error_t problem;
 	if (get_map(c, ROLLSTATUS_NAME, &c->status_map, err) < 0)
 		return -1;
-	const char *text = datum(c->status_map, ROLLSTATUS_KEY);
-	json_decref(TAKE(c->status_doc));
-	memset(c->rollouts, 0, sizeof(c->rollouts));
-	if (!text)
-		return 0;
-	c->status_doc = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
-	if (!c->status_doc)
-		err_set(&why, E_CONFIG, "line %d of the roll-out's status is not JSON: %s", problem.line, problem.text);
-	if (!c->status_doc || rollstatus_read(c->status_doc, &c->policy, c->rollouts, &why) < 0) {
-		coordinator_say(c, "the roll-out's status", &why);
-		c->is_blind = true;
-	}
+	read_status(c);
 	return 0;
 }
 
 static int know_maps(struct coordinator *c, struct err *err)
 {
-	c->is_blind = false;
-	if (know_policy(c, err) < 0 || know_status(c, err) < 0)
+	c->blind = (struct err){ 0 };
+	if (get_map(c, POLICY_NAME, &c->policy_map, err) < 0 || get_map(c, ROLLSTATUS_NAME, &c->status_map, err) < 0)
 		return -1;
+	policy_choose(c); // before the status, whose pools are the policy's
+	read_status(c);
 	c->is_dirty = true;
 	return 0;
 }
@@ -193,6 +166,7 @@ int know_all(struct coordinator *c, struct err *err)
 	c->is_loaded = true;
 	c->is_dirty = true;
 	c->listed_ms = kube_now_ms();
+	policy_tell(c);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 
 enum { COORDINATOR_DUE_MS = 5000, COORDINATOR_RESYNC_MS = 30 * 60 * 1000, COORDINATOR_WATCH_S = 300 };
 
+const char *coordinator_datum(const json_t *map, const char *key); // of a ConfigMap; NULL = absent
 void coordinator_say(const struct coordinator *c, const char *what, const struct err *err);
 
 // coordinator_know.c: policy, status, nodes; all of it anew, or what the watches tell.
@@ -13,6 +14,10 @@ int know_all(struct coordinator *c, struct err *err);
 int know_once(struct coordinator *c, struct err *err); // without watches
 int know_more(struct coordinator *c, int wait_ms, struct err *err);
 int know_status(struct coordinator *c, struct err *err);
+
+// coordinator_policy.c: which policy is in force, of the ConfigMaps as they were read.
+void policy_choose(struct coordinator *c);
+void policy_tell(struct coordinator *c); // what came of it, as an Event on the object, once
 
 // coordinator_act.c: until nothing more is to be done now. E_CONFLICT: the lead was lost.
 int act(struct coordinator *c, struct err *err);

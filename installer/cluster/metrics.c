@@ -130,6 +130,11 @@ static void add_process(const struct coordinator *c, char **text)
 	struct rusage usage;
 	head(text, "leader", "gauge", "1: this coordinator leads.");
 	str_add(text, "kmodsmith_leader %d\n", c->leader.is_leading);
+	if (c->leader.is_leading) {
+		head(text, "policy_accepted", "gauge",
+		     "1: the policy that stands there is in force; 0: it is refused.");
+		str_add(text, "kmodsmith_policy_accepted %d\n", !c->refused.code);
+	}
 	head(text, "resident_memory_max_bytes", "gauge", "The most memory that this process has had.");
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
 		str_add(text, "kmodsmith_resident_memory_max_bytes %lld\n", usage.ru_maxrss * 1024LL);

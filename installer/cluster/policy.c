@@ -255,24 +255,36 @@ static int read_policy(const json_t *object, struct policy *p, struct err *err)
 	return p->mode == MODE_SELF ? read_self(object, p, err) : 0;
 }
 
-int policy_parse(const char *text, size_t len, struct policy *ret, struct err *err)
+int policy_document(const char *text, size_t len, json_t **ret, struct err *err)
+{
+	json_error_t problem;
+	if (len > POLICY_BYTES)
+		return err_set(err, E_CONFIG, "the policy is larger than %d bytes", POLICY_BYTES);
+	json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
+	if (!object)
+		return err_set(err, E_CONFIG, "line %d is not JSON: %s", problem.line, problem.text);
+	*ret = object;
+	return 0;
+}
+
+int policy_read(const json_t *document, struct policy *ret, struct err *err)
 {
 	auto_policy struct policy p = { .schema = POLICY_SCHEMA,
 					.has_mirror = true,
 					.parallel = { LIMIT_NONE, false },
 					.unavailable = { LIMIT_NONE, false },
 					.staging = 20 };
-	json_error_t problem;
-	if (len > POLICY_BYTES)
-		return err_set(err, E_CONFIG, "the policy is larger than %d bytes", POLICY_BYTES);
-	auto_json json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
-	if (!object)
-		return err_set(err, E_CONFIG, "line %d is not JSON: %s", problem.line, problem.text);
-	if (read_policy(object, &p, err) < 0)
+	if (read_policy(document, &p, err) < 0)
 		return -1;
 	*ret = p;
 	p = POLICY_NONE;
 	return 0;
+}
+
+int policy_parse(const char *text, size_t len, struct policy *ret, struct err *err)
+{
+	auto_json json_t *document = NULL;
+	return policy_document(text, len, &document, err) < 0 ? -1 : policy_read(document, ret, err);
 }
 
 void policy_done(struct policy *p)

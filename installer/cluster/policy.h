@@ -6,7 +6,13 @@
 #include "cluster/member.h"
 #include "cluster/target.h"
 
-enum { POLICY_SCHEMA = 1, POLICY_BYTES = 1024 * 1024, POOLS_MOST = 64, WAVES_MOST = 32, WINDOWS_MOST = 32 };
+enum {
+	POLICY_SCHEMA = 1,
+	POLICY_BYTES = 512 * 1024, // the copy of it and the status are one ConfigMap
+	POOLS_MOST = 64,
+	WAVES_MOST = 32,
+	WINDOWS_MOST = 32
+};
 
 struct limit {
 	unsigned value;
@@ -76,6 +82,8 @@ struct policy {
 #define POLICY_NONE ((struct policy){ 0 })
 
 // E_CONFIG with the field: "pools[0].waves[2].soak: ...".
+int policy_document(const char *text, size_t len, json_t **ret, struct err *err); // its text alone
+int policy_read(const json_t *document, struct policy *ret, struct err *err);
 int policy_parse(const char *text, size_t len, struct policy *ret, struct err *err);
 void policy_done(struct policy *p);
 #define auto_policy __attribute__((cleanup(policy_done)))

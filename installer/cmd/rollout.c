@@ -83,8 +83,8 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 		rollouts[i] = (struct rollout){ .target = policy.pools[i].target.aim, .resumed = c.now };
 	slots_plan(&c, &slots);
 	if (v->node)
-		return show_why(&c, &slots, v->node, v->common.is_json, err);
-	show_rollouts(&c, &slots, v->common.is_json);
+		return show_why(&c, &slots, v->node, NULL, v->common.is_json, err);
+	show_rollouts(&c, &slots, NULL, v->common.is_json);
 	return 0;
 }
 

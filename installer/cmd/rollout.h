@@ -5,6 +5,8 @@
 #include "cmd/common.h"
 
 char *reason_text(const struct reason *reason); // "code object"; "" for none
-void show_rollouts(const struct cluster *c, const struct slots *s, bool is_json);
+// policy: what became of it, shown as JSON under that key; NULL = it is a file.
+void show_rollouts(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json);
 // The rules of one node's state and what a slot asks for, row by row. E_NOT_FOUND: there is no such node.
-int show_why(const struct cluster *c, const struct slots *s, const char *node, bool is_json, struct err *err);
+int show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy, bool is_json,
+	     struct err *err);

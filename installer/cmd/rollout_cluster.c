@@ -3,6 +3,8 @@
 #include "cmd/cluster.h"
 #include "cmd/rollout.h"
 
+#include <stdio.h>
+
 static int show(const struct cluster_values *v, const char *node, struct err *err)
 {
 	auto_kube struct kube *kube = NULL;
@@ -10,18 +12,22 @@ static int show(const struct cluster_values *v, const char *node, struct err *er
 	auto_slots struct slots slots = SLOTS_NONE;
 	if (cluster_look(v, &kube, &c, err) < 0)
 		return -1;
-	if (c.is_blind)
-		return err_set(err, E_CONFIG,
-			       "the policy or the status of the roll-out means nothing; `kmodsmith "
-			       "rollout check-policy` names the field");
+	if (c.blind.code) {
+		*err = c.blind;
+		return err_wrap(err, "nothing is done");
+	}
 	if (!c.policy_map)
 		log_warn("there is no ConfigMap " POLICY_NAME " in the namespace %s; see --namespace",
 			 kube_namespace(kube));
+	auto_json json_t *policy = json_pack("{s:b, s:o}", "accepted", !c.refused.code, "refusal",
+					     json_text(c.refused.code ? c.refused.text : NULL));
+	if (c.refused.code && !v->common.is_json)
+		printf("policy: refused, the last good one stays in force: %s\n", c.refused.text);
 	struct cluster cluster = coordinator_cluster(&c);
 	slots_plan(&cluster, &slots);
 	if (node)
-		return show_why(&cluster, &slots, node, v->common.is_json, err);
-	show_rollouts(&cluster, &slots, v->common.is_json);
+		return show_why(&cluster, &slots, node, policy, v->common.is_json, err);
+	show_rollouts(&cluster, &slots, policy, v->common.is_json);
 	return 0;
 }
 

@@ -113,10 +113,12 @@ static void show_nodes(const struct cluster *c, const struct slots *s)
 	show_table(&rows);
 }
 
-static void show_plan_json(const struct cluster *c, const struct slots *s)
+static void show_plan_json(const struct cluster *c, const struct slots *s, const json_t *policy)
 {
 	auto_json json_t *result = json_pack("{s:[], s:[], s:i, s:i}", "pools", "nodes", "granted", (int)s->granted,
 					     "freed", (int)s->freed);
+	if (policy)
+		json_object_set(result, "policy", (json_t *)(uintptr_t)policy);
 	for (size_t i = 0; i < c->policy->pool_count; i++)
 		json_array_append_new(json_object_get(result, "pools"), pool_json(c, s, i));
 	for (size_t i = 0; i < c->count; i++)
@@ -124,10 +126,10 @@ static void show_plan_json(const struct cluster *c, const struct slots *s)
 	show_json(result);
 }
 
-void show_rollouts(const struct cluster *c, const struct slots *s, bool is_json)
+void show_rollouts(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json)
 {
 	if (is_json) {
-		show_plan_json(c, s);
+		show_plan_json(c, s, policy);
 		return;
 	}
 	show_pools(c, s);

@@ -33,7 +33,8 @@ static size_t find(const struct cluster *c, const char *node)
 	return at;
 }
 
-int show_why(const struct cluster *c, const struct slots *s, const char *node, bool is_json, struct err *err)
+int show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy, bool is_json,
+	     struct err *err)
 {
 	struct why_row rules[WHY_MOST], slot[WHY_MOST];
 	size_t at = find(c, node);
@@ -52,6 +53,8 @@ int show_why(const struct cluster *c, const struct slots *s, const char *node, b
 			json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "node", node, "state", state, "reason", why,
 				  "action", reason_info(reason->code)->next, "seat", seat, "rules",
 				  rows_json(rules, rule_count), "slot", rows_json(slot, slot_count));
+		if (policy)
+			json_object_set(json, "policy", (json_t *)(uintptr_t)policy);
 		show_json(json);
 		return 0;
 	}

@@ -44,7 +44,7 @@ static void moment(struct hand *h)
 static int policy(void *ctx, struct policy *ret, struct err *err)
 {
 	struct hand *h = ctx;
-	const json_t *map = sim_get(h->farm->sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME);
+	const json_t *map = sim_get(h->farm->sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLSTATUS_NAME);
 	const char *version = sim_text(map, "metadata resourceVersion"), *text = sim_text(map, "data " POLICY_KEY);
 	if (!text)
 		return err_set(err, E_NOT_FOUND, "there is no policy");

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// A policy that means nothing leaves the last good one in force, at once and after a restart. T83.
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+#define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
+static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
+static const char typo[] = "{'pools':[{'name':'gpus','maxUnavailabel':'50%','target':{'driver':'535.3'}}]}";
+static const char later[] = "{'schema':2,'fleet':{},'pools':[{'name':'gpus','target':{'driver':'535.3'}}]}";
+enum { NODES = 3 };
+
+static void lawful(const struct farm *f)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+}
+
+// Of those about the policy: how many have that reason, and the text of the last one.
+static unsigned events(const struct farm *f, const char *reason, char ret_text[512])
+{
+	unsigned count = 0;
+	auto_json json_t *list = sim_ask(f->sim, "GET", "/api/v1/namespaces/kmodsmith/events", NULL);
+	const json_t *items = json_object_get(list, "items");
+	for (size_t i = 0; i < json_array_size(items); i++) {
+		const json_t *event = json_array_get(items, i);
+		if (!str_eq(sim_text(event, "reason"), reason))
+			continue;
+		assert_string_equal(sim_text(event, "involvedObject kind"), "ConfigMap");
+		assert_string_equal(sim_text(event, "involvedObject name"), POLICY_NAME);
+		snprintf(ret_text, 512, "%s", sim_text(event, "message"));
+		count++;
+	}
+	return count;
+}
+
+static void all_done(struct farm *f, struct farm_boss *boss, const struct aim *target, long ms)
+{
+	assert_true(farm_until(f, boss, 1, "done", NODES, ms));
+	for (unsigned i = 0; i < NODES; i++)
+		expect(aim_eq(&f->nodes[i].loaded, target) && !farm_is_cordoned(f, i), f->nodes[i].name);
+	lawful(f);
+}
+
+// It is cordoned and drained under the good one, and goes on as if nothing had been written.
+static void a_typo_while_a_node_is_replaced(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct aim target = farm_target(plain);
+	char text[512];
+	farm_begin(&f, NODES, plain);
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_policy(&f, typo);
+	long since = sim_now_ms();
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(5)));
+	assert_int_equal(events(&f, "PolicyRefused", text), 1);
+	assert_non_null(strstr(text, "pools[0].maxUnavailabel: there is no such field; the last good policy stays"));
+	all_done(&f, &boss, &target, MINUTES(20) - (sim_now_ms() - since));
+	farm_run(&boss, 1, MINUTES(90)); // through resyncs
+	assert_int_equal(events(&f, "PolicyRefused", text), 1);
+	assert_int_equal(events(&f, "PolicyAccepted", text), 0);
+	farm_policy(&f, plain);
+	farm_run(&boss, 1, MINUTES(1));
+	assert_int_equal(events(&f, "PolicyAccepted", text), 1);
+	all_done(&f, &boss, &target, MINUTES(1));
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// Whoever leads next knows the policy by what was kept of it, and the status is not that of another one.
+static void a_restart_under_a_policy_that_means_nothing(void **state)
+{
+	(void)state;
+	static const char *const texts[] = { typo, later, "{'pools':[", "" };
+	static const char key[] = "data status.json";
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct farm f;
+		struct farm_boss boss, next;
+		struct aim target = farm_target(plain);
+		char text[512];
+		farm_begin(&f, NODES, plain);
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		farm_boss_end(&boss);
+		farm_policy(&f, texts[i]);
+		farm_boss_begin(&f, &next, "boss2");
+		for (int seconds = 0; seconds < 120; seconds++) {
+			farm_run(&next, 1, 1000);
+			assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), key), "\"gpus\""));
+		}
+		assert_int_equal(events(&f, "PolicyRefused", text), 1);
+		all_done(&f, &next, &target, MINUTES(30));
+		farm_run(&next, 1, MINUTES(120));
+		all_done(&f, &next, &target, MINUTES(1));
+		assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), key), "\"gpus\""));
+		farm_boss_end(&next);
+		farm_end(&f);
+	}
+}
+
+// The pause is an annotation beside the document, and counts whatever stands in it.
+static void a_pause_counts_beside_a_typo(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct aim target = farm_target(plain);
+	farm_begin(&f, NODES, plain);
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_policy(&f, typo);
+	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
+	farm_run(&boss, 1, MINUTES(120));
+	assert_int_equal(farm_in(&f, "done"), 1);
+	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/pause':null}}}");
+	all_done(&f, &boss, &target, MINUTES(30));
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// What is deleted is deleted, also after a typo, and what was kept of it with it.
+static void a_deletion_is_a_deletion(void **state)
+{
+	(void)state;
+	for (int is_restarted = 0; is_restarted <= 1; is_restarted++) {
+		struct farm f;
+		struct farm_boss boss;
+		farm_begin(&f, NODES, plain);
+		for (unsigned i = 0; i < NODES; i++) // which nothing would start again, so that it is not evicted
+			sim_make(f.sim, "/api/v1/namespaces/default/pods",
+				 "{'metadata':{'name':'alone-%u','namespace':'default'},'spec':{'nodeName':'%s',"
+				 "'containers':[{'name':'c','image':'i','resources':{'limits':{'nvidia.com/"
+				 "gpu':'1'}}}]}}",
+				 i, f.nodes[i].name);
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)));
+		farm_policy(&f, typo);
+		farm_run(&boss, 1, MINUTES(2));
+		assert_int_equal(farm_in(&f, "evicting"), 1);
+		if (is_restarted) {
+			farm_boss_end(&boss);
+			farm_boss_begin(&f, &boss, "boss2");
+		}
+		sim_delete(f.sim, MAPS "/" POLICY_NAME);
+		farm_run(&boss, 1, MINUTES(10));
+		for (unsigned i = 0; i < NODES; i++)
+			expect(!farm_is_cordoned(&f, i), f.nodes[i].name);
+		assert_null(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), "data " POLICY_KEY));
+		farm_policy(&f, typo);
+		farm_run(&boss, 1, MINUTES(10));
+		assert_int_equal(farm_in(&f, "evicting"), 0);
+		lawful(&f);
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_typo_while_a_node_is_replaced),
+		cmocka_unit_test(a_restart_under_a_policy_that_means_nothing),
+		cmocka_unit_test(a_pause_counts_beside_a_typo),
+		cmocka_unit_test(a_deletion_is_a_deletion),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
