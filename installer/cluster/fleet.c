@@ -17,6 +17,7 @@ static const char *const rows[] = {
 	"metadata annotations kmodsmith.io/*",
 	"metadata annotations cluster-autoscaler.kubernetes.io/scale-down-disabled",
 	"metadata annotations karpenter.sh/do-not-disrupt",
+	"metadata annotations nvidia.com/gpu-driver-upgrade*",
 	"spec unschedulable",
 	"status conditions type",
 	"status conditions status",

@@ -179,8 +179,17 @@ static void take_pin(struct facts *f, const char *value)
 	aim_parse(value, &f->pin);
 }
 
+// NVIDIA's operator writes it as an annotation (gpu-operator controllers/nodelabeling_controller.go); a label of that
+// name, which people set by mistake, can only mean the same.
+static void take_enabled(struct facts *f, const char *key, const char *value)
+{
+	if (str_eq(key, "nvidia.com/gpu-driver-upgrade-enabled"))
+		f->is_foreign = f->is_foreign || str_eq(value, "true");
+}
+
 static void take_annotation(struct facts *f, const char *key, const char *value)
 {
+	take_enabled(f, key, value);
 	for (unsigned i = 0; hints[i].key; i++)
 		if (str_eq(hints[i].key, key))
 			f->hints |= (uint8_t)(1U << i);
@@ -209,13 +218,12 @@ void member_label(struct member *m, const char *key, const char *value)
 	struct facts *f = &m->facts;
 	if (take_own(m, key, value, true))
 		return;
+	take_enabled(f, key, value);
 	for (unsigned i = 0; operands[i].key; i++)
 		if (str_eq(operands[i].key, key) && str_eq(value, operands[i].theirs))
 			f->operands |= (uint16_t)(1U << i);
 	if (str_eq(key, KEY_PREFIX "skip") || str_eq(key, "nvidia.com/gpu-driver-upgrade.skip"))
 		f->is_skipped = f->is_skipped || !str_eq(value, "false");
-	else if (str_eq(key, "nvidia.com/gpu-driver-upgrade-enabled"))
-		f->is_foreign = str_eq(value, "true");
 	else if (str_eq(key, KEY_PREFIX "pool"))
 		word_copy(f->pool, sizeof(f->pool), value, strlen(value));
 	else if (str_eq(key, KEY_PREFIX "wave"))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is written on a node, read back: round trips, and values that nobody of ours wrote. T13, T62, T83, I9.
+#include "cluster/fleet.h"
 #include "cluster/keys.h"
 #include "cluster/patch.h"
 #include "tests/unit/test.h"
@@ -192,6 +193,30 @@ static void agents_may_say_anything(void **state)
 	assert_int_equal(m.report.holders, 2);
 }
 
+// NVIDIA's operator says by an annotation that it upgrades a node's driver; a label of that name counts, too.
+static void who_upgrades_a_node(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *note, *label; // NULL = absent
+		bool is_foreign;
+	} rows[] = { { "true", NULL, true },    { NULL, "true", true },   { "false", "true", true },
+		     { "true", "false", true }, { "false", NULL, false }, { NULL, NULL, false } };
+	auto_strv struct strv record = { 0 };
+	const struct policy none = POLICY_NONE;
+	fleet_record(&none, false, &record);
+	assert_true(strv_has(&record, "metadata annotations nvidia.com/gpu-driver-upgrade*"));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct member m;
+		member_init(&m, "n", "u");
+		if (rows[i].note)
+			member_annotation(&m, "nvidia.com/gpu-driver-upgrade-enabled", rows[i].note);
+		if (rows[i].label)
+			member_label(&m, "nvidia.com/gpu-driver-upgrade-enabled", rows[i].label);
+		assert_int_equal(m.facts.is_foreign, rows[i].is_foreign);
+	}
+}
+
 // I9, T61: nothing but our keys and what we borrowed; the mirror only where the state changes.
 static void i9_whose_keys(void **state)
 {
@@ -228,7 +253,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_trip),        cmocka_unit_test(t83_nothing_but_what_we_write),
 		cmocka_unit_test(t13_unknown_state), cmocka_unit_test(agents_may_say_anything),
-		cmocka_unit_test(i9_whose_keys),
+		cmocka_unit_test(who_upgrades_a_node), cmocka_unit_test(i9_whose_keys),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
