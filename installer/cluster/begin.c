@@ -4,11 +4,11 @@
 
 static bool is_foreign(const struct view *v)
 {
-	return v->m->facts.is_foreign;
+	return member_is_foreign(v->m);
 }
 static void hold_foreign(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_HELD, REASON_FOREIGN_CONTROLLER, "");
+	enter(v, d, PHASE_HELD, REASON_FOREIGN_CONTROLLER, stands_down_for(v));
 	take_back_order(v, d);
 }
 
@@ -106,7 +106,7 @@ static void step_back(const struct view *v, struct decision *d)
 {
 	bool is_ours = v->m->record.receipt.is_there;
 	enum reason_code why = stands_down(v);
-	enter(v, d, is_ours ? PHASE_FAILED : PHASE_IDLE, why, "");
+	enter(v, d, is_ours ? PHASE_FAILED : PHASE_IDLE, why, stands_down_for(v));
 	take_back_order(v, d);
 }
 
@@ -245,7 +245,7 @@ static bool is_cause_gone(const struct view *v)
 	bool is_new = aim_is(&goal) && !aim_eq(&goal, &r->target);
 	switch (r->reason.code) {
 	case REASON_FOREIGN_CONTROLLER:
-		return !v->m->facts.is_foreign;
+		return !member_is_foreign(v->m);
 	case REASON_AGENT_SILENT:
 		return answered(v, RESULT_DONE) || answered(v, RESULT_FAILED) || is_new;
 	case REASON_RECEIPT_MISSING:

@@ -78,9 +78,20 @@ enum reason_code stands_down(const struct view *v)
 		return REASON_POLICY_GONE;
 	if (v->m->facts.is_skipped)
 		return REASON_SKIPPED;
-	if (v->m->facts.is_foreign)
+	if (member_is_foreign(v->m))
 		return REASON_FOREIGN_CONTROLLER;
 	return v->rollout->is_aborted ? REASON_ABORTED : REASON_NONE;
+}
+
+const char *stands_down_for(const struct view *v)
+{
+	return v->m->facts.is_foreign ? "nvidia.com/gpu-driver-upgrade-enabled" : "";
+}
+
+bool is_upgraded(const struct view *v)
+{
+	enum upgrade word = v->m->facts.upgrade;
+	return member_is_foreign(v->m) && word != UPGRADE_NONE && word != UPGRADE_REQUIRED && word != UPGRADE_DONE;
 }
 
 struct aim way_back(const struct view *v)

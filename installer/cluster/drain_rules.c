@@ -4,13 +4,21 @@
 
 enum { RECORDONS = 2 };
 
+// NVIDIA's controller began behind our cordon, took it for somebody's and will leave it in the end: it is ours to take
+// away then, and not before. No longer than our own drain might have lasted.
+static bool is_behind_us(const struct view *v)
+{
+	const struct member *m = v->m;
+	return m->facts.has_initial_cordon && m->record.receipt.is_there && v->now < m->record.receipt.until &&
+	       (is_upgraded(v) || (member_is_foreign(m) && m->facts.upgrade == UPGRADE_REQUIRED));
+}
 static bool is_called_off(const struct view *v)
 {
 	return stands_down(v) != REASON_NONE;
 }
 static void call_off(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, stands_down(v), "");
+	stop_drain(v, d, stands_down(v), stands_down_for(v));
 }
 // Nobody moves to a target that is believed to be bad (I8), even where those under way may finish.
 static bool is_halted(const struct view *v)
@@ -186,6 +194,8 @@ static void tell_blocked(const struct view *v, struct decision *d)
 }
 
 const struct rule drain_rules[] = {
+	{ DRAINING, "NVIDIA's controller upgrades it behind our cordon: nothing is done until that is over",
+	  is_behind_us, NULL },
 	{ DRAINING, "the node is to be left alone: the drain is called off", is_called_off, call_off },
 	{ DRAINING, "the roll-out is halted: the drain is called off", is_halted, call_off_halted },
 	{ DRAINING, "its slot was taken back: the drain is called off", is_revoked, call_off_deadlock },

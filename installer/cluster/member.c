@@ -187,9 +187,17 @@ static void take_enabled(struct facts *f, const char *key, const char *value)
 		f->is_foreign = f->is_foreign || str_eq(value, "true");
 }
 
+static enum upgrade parse_upgrade(const char *word)
+{
+	int i = name_index(upgrade_words, UPGRADE_OTHER, word, strlen(word));
+	return i < 0 ? UPGRADE_OTHER : (enum upgrade)i;
+}
+
 static void take_annotation(struct facts *f, const char *key, const char *value)
 {
 	take_enabled(f, key, value);
+	if (str_eq(key, "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable"))
+		f->has_initial_cordon = true;
 	for (unsigned i = 0; hints[i].key; i++)
 		if (str_eq(hints[i].key, key))
 			f->hints |= (uint8_t)(1U << i);
@@ -224,6 +232,8 @@ void member_label(struct member *m, const char *key, const char *value)
 			f->operands |= (uint16_t)(1U << i);
 	if (str_eq(key, KEY_PREFIX "skip") || str_eq(key, "nvidia.com/gpu-driver-upgrade.skip"))
 		f->is_skipped = f->is_skipped || !str_eq(value, "false");
+	else if (str_eq(key, UPGRADE_LABEL))
+		f->upgrade = parse_upgrade(value);
 	else if (str_eq(key, KEY_PREFIX "pool"))
 		word_copy(f->pool, sizeof(f->pool), value, strlen(value));
 	else if (str_eq(key, KEY_PREFIX "wave"))

@@ -95,6 +95,8 @@ struct facts { // of the object, of people and of pods
 	int pods, jobs;                        // that have to go; that are waited for; PODS_UNSEEN
 	int64_t blocked_since;                 // no eviction has got through since; 0 = the last one did
 	char blocker[OBJECT_TEXT];             // the pod and the budget
+	enum upgrade upgrade;                  // NVIDIA's label
+	bool has_initial_cordon;               // NVIDIA's controller found it cordoned, and will leave it so
 };
 
 struct member {
@@ -113,6 +115,10 @@ void member_annotation(struct member *m, const char *key, const char *value);
 void member_end(struct member *m);
 
 bool member_staged(const struct member *m, const struct aim *aim);
+static inline bool member_is_foreign(const struct member *m) // NVIDIA's operator drives it
+{
+	return m->facts.is_foreign;
+}
 static inline bool member_empty(const struct member *m) // no driver is loaded
 {
 	return m->report.has_loaded && !m->report.is_foreign && !aim_is(&m->report.loaded);

@@ -32,6 +32,12 @@ static void test_note(json_t *list, const char *key, const char *value) // NULL 
 	operation(list, "test", path, value ? json_text(value) : json_null());
 }
 
+static void test_upgrade(json_t *list, const char *word)
+{
+	auto_str char *path = pointer("/metadata/labels", UPGRADE_LABEL);
+	operation(list, "test", path, json_string(word));
+}
+
 static json_t *json_patch(const struct member *m, const struct nodepatch_seen *seen, const struct patch *p)
 {
 	json_t *list = json_array();
@@ -42,6 +48,8 @@ static json_t *json_patch(const struct member *m, const struct nodepatch_seen *s
 		test_note(list, KEY_PREFIX "agent.loaded", seen->loaded);
 	if (p->tests_holders)
 		test_note(list, KEY_PREFIX "agent.holders", seen->holders);
+	if (p->tests_upgrade)
+		test_upgrade(list, p->upgrade);
 	if (p->tests_cordon) // absent where it is false
 		operation(list, "test", "/spec/unschedulable", p->was_cordoned ? json_true() : json_null());
 	if (p->cordon != CORDON_KEEP)

@@ -38,12 +38,18 @@ static void add_borrowed(struct patch *p, const struct borrowed *table, unsigned
 	}
 }
 
-// NVIDIA's label: written in the patch of the transition, never read and never repeated (T61, 5.12).
-static void add_mirror(struct patch *p, const struct record *from, const struct record *to)
+// NVIDIA's label, for dashboards that read it: upgrade-done and nothing else, with the state that says so, taken away
+// when that ends, and never repeated (T61, 5.12). Any other word would start something (state.h).
+static void add_upgrade(struct patch *p, const struct member *m, const struct decision *d, bool has_mirror)
 {
-	const char *word = phase_info(to->phase)->mirror;
-	if (word && to->has_phase && (from->phase != to->phase || !from->has_phase))
-		add(p, "nvidia.com/gpu-driver-upgrade-state", word, true);
+	bool was_done = m->record.has_phase && m->record.phase == PHASE_DONE, is_done = d->next.phase == PHASE_DONE;
+	bool is_ours = has_mirror && !member_is_foreign(m), is_said = m->facts.upgrade == UPGRADE_DONE;
+	if (d->drops_word || (is_ours && was_done && !is_done && is_said)) {
+		add(p, UPGRADE_LABEL, NULL, true);
+		p->tests_upgrade = true;
+	} else if (is_ours && is_done && !was_done && !is_said) {
+		add(p, UPGRADE_LABEL, upgrade_words[UPGRADE_DONE], true);
+	}
 }
 
 void patch_make(const struct member *m, const struct decision *d, bool has_mirror, struct patch *ret)
@@ -61,6 +67,8 @@ void patch_make(const struct member *m, const struct decision *d, bool has_mirro
 	add_keys(ret, &m->record, &d->next);
 	add_borrowed(ret, operands, m->record.paused, d->next.paused, true);
 	add_borrowed(ret, hints, m->record.autoscaler, d->next.autoscaler, false);
-	if (has_mirror)
-		add_mirror(ret, &m->record, &d->next);
+	enum upgrade word = m->facts.upgrade;
+	ret->upgrade = word != UPGRADE_NONE && word < UPGRADE_OTHER ? upgrade_words[word] : NULL;
+	ret->tests_upgrade = d->cordon == CORDON_OFF && member_is_foreign(m) && ret->upgrade;
+	add_upgrade(ret, m, d, has_mirror);
 }

@@ -17,6 +17,9 @@ struct patch {
 	// What the agent said, where it is the reason of something that cannot be taken back: a driver is taken out
 	// because nobody holds it, a node goes back to service because of what is loaded (I3, I4).
 	bool tests_holders, tests_loaded;
+	// NVIDIA's label as it was read, where it is taken away, or where the cordon might be NVIDIA's by now.
+	bool tests_upgrade;
+	const char *upgrade;
 	enum cordon cordon;
 	struct change *changes;
 	size_t count;

@@ -270,7 +270,6 @@ int policy_document(const char *text, size_t len, json_t **ret, struct err *err)
 int policy_read(const json_t *document, struct policy *ret, struct err *err)
 {
 	auto_policy struct policy p = { .schema = POLICY_SCHEMA,
-					.has_mirror = true,
 					.parallel = { LIMIT_NONE, false },
 					.unavailable = { LIMIT_NONE, false },
 					.staging = 20 };

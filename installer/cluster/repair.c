@@ -123,6 +123,20 @@ static void give_leftovers(const struct view *v, struct decision *d)
 	give_back(d);
 }
 
+// An earlier version wrote a word with every state. Where it is still the one of the state, and nobody else upgrades
+// the node, it is that version's.
+static bool is_word_left(const struct view *v)
+{
+	enum upgrade word = v->m->facts.upgrade;
+	return v->m->record.has_phase && !member_is_foreign(v->m) && word != UPGRADE_NONE && word != UPGRADE_DONE &&
+	       word == phase_info(v->m->record.phase)->mirrored;
+}
+static void drop_word(const struct view *v, struct decision *d)
+{
+	(void)v;
+	d->drops_word = true;
+}
+
 #define ANY (~0U)
 #define TIMED                                                                                                     \
 	(IN(STAGING) | IN(LOADING) | IN(CORDONED) | IN(WAITING) | IN(EVICTING) | IN(REPLACING) | IN(VALIDATING) | \
@@ -130,6 +144,8 @@ static void give_leftovers(const struct view *v, struct decision *d)
 const struct rule repair_rules[] = {
 	{ IN(UNKNOWN), "somebody asks for a retry: the keys that mean nothing are dropped", is_unknown_retry, forget },
 	{ IN(UNKNOWN), "a key means nothing to this version: nothing is done", is_unknown, NULL },
+	{ ANY, "an earlier version left a word that starts NVIDIA's upgrade controller: it is taken away", is_word_left,
+	  drop_word },
 	{ ANY, "the state's label is gone: it is rebuilt from what is left", is_lost, rebuild },
 	{ DRAINING, "the record of our cordon is gone: the node is held and stays as it is", is_receipt_lost,
 	  hold_unreceipted },

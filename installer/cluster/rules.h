@@ -33,6 +33,8 @@ bool backed_off(const struct view *v, unsigned tries); // long enough after the 
 enum reason_code stands_down(const struct view *v);    // why the node is to be left alone
 struct aim way_back(const struct view *v);
 const char *ack_code(const struct view *v);
+bool is_upgraded(const struct view *v);            // NVIDIA's controller is in the middle of an upgrade of its own
+const char *stands_down_for(const struct view *v); // what takes it out, by name; "" = the reason says it
 
 // Steps (steps.c)
 void enter(const struct view *v, struct decision *d, enum phase phase, enum reason_code why, const char *object);

@@ -2,12 +2,24 @@
 #include "cluster/state.h"
 
 static const struct phase_info phases[PHASE_COUNT] = {
-#define X(name, text, span, is_disruptive, mirror) { text, span, is_disruptive, mirror },
+#define X(name, text, span, is_disruptive, mirrored) { text, span, is_disruptive, mirrored },
 #include "cluster/phases.def"
 #undef X
-	{ "unknown", SPAN_NONE, true, NULL },
+	{ "unknown", SPAN_NONE, true, UPGRADE_NONE },
 };
 
+const char *const upgrade_words[UPGRADE_OTHER] = {
+	[UPGRADE_NONE] = "",
+	[UPGRADE_REQUIRED] = "upgrade-required",
+	[UPGRADE_CORDON] = "cordon-required",
+	[UPGRADE_WAIT_FOR_JOBS] = "wait-for-jobs-required",
+	[UPGRADE_POD_DELETION] = "pod-deletion-required",
+	[UPGRADE_POD_RESTART] = "pod-restart-required",
+	[UPGRADE_VALIDATION] = "validation-required",
+	[UPGRADE_UNCORDON] = "uncordon-required",
+	[UPGRADE_DONE] = "upgrade-done",
+	[UPGRADE_FAILED] = "upgrade-failed",
+};
 const char *const verb_names[VERB_COUNT] = { "none", "stage", "replace", "restore", "validate", "load" };
 const char *const result_names[RESULT_COUNT] = { "none", "accepted", "done", "failed" };
 const char *const failing_names[FAILING_COUNT] = { "none", "transient", "busy", "permanent" };

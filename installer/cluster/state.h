@@ -23,6 +23,25 @@ enum span { // what has a deadline, in the order of the policy's table
 	SPAN_NONE = SPAN_COUNT
 };
 
+// Words of the label nvidia.com/gpu-driver-upgrade-state. All but upgrade-done start something: NVIDIA's upgrade
+// controller goes on from wherever the label says that a node is, whoever wrote it (tests/sim/nvidia.def).
+#define UPGRADE_LABEL "nvidia.com/gpu-driver-upgrade-state"
+enum upgrade {
+	UPGRADE_NONE, // the label is absent or empty
+	UPGRADE_REQUIRED,
+	UPGRADE_CORDON,
+	UPGRADE_WAIT_FOR_JOBS,
+	UPGRADE_POD_DELETION,
+	UPGRADE_POD_RESTART,
+	UPGRADE_VALIDATION,
+	UPGRADE_UNCORDON,
+	UPGRADE_DONE,
+	UPGRADE_FAILED,
+	UPGRADE_OTHER, // none that we have ever written
+	UPGRADE_COUNT
+};
+extern const char *const upgrade_words[UPGRADE_OTHER];
+
 enum phase {
 #define X(name, ...) PHASE_##name,
 #include "cluster/phases.def"
@@ -34,7 +53,7 @@ struct phase_info {
 	const char *name;
 	enum span span;
 	bool is_disruptive;
-	const char *mirror; // label nvidia.com/gpu-driver-upgrade-state
+	enum upgrade mirrored; // by an earlier version
 };
 const struct phase_info *phase_info(enum phase phase);
 enum phase phase_parse(const char *text); // PHASE_UNKNOWN for what is none

@@ -84,11 +84,13 @@ void set_target(const struct view *v, struct decision *d, struct aim aim)
 	d->next.stable = v->rollout ? v->rollout->stable : d->next.stable;
 }
 
-// The end of our cordon, in one patch: labels, unschedulable, receipt (T25). Without a receipt nothing is uncordoned.
+// The end of our cordon, in one patch: labels, unschedulable, receipt (T25). Without a receipt nothing is uncordoned;
+// and under an upgrade of NVIDIA's controller the cordon stays, since it is that one's by now: the first thing that it
+// did was to cordon, the last is to uncordon.
 void release(const struct view *v, struct decision *d, enum phase outcome, enum reason_code why, const char *object)
 {
 	struct receipt *receipt = &d->next.receipt;
-	bool is_ours = receipt->is_there && !receipt->prior && !v->m->facts.keeps_cordon;
+	bool is_ours = receipt->is_there && !receipt->prior && !v->m->facts.keeps_cordon && !is_upgraded(v);
 	enter(v, d, PHASE_RELEASING, why, object);
 	take_back_order(v, d);
 	give_back(d);

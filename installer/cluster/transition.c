@@ -49,6 +49,10 @@ static enum reason_code drain_waits(const struct view *v)
 static void explain(const struct view *v, struct decision *d)
 {
 	const struct record *r = &v->m->record;
+	if ((DRAINING & 1U << r->phase) && stands_down(v) == REASON_FOREIGN_CONTROLLER) {
+		wait_for(d, REASON_FOREIGN_CONTROLLER, stands_down_for(v));
+		return;
+	}
 	switch (r->phase) {
 	case PHASE_IDLE:
 	case PHASE_DONE:
@@ -92,7 +96,7 @@ void transition(const struct view *v, struct decision *ret)
 		;
 	if (!rule || !rule->take) {
 		explain(v, ret);
-		ret->evicts = may_evict(v);
+		ret->evicts = !rule && may_evict(v);
 		return;
 	}
 	ret->rule = rule;

@@ -38,6 +38,7 @@ struct decision {
 	const struct rule *rule; // NULL = nothing is to be done
 	struct record next;      // equal to the record when nothing is to be done
 	enum cordon cordon;
+	bool drops_word;     // NVIDIA's label goes: what it says is ours, and would start NVIDIA's upgrade controller
 	bool evicts;         // evictions are to go on: it is cordoned by us, has a slot, and holders or pods are left
 	struct reason waits; // why nothing more happens now
 };

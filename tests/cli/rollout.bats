@@ -35,7 +35,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_json "$(node n0 .deadline)" 2027-01-15T09:00:00Z
   assert_json "$(node n1 .next)" queued
   assert_json '.pools[0].halted' false
-  assert_json "$(node n1 '.writes["nvidia.com/gpu-driver-upgrade-state"]')" upgrade-required
+  assert_json "$(node n1 '.writes | has("nvidia.com/gpu-driver-upgrade-state")')" false
   assert_json '.granted' 0
 }
 

@@ -7,7 +7,7 @@
 // its end:
 // I10 (writes a node) sim_rollout_test all_is_well, sim_hand_test undisturbed; I11 (nothing changes, nothing is
 // written) sim_rollout_test all_is_well; I12 (all come to rest) sim_seeds_test expect_node, and every kill.
-#include "tests/sim/farm.h"
+#include "tests/sim/nvidia.h"
 
 #include <stdio.h>
 
@@ -147,7 +147,7 @@ static void halts(struct farm *f, const struct sim_request *r)
 // I9: of the coordinator are its own keys, the cordon, and what it borrows.
 static void owners(struct farm *f, const struct sim_request *r, const char *part)
 {
-	static const char *const borrowed[] = { "nvidia.com/gpu.deploy.", "nvidia.com/gpu-driver-upgrade-state",
+	static const char *const borrowed[] = { "nvidia.com/gpu.deploy.", NVIDIA_STATE,
 						"cluster-autoscaler.kubernetes.io/scale-down-disabled",
 						"karpenter.sh/do-not-disrupt" };
 	const char *key;
@@ -164,6 +164,19 @@ static void owners(struct farm *f, const struct sim_request *r, const char *part
 		if (!is_ours && !json_equal(json_object_get(was, key), json_object_get(is, key)))
 			broken(f, "I9", r, key);
 	}
+}
+
+// I9: into NVIDIA's label nothing that starts its upgrade controller, and nothing at all where that one owns the node.
+static void words(struct farm *f, const struct sim_request *r)
+{
+	const json_t *was = json_object_get(sim_at(r->before, "metadata labels"), NVIDIA_STATE);
+	const json_t *is = json_object_get(sim_at(r->after, "metadata labels"), NVIDIA_STATE);
+	if (was == is || json_equal(was, is))
+		return;
+	if (is && !str_eq(json_string_value(is), "upgrade-done"))
+		broken(f, "I9", r, "a word that starts NVIDIA's upgrade controller");
+	if (str_eq(note(r->before, NVIDIA_ENABLED), "true"))
+		broken(f, "I9", r, "NVIDIA's label on a node that NVIDIA's controller upgrades");
 }
 
 // I9: of an agent are its own keys, of its own Node.
@@ -236,4 +249,5 @@ void laws_look(void *ctx, const struct sim_request *r)
 	halts(f, r);
 	owners(f, r, "labels");
 	owners(f, r, "annotations");
+	words(f, r);
 }

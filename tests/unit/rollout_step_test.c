@@ -461,7 +461,7 @@ static void t17_no_state_without_an_end(void **state)
 		const struct phase_info *info = phase_info(p);
 		bool is_timed = info->is_disruptive || p == PHASE_STAGING || p == PHASE_LOADING;
 		expect(is_timed == (info->span != SPAN_NONE), info->name);
-		expect(info->mirror && phase_parse(info->name) == p, info->name);
+		expect(info->mirrored && phase_parse(info->name) == p, info->name);
 	}
 }
 

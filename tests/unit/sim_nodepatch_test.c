@@ -13,6 +13,7 @@
 #define RECEIPT "{\\'by\\':\\'kmodsmith\\',\\'prior\\':false,\\'touched\\':true,\\'again\\':0,\\'until\\':1800000600}"
 #define NOTE(key, value) "{'metadata':{'annotations':{'kmodsmith.io/" key "':" value "}}}"
 #define CORDONED "{'spec':{'unschedulable':true}}"
+#define WORD(value) "{'metadata':{'labels':{'" UPGRADE_LABEL "':" value "}}}"
 #define FREE "{'spec':{'unschedulable':null}}"
 
 // Decisions
@@ -39,8 +40,13 @@ static void to_release(const struct member *m, struct decision *d)
 	d->next.receipt = (struct receipt){ 0 };
 	d->cordon = CORDON_OFF;
 }
+static void to_drop_word(const struct member *m, struct decision *d) // into which NVIDIA's controller writes
+{
+	(void)m;
+	d->drops_word = true;
+}
 
-enum { FIRST = 1, OURS = 2 }; // the Node has no number yet; it has our cordon and receipt
+enum { FIRST = 1, OURS, THEIRS }; // it has no number yet; our cordon and receipt; and NVIDIA's controller upgrades it
 static const struct {
 	const char *name;
 	unsigned node;
@@ -78,19 +84,32 @@ static const struct {
 	{ "somebody cordons before our cordon", 0, to_cordon, CORDONED, false },
 	{ "somebody uncordons before our release", OURS, to_release, FREE, false },
 	{ "somebody uncordons before a reason is written", OURS, to_tell, FREE, true },
+	{ "nothing happens before an old word of ours in NVIDIA's label goes", OURS, to_drop_word, NULL, true },
+	{ "NVIDIA's controller goes on before an old word of ours goes", OURS, to_drop_word, WORD("'cordon-required'"),
+	  false },
+	{ "NVIDIA's operator takes the word away before us", OURS, to_drop_word, WORD("null"), false },
+	{ "NVIDIA's controller goes on before the release of a node that it upgrades", THEIRS, to_release,
+	  WORD("'cordon-required'"), false },
+	{ "nothing happens before the release of a node that NVIDIA's controller upgrades", THEIRS, to_release, NULL,
+	  true },
+	{ "a word comes before the release of a node that nobody else upgrades", OURS, to_release,
+	  WORD("'cordon-required'"), true },
 	{ "somebody writes anything before the first write on a Node", FIRST, to_cordon,
 	  "{'metadata':{'labels':{'a':'b'}}}", false },
 };
 
 static void make_node(struct sim *s, unsigned node)
 {
-	auto_str char *ours = str_fmt(",'kmodsmith.io/cordon':'%s'", RECEIPT);
+	bool is_ours = node == OURS || node == THEIRS;
+	auto_str char *ours = str_fmt(",'kmodsmith.io/cordon':'%s'%s", RECEIPT,
+				      node == THEIRS ? ",'nvidia.com/gpu-driver-upgrade-enabled':'true'" : "");
 	sim_make(s, "/api/v1/nodes",
-		 "{'metadata':{'name':'n00','annotations':{%s'kmodsmith.io/agent.holders':'0 7',"
+		 "{'metadata':{'name':'n00','labels':{'" UPGRADE_LABEL
+		 "':'upgrade-required'},'annotations':{%s'kmodsmith.io/agent.holders':'0 7',"
 		 "'kmodsmith.io/agent.loaded':'" OLD " 535.1'%s}},'spec':{%s},"
 		 "'status':{'conditions':[{'type':'Ready','status':'True'}]}}",
-		 node == FIRST ? "" : "'kmodsmith.io/seq':'1.4',", node == OURS ? ours : "",
-		 node == OURS ? "'unschedulable':true" : "");
+		 node == FIRST ? "" : "'kmodsmith.io/seq':'1.4',", is_ours ? ours : "",
+		 is_ours ? "'unschedulable':true" : "");
 }
 
 static void meanwhile(struct sim *s, unsigned node, const char *what)
@@ -119,7 +138,7 @@ static void check(size_t i)
 	make_node(s, rows[i].node);
 	fleet_put(&fleet, sim_get(s, PATH), &policy);
 	const struct member *m = &fleet.members[0];
-	expect(m->record.malformed == 0 && m->record.receipt.is_there == (rows[i].node == OURS), rows[i].name);
+	expect(m->record.malformed == 0 && m->record.receipt.is_there == (rows[i].node >= OURS), rows[i].name);
 	d.next = m->record;
 	rows[i].decide(m, &d);
 	d.next.seq = (struct seq){ 1, m->record.seq.n + 1 };

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// A roll-out beside NVIDIA's GPU Operator, in the three arrangements that are supported and in those that are not: who
+// cordons, evicts and uncordons (kmodsmith-operator(7)).
+#include "tests/sim/nvidia.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
+static const char mirrored[] =
+	"{'mirror':true,'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
+
+static void lawful(const struct farm *f)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+}
+
+static bool is_held(const struct farm *f, unsigned node)
+{
+	return str_eq(farm_state(f, node), "held") &&
+	       str_starts(farm_note(f, node, "kmodsmith.io/reason"), "foreign-controller");
+}
+
+static bool has_pod(const struct farm *f, const char *name)
+{
+	auto_str char *path = str_fmt("/api/v1/namespaces/default/pods/%s", name);
+	return sim_get(f->sim, path) != NULL;
+}
+
+static void end(struct farm *f, struct farm_boss *boss)
+{
+	lawful(f);
+	farm_boss_end(boss);
+	farm_end(f);
+}
+
+// What the operator says of a node is an annotation; a label of that name is honoured, too.
+static void a_node_of_the_operator_is_held(void **state)
+{
+	(void)state;
+	static const char *const parts[] = { "annotations", "labels" };
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		farm_begin(&f, 2, plain);
+		sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'%s':{'" NVIDIA_ENABLED "':'true'}}}", parts[i]);
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+		assert_true(is_held(&f, 0));
+		assert_false(farm_is_cordoned(&f, 0));
+		assert_string_equal(farm_note(&f, 0, "kmodsmith.io/go"), "");
+		assert_string_equal(nvidia_word(&f, 0), "");
+		sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'%s':{'" NVIDIA_ENABLED "':'false'}}}", parts[i]);
+		assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
+		end(&f, &boss);
+	}
+}
+
+// First arrangement: the operator drives the driver's image, and a policy takes its nodes all the same.
+static void the_operator_drives_and_ours_touches_nothing(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct nvidia theirs;
+	farm_begin(&f, 2, mirrored);
+	farm_pod(&f, 0, "train-0");
+	nvidia_begin(&f, &theirs, true, true);
+	farm_boss_begin(&f, &boss, "boss");
+	farm_run(&boss, 1, MINUTES(60));
+	assert_true(is_held(&f, 0) && is_held(&f, 1));
+	assert_true(has_pod(&f, "train-0"));
+	assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
+	for (unsigned i = 0; i < f.count; i++)
+		assert_string_equal(nvidia_word(&f, i), "upgrade-done");
+	theirs.revision++; // its own upgrade is its own
+	farm_run(&boss, 1, MINUTES(60));
+	assert_int_equal(theirs.cordons, 2);
+	assert_int_equal(theirs.evictions, 1);
+	assert_int_equal(theirs.restarts, 2);
+	assert_int_equal(theirs.uncordons, 2);
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
+	assert_true(is_held(&f, 0) && is_held(&f, 1));
+	end(&f, &boss);
+}
+
+// Second: driver.enabled=false. The operator sees no driver pod, so it sees no node.
+static void ours_drives_and_the_operator_touches_nothing(void **state)
+{
+	(void)state;
+	static const char *const policies[] = { plain, mirrored };
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct nvidia theirs;
+		farm_begin(&f, 2, policies[i]);
+		farm_pod(&f, 0, "train-0");
+		nvidia_begin(&f, &theirs, false, true);
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
+		assert_false(has_pod(&f, "train-0"));
+		assert_int_equal(sim_count(f.sim, "boss", "evict"), 1);
+		assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
+		assert_false(farm_is_cordoned(&f, 0) || farm_is_cordoned(&f, 1));
+		assert_string_equal(nvidia_word(&f, 0), i ? "upgrade-done" : "");
+		theirs.auto_upgrade = false; // the operator takes the word away, and it is not written again
+		farm_run(&boss, 1, MINUTES(2));
+		size_t writes = sim_count(f.sim, "boss", "patch");
+		farm_run(&boss, 1, MINUTES(60));
+		assert_string_equal(nvidia_word(&f, 0), "");
+		assert_true(sim_count(f.sim, "boss", "patch") < writes + 400); // only the Lease's
+		end(&f, &boss);
+	}
+}
+
+// Third: nobody is beside us. The policy's mirror says upgrade-done where that is so, and nothing meanwhile.
+static void ours_alone(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 2, mirrored);
+	farm_boss_begin(&f, &boss, "boss");
+	for (int i = 0; i < 2000 && farm_in(&f, "done") < 2; i++) {
+		farm_run(&boss, 1, 500);
+		for (unsigned n = 0; n < f.count; n++)
+			assert_int_equal(*nvidia_word(&f, n), str_eq(farm_state(&f, n), "done") ? 'u' : '\0');
+	}
+	assert_int_equal(farm_in(&f, "done"), 2);
+	farm_policy(&f, "{'mirror':true,'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}");
+	assert_true(farm_until(&f, &boss, 1, "staging", 1, MINUTES(5)));
+	assert_string_equal(nvidia_word(&f, str_eq(farm_state(&f, 0), "staging") ? 0 : 1), "");
+	end(&f, &boss);
+}
+
+// The bad ones. A budget keeps a drain of ours open while the operator takes the node over.
+static void begin_drain(struct farm *f, struct farm_boss *boss)
+{
+	farm_begin(f, 1, plain);
+	farm_pod(f, 0, "train-0");
+	sim_make(f->sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'maxUnavailable':0,'selector':{'matchLabels'"
+		 ":{"
+		 "'app':'train-0'}}}}");
+	farm_boss_begin(f, boss, "boss");
+	assert_true(farm_until(f, boss, 1, "evicting", 1, MINUTES(10)));
+	assert_true(farm_is_cordoned(f, 0));
+}
+
+static bool is_paused(const struct farm *f)
+{
+	const json_t *labels = sim_at(f->objects[0], "metadata labels");
+	return !str_eq(json_string_value(json_object_get(labels, "nvidia.com/gpu.deploy.dcgm")), "true");
+}
+
+static void the_operator_comes_into_a_drain(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct nvidia theirs;
+	begin_drain(&f, &boss);
+	nvidia_begin(&f, &theirs, true, true);
+	farm_run(&boss, 1, MINUTES(1));
+	assert_true(is_held(&f, 0));
+	assert_false(farm_is_cordoned(&f, 0) || is_paused(&f));
+	assert_true(has_pod(&f, "train-0"));
+	assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
+	farm_run(&boss, 1, MINUTES(30));
+	assert_true(is_held(&f, 0));
+	end(&f, &boss);
+}
+
+// It upgrades at once, finds the node cordoned and will leave it so: our cordon stays until it has ended, and then
+// goes.
+static void the_operator_upgrades_behind_our_cordon(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct nvidia theirs;
+	begin_drain(&f, &boss);
+	nvidia_begin(&f, &theirs, true, false);
+	theirs.auto_upgrade = true;
+	theirs.revision++;
+	size_t evictions = sim_count(f.sim, "boss", "evict");
+	bool was_behind = false;
+	for (int i = 0; i < 600 && !is_held(&f, 0); i++) {
+		farm_run(&boss, 1, 500);
+		bool is_behind = str_eq(nvidia_word(&f, 0), "pod-restart-required");
+		assert_true(!is_behind || farm_is_cordoned(&f, 0));
+		was_behind = was_behind || is_behind;
+	}
+	assert_true(was_behind && is_held(&f, 0));
+	assert_int_equal(theirs.evictions, 1);
+	assert_int_equal(theirs.restarts, 1);
+	assert_int_equal(theirs.uncordons, 0);
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), evictions);
+	assert_string_equal(nvidia_word(&f, 0), "upgrade-done");
+	assert_false(farm_is_cordoned(&f, 0) || is_paused(&f));
+	end(&f, &boss);
+}
+
+// It was under way already when our cordon came, so it will uncordon: the cordon is left to it.
+static void a_cordon_of_the_operator_stays(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	begin_drain(&f, &boss);
+	sim_merge(f.sim, "/api/v1/nodes/n00",
+		  "{'metadata':{'annotations':{'" NVIDIA_ENABLED "':'true'},'labels':{'" NVIDIA_STATE
+		  "':'pod-deletion-required'}}}");
+	assert_true(farm_until(&f, &boss, 1, "held", 1, MINUTES(1)));
+	assert_true(is_held(&f, 0) && farm_is_cordoned(&f, 0));
+	assert_false(is_paused(&f));
+	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/cordon"), "");
+	assert_string_equal(nvidia_word(&f, 0), "pod-deletion-required");
+	end(&f, &boss);
+}
+
+// Words that an earlier version wrote with each state are taken away where they would start something; others stay.
+static void what_an_earlier_version_wrote(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *state, *word, *enabled, *then;
+	} rows[] = {
+		{ "held", "upgrade-required", "null", "" },
+		{ "done", "upgrade-done", "null", "upgrade-done" },
+		{ "rolledback", "upgrade-failed", "null", "" },
+		{ "held", "upgrade-required", "'true'", "upgrade-required" },
+		{ "held", "drain-required", "null", "drain-required" },
+		{ "done", "upgrade-required", "null", "upgrade-required" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		farm_begin(&f, 1, "{'paused':true,'pools':[{'name':'gpus','target':{'driver':'535.2'}}]}");
+		sim_merge(f.sim, "/api/v1/nodes/n00",
+			  "{'metadata':{'labels':{'kmodsmith.io/state':'%s','" NVIDIA_STATE "':'%s'},'annotations':{"
+			  "'kmodsmith.io/seq':'1.1','kmodsmith.io/reason':'load-failed','" NVIDIA_ENABLED "':%s}}}",
+			  rows[i].state, rows[i].word, rows[i].enabled);
+		farm_boss_begin(&f, &boss, "boss");
+		farm_run(&boss, 1, MINUTES(5));
+		expect(str_eq(nvidia_word(&f, 0), rows[i].then), rows[i].state);
+		end(&f, &boss);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_node_of_the_operator_is_held),
+		cmocka_unit_test(the_operator_drives_and_ours_touches_nothing),
+		cmocka_unit_test(ours_drives_and_the_operator_touches_nothing),
+		cmocka_unit_test(ours_alone),
+		cmocka_unit_test(the_operator_comes_into_a_drain),
+		cmocka_unit_test(the_operator_upgrades_behind_our_cordon),
+		cmocka_unit_test(a_cordon_of_the_operator_stays),
+		cmocka_unit_test(what_an_earlier_version_wrote),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
