@@ -81,33 +81,59 @@ static void tell(struct coordinator *c, const struct transited *t, const char *u
 		coordinator_say(c, "an event", &why);
 }
 
+// Of a node across a request; see fleet_find().
+struct node_id {
+	char *name, uid[UID_TEXT];
+};
+static struct node_id id_of(const struct coordinator *c, size_t at)
+{
+	struct node_id id = { .name = str_dup(c->fleet.fellows[at].name) };
+	memcpy(id.uid, c->fleet.members[at].uid, sizeof(id.uid));
+	return id;
+}
+static void id_done(struct node_id *id)
+{
+	free(TAKE(id->name));
+}
+#define auto_id __attribute__((cleanup(id_done)))
+
+static struct fellow *fellow_of(struct coordinator *c, const struct node_id *id) // NULL = it has gone
+{
+	size_t at = fleet_find(&c->fleet, id->name, id->uid);
+	return at < c->fleet.count ? &c->fleet.fellows[at] : NULL;
+}
+
 // One node's trouble is its own (T74): it is left alone for 1 s, 2 s, ... a minute.
-static void back_off(struct coordinator *c, size_t at, const struct err *why)
+static void back_off(struct coordinator *c, const struct node_id *id, const struct err *why)
 {
 	enum { SHIFT_MOST = 6 };
-	struct fellow *w = &c->fleet.fellows[at];
-	w->failures = (uint8_t)(w->failures < SHIFT_MOST ? w->failures + 1 : SHIFT_MOST);
-	w->retry_ms = kube_now_ms() + (1000L << (w->failures - 1));
-	coordinator_say(c, w->name, why);
+	struct fellow *w = fellow_of(c, id);
+	if (w) {
+		w->failures = (uint8_t)(w->failures < SHIFT_MOST ? w->failures + 1 : SHIFT_MOST);
+		w->retry_ms = kube_now_ms() + (1000L << (w->failures - 1));
+	}
+	coordinator_say(c, id->name, why);
 }
 
 // Somebody was faster: look, and decide again. Not at once for ever: an API server that takes exception to a value says
 // the same.
-static int look_again(struct coordinator *c, size_t at, struct err *err)
+static int look_again(struct coordinator *c, const struct node_id *id, struct err *err)
 {
 	enum { PATIENCE = 3 };
 	struct err why;
 	auto_json json_t *node = NULL;
-	auto_str char *path = api_node(c->fleet.fellows[at].name);
+	auto_str char *path = api_node(id->name);
+	struct fellow *w = fellow_of(c, id);
 	c->conflicts++;
-	if (++c->fleet.fellows[at].failures > PATIENCE) {
+	if (w && ++w->failures > PATIENCE) {
 		err_set(&why, E_CONFLICT, "its patches are refused again and again");
-		back_off(c, at, &why);
+		back_off(c, id, &why);
 	}
 	int r = api_get(c->o.kube, path, &node, err);
 	if (r > 0)
-		fleet_put(&c->fleet, node, &c->policy);
-	if (r == 0)
+		fleet_renew(&c->fleet, node, &c->policy);
+	size_t at = fleet_find(&c->fleet, id->name, id->uid);
+	if (r == 0 && at < c->fleet.count)
 		fleet_forget(&c->fleet, at);
 	return r < 0 ? -1 : 0;
 }
@@ -123,27 +149,30 @@ static enum failing failing_of(const struct member *m)
 	return is_answer ? m->report.ack.failing : FAILING_NONE;
 }
 
-static int write_node(struct coordinator *c, size_t at, const struct decision *d, struct err *err)
+static int write_node(struct coordinator *c, const struct node_id *id, size_t at, const struct decision *d,
+		      struct err *err)
 {
 	auto_json json_t *now = NULL;
 	auto_patch struct patch patch = { 0 };
-	const struct member before = c->fleet.members[at]; // the fleet changes below
-	auto_str char *name = str_dup(before.name);
+	const struct fellow *w = &c->fleet.fellows[at];
+	auto_str char *version = str_dup(w->version), *loaded = str_dup(w->loaded), *holders = str_dup(w->holders);
+	const struct nodepatch_seen seen = { version, loaded, holders };
+	struct member before = c->fleet.members[at];
+	before.name = id->name;
 	patch_make(&before, d, c->policy.has_mirror, &patch);
 	c->writes++;
-	const struct fellow *w = &c->fleet.fellows[at];
-	const struct nodepatch_seen seen = { w->version, w->loaded, w->holders };
 	int r = nodepatch_write(c->o.kube, &before, &seen, &patch, &now, err);
 	if (r < 0)
 		return -1;
 	if (r == 0)
-		return look_again(c, at, err);
-	c->fleet.fellows[at].failures = 0;
-	c->fleet.fellows[at].look_ms = 0;
-	fleet_put(&c->fleet, now, &c->policy);
+		return look_again(c, id, err);
+	struct fellow *there = fellow_of(c, id);
+	if (there)
+		there->failures = there->look_ms = 0;
+	fleet_renew(&c->fleet, now, &c->policy);
 	if (before.record.phase != d->next.phase || !before.record.has_phase)
 		tell(c,
-		     &(struct transited){ name, rule_text(d->rule), before.record.phase, d->next.phase, d->next.seq,
+		     &(struct transited){ id->name, rule_text(d->rule), before.record.phase, d->next.phase, d->next.seq,
 					  &d->next.reason, lasted(&before.record, &d->next), failing_of(&before) },
 		     before.uid);
 	return 0;
@@ -158,44 +187,36 @@ static bool has_drain(const struct view *v)
 		phase == PHASE_RESTORING);
 }
 
-static bool is_other_drain(const struct facts *a, const struct facts *b)
+// 1 = something was written or seen, 0 = nothing is to be done for it now. What cl and s say of nodes is not looked at any
+// more once something was asked for.
+static int do_node(struct coordinator *c, const struct cluster *cl, const struct slots *s, size_t at)
 {
-	return a->pods != b->pods || a->jobs != b->jobs || a->blocked_since != b->blocked_since ||
-	       !str_eq(a->blocker, b->blocker);
-}
-
-// 1 = something was written or seen, 0 = nothing is to be done for it now.
-static int do_node(struct coordinator *c, const struct cluster *cl, const struct slots *s, size_t at, struct err *err)
-{
-	struct fellow *w = &c->fleet.fellows[at];
 	struct view v = slots_view(cl, s, at);
 	struct decision d;
-	if (w->retry_ms > kube_now_ms())
+	struct err why;
+	if (c->fleet.fellows[at].retry_ms > kube_now_ms())
 		return 0;
 	transition(&v, &d);
-	if (!d.rule && has_drain(&v) && drain_is_due(&c->fleet, at)) {
-		const struct facts before = v.m->facts;
-		if (drain_look(&c->drain, &c->fleet, at, v.pool, d.evicts, cl->now, err) < 0)
-			return -1;
-		return is_other_drain(&before, &v.m->facts);
-	}
-	return d.rule ? (write_node(c, at, &d, err) < 0 ? -1 : 1) : 0;
+	if (!d.rule && (!has_drain(&v) || !drain_is_due(&c->fleet, at)))
+		return 0;
+	auto_id struct node_id id = id_of(c, at);
+	int r = d.rule ? write_node(c, &id, at, &d, &why) :
+			 drain_look(&c->drain, &c->fleet, at, v.pool, d.evicts, cl->now, &why);
+	if (r < 0)
+		back_off(c, &id, &why);
+	return r < 0 ? 0 : d.rule || r > 0;
 }
 
-// 1 = something changed, so that it is planned anew.
-static int do_nodes(struct coordinator *c, const struct cluster *cl, const struct slots *s)
+// moves: of the fleet that cl and s were made of. 1 = something changed, so that it is planned anew.
+static int do_nodes(struct coordinator *c, const struct cluster *cl, const struct slots *s, unsigned long moves)
 {
 	struct err why;
-	size_t count = c->fleet.count;
-	int changed = 0;
-	for (size_t i = 0; i < count && c->fleet.count == count && leader_is_sure(&c->leader); i++) {
-		int r = do_node(c, cl, s, i, &why);
-		if (r < 0 && i < c->fleet.count)
-			back_off(c, i, &why);
-		changed = changed || r > 0;
+	bool has_changed = false;
+	for (size_t i = 0; c->fleet.moves == moves && i < c->fleet.count && leader_is_sure(&c->leader); i++) {
+		has_changed = do_node(c, cl, s, i) > 0 || has_changed;
 		leader_keep(&c->leader, &why);
 	}
-	return changed;
+	return has_changed || c->fleet.moves != moves;
 }
 
 // 1 = all that is granted is written in the ledger; 0 = the lead is lost.
@@ -218,6 +239,7 @@ int act(struct coordinator *c, struct err *err)
 	for (int round = 0; round < ROUNDS_MOST; round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
 		apply_gates(c);
+		unsigned long moves = c->fleet.moves;
 		struct cluster cl = coordinator_cluster(c);
 		slots_plan(&cl, &slots);
 		int r = record(c, slots.rollouts, err);
@@ -232,7 +254,7 @@ int act(struct coordinator *c, struct err *err)
 		cl = coordinator_cluster(c);
 		if (is_granting)
 			continue;
-		if (do_nodes(c, &cl, &slots))
+		if (do_nodes(c, &cl, &slots, moves))
 			continue;
 		if (c->o.ears.rests)
 			c->o.ears.rests(c->o.ears.ctx, &slots);

@@ -113,8 +113,20 @@ static int evict(struct drain *d, const json_t *pod, struct look *l, struct err 
 	return 0;
 }
 
-static int judge_all(struct drain *d, const json_t *pods, const struct pod_rules *rules, bool evicts, struct look *l,
-		     struct err *err)
+struct node { // that is looked at
+	const struct fleet *fleet;
+	const char *name, *uid;
+};
+// Asked before each eviction: the one before it took its time.
+static bool is_still_ours(const struct node *n)
+{
+	size_t at = fleet_find(n->fleet, n->name, n->uid);
+	const struct member *m = at < n->fleet->count ? &n->fleet->members[at] : NULL;
+	return m && m->record.receipt.is_there && m->facts.is_unschedulable;
+}
+
+static int judge_all(struct drain *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
+		     bool evicts, struct look *l, struct err *err)
 {
 	for (size_t i = 0; i < json_array_size(pods); i++) {
 		const json_t *pod = json_array_get(pods, i);
@@ -127,7 +139,8 @@ static int judge_all(struct drain *d, const json_t *pods, const struct pod_rules
 		l->pods += verdict != POD_STAYS;
 		if (*why && !*l->blocker)
 			memcpy(l->blocker, why, sizeof(l->blocker));
-		if (verdict == POD_GOES && evicts && take_token(d) && evict(d, pod, l, err) < 0)
+		bool is_to_go = verdict == POD_GOES && evicts && is_still_ours(n);
+		if (is_to_go && take_token(d) && evict(d, pod, l, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -144,23 +157,37 @@ static long next_look(struct fellow *w, const struct look *l)
 	return kube_now_ms() + (l->retry_ms > wait ? l->retry_ms : wait);
 }
 
+// What was seen is of the node that was asked about, if that is still there.
+static int keep_look(struct fleet *f, size_t at, const struct look *l, int64_t now)
+{
+	struct facts *facts = &f->members[at].facts;
+	bool is_blocked = l->is_blocked && !l->has_evicted;
+	int64_t since = !is_blocked ? 0 : facts->blocked_since ? facts->blocked_since : now;
+	bool is_other = facts->pods != l->pods || facts->jobs != l->jobs || facts->blocked_since != since ||
+			!str_eq(facts->blocker, l->blocker);
+	facts->pods = l->pods;
+	facts->jobs = l->jobs;
+	facts->blocked_since = since;
+	memcpy(facts->blocker, l->blocker, sizeof(facts->blocker));
+	f->fellows[at].look_ms = next_look(&f->fellows[at], l);
+	return is_other;
+}
+
 int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *pool, bool evicts, int64_t now,
 	       struct err *err)
 {
-	struct fellow *w = &f->fellows[at];
-	struct facts *facts = &f->members[at].facts;
-	const struct pod_rules rules = { pool, w->holders, f->count == 1 ? d->own_uid : NULL };
+	auto_str char *name = str_dup(f->fellows[at].name), *uid = str_dup(f->members[at].uid);
+	auto_str char *holders = str_dup(f->fellows[at].holders);
+	const struct node node = { f, name, uid };
+	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL };
 	struct look l = { 0 };
 	auto_json json_t *pods = json_array();
-	if (list_pods(d->kube, w->name, pods, err) < 0 || judge_all(d, pods, &rules, evicts, &l, err) < 0) {
-		w->look_ms = kube_now_ms() + DRAIN_LOOK_MS;
-		return -1;
-	}
-	facts->pods = l.pods;
-	facts->jobs = l.jobs;
-	memcpy(facts->blocker, l.blocker, sizeof(facts->blocker));
-	bool is_blocked = l.is_blocked && !l.has_evicted;
-	facts->blocked_since = !is_blocked ? 0 : facts->blocked_since ? facts->blocked_since : now;
-	w->look_ms = next_look(w, &l);
-	return 0;
+	bool is_seen =
+		list_pods(d->kube, name, pods, err) == 0 && judge_all(d, &node, pods, &rules, evicts, &l, err) == 0;
+	at = fleet_find(f, name, uid);
+	if (at < f->count && is_seen)
+		return keep_look(f, at, &l, now);
+	if (at < f->count)
+		f->fellows[at].look_ms = kube_now_ms() + DRAIN_LOOK_MS;
+	return is_seen ? 0 : -1;
 }

@@ -77,6 +77,12 @@ static size_t find(const struct fleet *f, const char *name)
 	return f->count;
 }
 
+size_t fleet_find(const struct fleet *f, const char *name, const char *uid)
+{
+	size_t at = find(f, name);
+	return at < f->count && str_eq(f->members[at].uid, uid) ? at : f->count;
+}
+
 static void enter(struct fleet *f, size_t at)
 {
 	size_t slot = slot_of(f, f->fellows[at].name);
@@ -96,6 +102,7 @@ void fleet_forget(struct fleet *f, size_t at)
 {
 	fellow_done(&f->fellows[at]);
 	f->count--;
+	f->moves++;
 	f->fellows[at] = f->fellows[f->count]; // the order says nothing
 	f->members[at] = f->members[f->count];
 	index_all(f);
@@ -103,6 +110,7 @@ void fleet_forget(struct fleet *f, size_t at)
 
 static size_t add(struct fleet *f, const char *name)
 {
+	f->moves++;
 	if (f->count == f->room) {
 		f->room = f->room ? f->room * 2 : 64;
 		f->members = mem_grow(f->members, f->room, sizeof(*f->members));
@@ -154,7 +162,8 @@ static bool is_same_bytes(const void *a, const void *b, size_t len)
 	return memcmp(a, b, len) == 0;
 }
 
-// Of what was read before what is known, by the numbers that versions are (KEP-5504).
+// Of what was read before what is known, by the numbers that versions are (KEP-5504): those of the whole server, so that
+// an object that was deleted is older than the next one of its name.
 static bool is_stale(const struct fellow *w, const json_t *metadata)
 {
 	uint64_t known, version;
@@ -179,15 +188,24 @@ bool fleet_put(struct fleet *f, const json_t *node, const struct policy *policy)
 	}
 	bool is_same = str_eq(f->members[at].uid, now.uid);
 	f->fellows[at].is_listed = true;
-	if (is_same && is_stale(&f->fellows[at], metadata))
+	if (is_stale(&f->fellows[at], metadata))
 		return false;
-	if (is_same)
+	if (is_same) {
 		keep_pods(&f->members[at].facts, &now.facts);
-	else
+	} else {
 		f->fellows[at].retry_ms = f->fellows[at].look_ms = f->fellows[at].failures = 0;
+		f->moves++;
+	}
 	bool is_other = !is_same_bytes(&f->members[at], &now, sizeof(now));
 	f->members[at] = now;
 	return renew(&f->fellows[at], metadata) || is_other;
+}
+
+void fleet_renew(struct fleet *f, const json_t *node, const struct policy *policy)
+{
+	const char *name = json_string_value(json_object_get(json_object_get(node, "metadata"), "name"));
+	if (name && find(f, name) < f->count)
+		fleet_put(f, node, policy);
 }
 
 void fleet_remove(struct fleet *f, const json_t *node)

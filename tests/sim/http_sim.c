@@ -102,6 +102,8 @@ static void travel(struct exchange *x)
 	// Nobody waits for the beginning of a stream.
 	long took = is_stream ? 0 : a.took_ms == LONG_MAX ? LONG_MAX : a.took_ms + s->o.call_ms - s->o.call_ms / 2;
 	sim_pass(took < limit ? took : limit);
+	if (!is_stream) // one loop serves all connections of a client: events come while it waits for an answer
+		sim_pump(x->http);
 	if (a.status && took < limit && is_stream) {
 		call->status = 200;
 		x->watch = sim_watch_new(s, &p);

@@ -178,6 +178,7 @@ struct http {
 };
 int sim_fail(struct http_call *call, int code, const char *what);
 int sim_feed(struct http_call *call, const char *text, size_t len);
+bool sim_pump(struct http *h); // what its watches have to tell now; true = something has come
 
 // clock.c
 void sim_clock_start(unsigned seed);

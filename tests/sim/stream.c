@@ -100,16 +100,21 @@ static long due_of(const struct exchange *x)
 	return due;
 }
 
+bool sim_pump(struct http *h)
+{
+	bool has_come = false;
+	for (struct exchange *x = h->first; x; x = x->next)
+		has_come = pump(x) || has_come;
+	return has_come;
+}
+
 int http_step(struct http *h, int wait_ms, struct err *err)
 {
 	(void)err;
 	long until = sim_now_ms() + wait_ms;
 	for (;;) {
-		bool has_come = false;
 		long next = until;
-		for (struct exchange *x = h->first; x; x = x->next)
-			has_come = pump(x) || has_come;
-		if (has_come || sim_now_ms() >= until)
+		if (sim_pump(h) || sim_now_ms() >= until)
 			return 0;
 		for (const struct exchange *x = h->first; x; x = x->next)
 			next = due_of(x) < next ? due_of(x) : next;
