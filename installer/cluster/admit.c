@@ -11,7 +11,12 @@ static int compare(int64_t a, int64_t b)
 	return a < b ? -1 : a > b;
 }
 
-// wave, asked for again, idle first, zone by zone, earlier failures last, the coordinator's own node last, name
+static unsigned drained_in_vain(const struct member *m)
+{
+	return aim_eq(&m->record.drains.aim, &m->record.target) ? m->record.drains.failed : 0;
+}
+
+// wave, drained in vain last, asked for again, idle first, zone by zone, earlier failures last, the coordinator's own node last, name
 static int by_turn(const void *a, const void *b, void *round)
 {
 	const struct round *r = round;
@@ -23,6 +28,7 @@ static int by_turn(const void *a, const void *b, void *round)
 		{ r->s->seats[i].pool, r->s->seats[k].pool },
 		{ x->record.phase != PHASE_WAITING, y->record.phase != PHASE_WAITING },
 		{ r->s->seats[i].wave, r->s->seats[k].wave },
+		{ drained_in_vain(x), drained_in_vain(y) },
 		{ x->record.retry == 0, y->record.retry == 0 },
 		{ x->facts.is_ours, y->facts.is_ours },
 		{ x->record.attempts, y->record.attempts },

@@ -26,6 +26,7 @@ static void adopt(const struct view *v, struct decision *d)
 {
 	set_target(v, d, transition_goal(v));
 	d->next.attempts = 0;
+	d->next.drains.failed = 0;
 	d->next.failed = aim_eq(&d->next.failed, &d->next.target) ? AIM_NONE : d->next.failed;
 	enter(v, d, PHASE_DONE, REASON_NONE, "");
 	take_back_order(v, d);
@@ -42,6 +43,7 @@ static void allow_one(const struct view *v, struct decision *d)
 	d->next.retry = v->m->facts.retry;
 	d->next.attempts = (uint16_t)(d->next.attempts < most ? d->next.attempts : most - 1);
 	d->next.failed = AIM_NONE;
+	memset(&d->next.drains, 0, sizeof(d->next.drains));
 	enter(v, d, v->m->record.receipt.is_there ? PHASE_FAILED : PHASE_IDLE, REASON_NONE, "");
 	take_back_order(v, d); // of an agent that did not answer: it is given anew if it is still to be done
 }
@@ -55,9 +57,15 @@ static bool is_given_up(const struct view *v)
 static void hold_given_up(const struct view *v, struct decision *d)
 {
 	enum reason_code why = transition_rests(v);
+	struct reason last = v->m->record.reason;
 	set_target(v, d, transition_goal(v));
-	enter(v, d, PHASE_HELD, why, "");
+	enter(v, d, PHASE_HELD, why, why == REASON_DRAIN_GIVEN_UP ? last.object : "");
 	take_back_order(v, d);
+}
+static bool is_drained_enough(const struct view *v)
+{
+	enum reason_code why = transition_rests(v);
+	return why == REASON_DRAIN_GIVEN_UP || why == REASON_DRIFT_REPEATED;
 }
 
 static bool may_begin(const struct view *v)
@@ -78,6 +86,7 @@ static bool may_queue(const struct view *v)
 static void queue_goal(const struct view *v, struct decision *d)
 {
 	set_target(v, d, transition_goal(v));
+	count_repeat(v, d);
 	enter(v, d, PHASE_QUEUED, REASON_NONE, "");
 	take_back_order(v, d);
 }
@@ -88,6 +97,7 @@ static bool may_stage(const struct view *v)
 static void stage(const struct view *v, struct decision *d)
 {
 	set_target(v, d, transition_goal(v));
+	count_repeat(v, d);
 	enter(v, d, PHASE_STAGING, REASON_NONE, "");
 	give_order(v, d, VERB_STAGE, d->next.target);
 }
@@ -259,6 +269,7 @@ const struct rule begin_rules[] = {
 	{ RESTING, "NVIDIA's controller owns the node: held", is_foreign, hold_foreign },
 	{ RESTING, "the target is in the kernel: adopted, nothing is done", is_new_arrival, adopt },
 	{ IN(IDLE), "the target was tried as often as allowed: held", is_given_up, hold_given_up },
+	{ RESTING, "drained as often as allowed for what does not last: held", is_drained_enough, hold_given_up },
 	{ RESTING, "the target is on the disk: queued", may_queue, queue_goal },
 	{ RESTING, "the target is not on the disk: staged first, with nobody disturbed", may_stage, stage },
 	{ IN(STAGING) | IN(QUEUED), "the plan changed: judged anew", is_off, step_back },

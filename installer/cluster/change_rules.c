@@ -111,6 +111,8 @@ static void finish(const struct view *v, struct decision *d)
 	bool is_goal = aim_eq(&goal, &v->m->record.target);
 	bool is_back = aim_is(&v->m->record.failed);
 	d->next.attempts = 0;
+	if (aim_eq(&d->next.drains.aim, &d->next.target))
+		d->next.drains.failed = 0;
 	if (aim_eq(&d->next.failed, &d->next.target))
 		d->next.failed = AIM_NONE;
 	d->next.previous = AIM_NONE;

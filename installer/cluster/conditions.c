@@ -126,6 +126,24 @@ bool transition_recovers(const struct view *v)
 	return is_at(v, &v->m->record.target);
 }
 
+unsigned failed_drains(const struct view *v, const struct aim *aim)
+{
+	const struct record *r = &v->m->record;
+	return aim_eq(&r->drains.aim, aim) ? r->drains.failed : 0;
+}
+
+// Drained as often as one target is worth: it ends here, and the others go on.
+static enum reason_code given_up(const struct view *v, const struct aim *goal)
+{
+	const struct record *r = &v->m->record;
+	unsigned failed = failed_drains(v, goal), most = v->pool->drain_attempts;
+	if (failed && failed >= most)
+		return REASON_DRAIN_GIVEN_UP;
+	bool is_again = r->phase == PHASE_DONE && aim_eq(&r->target, goal) && aim_eq(&r->drains.aim, goal) &&
+			!member_empty(v->m) && v->now < r->since + REPEAT_S;
+	return is_again && r->drains.repeated + 1U >= most ? REASON_DRIFT_REPEATED : REASON_NONE;
+}
+
 // In the order in which people want to hear of it.
 enum reason_code transition_rests(const struct view *v)
 {
@@ -142,14 +160,18 @@ enum reason_code transition_rests(const struct view *v)
 		return REASON_FAILED_TARGET;
 	if (!is_new && r->attempts >= v->pool->attempts)
 		return REASON_ATTEMPTS_SPENT;
+	if (given_up(v, &goal) != REASON_NONE)
+		return given_up(v, &goal);
 	if (v->rollout->is_halted && aim_eq(&goal, &v->rollout->target))
 		return REASON_HALTED;
 	if (v->m->facts.is_paused)
 		return REASON_NODE_PAUSED;
 	if (!v->m->facts.is_ready)
 		return REASON_NOT_READY;
-	// After a drain that did not end, or another way back: not at once again.
-	if (!is_new && r->reason.code != REASON_NONE && r->since && !backed_off(v, r->attempts + 3U))
-		return r->reason.code;
+	// After a drain that did not end, or another way back: not at once again, and each time later.
+	unsigned failed = failed_drains(v, &goal);
+	bool is_again = failed || (!is_new && r->reason.code != REASON_NONE);
+	if (is_again && r->since && !backed_off(v, r->attempts + 2U + (failed ? failed : 1)))
+		return r->reason.code != REASON_NONE ? r->reason.code : REASON_BACKING_OFF;
 	return REASON_NONE;
 }

@@ -50,6 +50,7 @@ static void try_again(const struct view *v, struct decision *d)
 	d->next.retry = v->m->facts.retry;
 	d->next.attempts = (uint16_t)(d->next.attempts < most ? d->next.attempts : most - 1);
 	d->next.failed = AIM_NONE;
+	memset(&d->next.drains, 0, sizeof(d->next.drains));
 	enter(v, d, PHASE_STAGING, REASON_NONE, "");
 	give_order(v, d, VERB_STAGE, d->next.target);
 }
@@ -72,15 +73,20 @@ static bool is_healed(const struct view *v)
 {
 	const struct report *r = &v->m->report;
 	const struct record *own = &v->m->record;
+	// A drain that did not end, where the policy holds: nothing was touched, so that nothing can have been repaired.
+	bool is_kept = !own->receipt.touched && own->reason.code == REASON_DRAIN_TIMEOUT;
 	bool is_tired = aim_eq(&own->target, &r->loaded) && own->attempts >= RECOVERIES;
-	return own->receipt.is_there && !is_tired && r->has_loaded && !r->is_foreign && aim_is(&r->loaded) &&
-	       aim_eq(&r->health.aim, &r->loaded) && r->health.result == RESULT_DONE &&
+	return own->receipt.is_there && !is_tired && !is_kept && r->has_loaded && !r->is_foreign &&
+	       aim_is(&r->loaded) && aim_eq(&r->health.aim, &r->loaded) && r->health.result == RESULT_DONE &&
 	       !aim_eq(&r->loaded, &own->failed) && stands_down(v) == REASON_NONE;
 }
 static void recover(const struct view *v, struct decision *d)
 {
-	struct aim failed = d->next.failed;
-	set_target(v, d, v->m->report.loaded);
+	struct aim failed = d->next.failed, goal = transition_goal(v), loaded = v->m->report.loaded;
+	// That it drains once more for the same target is to end, too.
+	if (aim_eq(&goal, &d->next.target) && !aim_eq(&goal, &failed) && !aim_eq(&goal, &loaded))
+		count_drain(d);
+	set_target(v, d, loaded);
 	d->next.failed = failed;
 	d->next.attempts++;
 	enter(v, d, PHASE_QUEUED, REASON_NONE, "");

@@ -251,6 +251,29 @@ static void write_retry(const struct record *r, char *ret, size_t size)
 		snprintf(ret, size, "%" PRIu64, r->retry);
 }
 
+// <failed>.<repeated>:<target>
+static bool read_drains(const char *value, struct record *r)
+{
+	struct seq two;
+	size_t len;
+	struct aim aim;
+	const char *at = value, *part = cut(&at, ':', &len);
+	if (!seq_parse(part, len, &two) || two.epoch > UINT16_MAX || two.n > UINT16_MAX || !(two.epoch || two.n) ||
+	    !at || !aim_parse(at, &aim) || !aim_is(&aim))
+		return false;
+	r->drains.aim = aim;
+	r->drains.failed = (uint16_t)two.epoch;
+	r->drains.repeated = (uint16_t)two.n;
+	return true;
+}
+static void write_drains(const struct record *r, char *ret, size_t size)
+{
+	char aim[AIM_TEXT];
+	aim_text(&r->drains.aim, aim);
+	if (r->drains.failed || r->drains.repeated)
+		snprintf(ret, size, "%u.%u:%s", r->drains.failed, r->drains.repeated, aim);
+}
+
 #define KEY(name, field_, is_label)                                      \
 	{                                                                \
 		KEY_PREFIX name, is_label, read_##field_, write_##field_ \
@@ -275,6 +298,7 @@ const struct key keys[] = {
 	KEY("wave-assigned", wave, false),
 	KEY("driver-version", version, true),
 	KEY("retry-seen", retry, false),
+	KEY("drains", drains, false),
 	{ 0 },
 };
 

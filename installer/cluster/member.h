@@ -51,7 +51,11 @@ struct record { // written by the coordinator alone
 	char wave[WORD_TEXT];    // that it was taken into
 	char version[WORD_TEXT]; // label for schedulers and people: what the agent said was loaded
 	uint64_t retry;          // the nonce that was seen
-	uint32_t malformed;      // bits of the table of keys: values that mean nothing to us
+	struct {
+		struct aim aim;            // that they were for; another target begins anew
+		uint16_t failed, repeated; // ended without a replacement; replaced again what had been proven
+	} drains;
+	uint32_t malformed; // bits of the table of keys: values that mean nothing to us
 };
 
 enum holders { HOLDERS_UNPUBLISHED = -2, HOLDERS_UNKNOWN = -1 };

@@ -111,6 +111,7 @@ static const struct field pool_fields[] = {
 };
 static const struct field drain_fields[] = {
 	{ "evict", FIELD_CHOICE, AT(evict), 0, 0, evicts },
+	{ "attempts", FIELD_UINT, AT(drain_attempts), 1, 1000, NULL },
 	{ "onTimeout", FIELD_CHOICE, AT(on_timeout), 0, 0, timeouts },
 	{ "waitFor", FIELD_TEXT, AT(wait_for), 0, 0, NULL },
 	{ "onWaitTimeout", FIELD_CHOICE, AT(on_wait_timeout), 0, 0, wait_timeouts },
@@ -170,6 +171,7 @@ static const struct pool pool_defaults = {
 	.unavailable = { 10, true },
 	.waiting = 1,
 	.attempts = 2,
+	.drain_attempts = 5,
 	.breaker_percent = 10,
 	.breaker_row = 3,
 };

@@ -53,6 +53,7 @@ struct pool {
 	unsigned attempts;
 	unsigned spans[SPAN_COUNT]; // seconds, never 0
 	enum evict evict;
+	unsigned drain_attempts; // drains that one target is worth on a node
 	enum on_timeout on_timeout;
 	enum on_wait_timeout on_wait_timeout;
 	char *wait_for; // label selector of the jobs that are waited for; NULL = none are

@@ -10,6 +10,8 @@ typedef void step(const struct view *v, struct decision *d);
 #define RESTING (IN(IDLE) | IN(DONE) | IN(ROLLEDBACK))
 #define DRAINING (IN(CORDONED) | IN(WAITING) | IN(EVICTING))
 
+enum { REPEAT_S = 24 * 60 * 60 }; // a driver that was proven and lasted so long is no repetition
+
 struct rule {
 	unsigned phases;
 	const char *text;
@@ -29,6 +31,7 @@ bool is_moving(const struct view *v);                    // to the roll-out's ta
 bool is_ordered(const struct view *v, enum verb verb, const struct aim *aim); // the last order is this one
 bool answered(const struct view *v, enum result result);
 bool failed_as(const struct view *v, enum failing failing);
+unsigned failed_drains(const struct view *v, const struct aim *aim);
 bool backed_off(const struct view *v, unsigned tries); // long enough after the state began
 enum reason_code stands_down(const struct view *v);    // why the node is to be left alone
 struct aim way_back(const struct view *v);
@@ -45,6 +48,8 @@ uint16_t last_operands(const struct view *v); // that run there, and that pods n
 void give_back(struct decision *d);           // operands and hints
 void release(const struct view *v, struct decision *d, enum phase outcome, enum reason_code why, const char *object);
 void stop_drain(const struct view *v, struct decision *d, enum reason_code why, const char *object);
+void count_drain(struct decision *d);                        // one more that ended without a replacement
+void count_repeat(const struct view *v, struct decision *d); // another driver is where this one had been proven
 void restore(const struct view *v, struct decision *d, enum reason_code why, bool is_blamed);
 void fail(const struct view *v, struct decision *d, enum reason_code why, const char *object);
 void set_target(const struct view *v, struct decision *d, struct aim aim);

@@ -99,9 +99,41 @@ void release(const struct view *v, struct decision *d, enum phase outcome, enum 
 	*receipt = (struct receipt){ 0 };
 }
 
+static void count_for(struct decision *d, bool is_repeat, bool is_first)
+{
+	struct record *r = &d->next;
+	if (!aim_eq(&r->drains.aim, &r->target)) {
+		memset(&r->drains, 0, sizeof(r->drains));
+		r->drains.aim = r->target;
+	}
+	uint16_t *count = is_repeat ? &r->drains.repeated : &r->drains.failed;
+	*count = is_first ? 1 : (uint16_t)(*count + (*count < UINT16_MAX));
+}
+
+void count_drain(struct decision *d)
+{
+	count_for(d, false, false);
+}
+
+void count_repeat(const struct view *v, struct decision *d)
+{
+	const struct record *r = &v->m->record;
+	if (r->phase == PHASE_DONE && aim_eq(&r->target, &d->next.target) && !member_empty(v->m))
+		count_for(d, true, v->now >= r->since + REPEAT_S);
+}
+
+// Neither the node nor its pods can help that.
+static bool is_from_above(enum reason_code why)
+{
+	return why == REASON_HALTED || why == REASON_ATTEMPTS_SPENT || why == REASON_POLICY_GONE ||
+	       why == REASON_SKIPPED || why == REASON_FOREIGN_CONTROLLER || why == REASON_ABORTED;
+}
+
 // Nothing was unloaded in this attempt. Where an earlier one did, what is in the kernel has to prove itself first (I4).
 void stop_drain(const struct view *v, struct decision *d, enum reason_code why, const char *object)
 {
+	if (!is_from_above(why))
+		count_drain(d);
 	if (v->m->record.receipt.touched)
 		restore(v, d, why, false);
 	else

@@ -23,6 +23,7 @@ static void seen(void *ctx, const struct sim_request *r)
 	unsigned i = (unsigned)atoi(name + 1);
 	if (i >= f->count || !str_eq(f->nodes[i].name, name) || r->after == f->objects[i])
 		return;
+	liveness_look(f, r, &f->nodes[i]);
 	json_decref(f->objects[i]);
 	f->objects[i] = json_incref((json_t *)(uintptr_t)r->after);
 	f->nodes[i].is_told = false;

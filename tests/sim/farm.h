@@ -21,6 +21,7 @@ struct farm_node {
 		int holders;
 	} then; // when it looked last
 	char *said;
+	unsigned cordons; // by coordinators, so far
 };
 struct farm {
 	struct sim *sim;
@@ -62,3 +63,5 @@ bool farm_until(struct farm *f, struct farm_boss *bosses, size_t count, const ch
 
 // laws.c: I1 to I9 of upgrade-design 4.4, on every request; what was broken is in f->laws.
 void laws_look(void *farm, const struct sim_request *r);
+// liveness.c: of a request that changed this node.
+void liveness_look(struct farm *f, const struct sim_request *r, struct farm_node *n);

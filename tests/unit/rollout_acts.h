@@ -99,6 +99,7 @@ static void set_up(const struct domain *d)
 			      .unavailable = { d->away ? d->away : 1, false },
 			      .waiting = 1,
 			      .attempts = 2,
+			      .drain_attempts = 2,
 			      .on_halt = d->on_halt,
 			      .foreign_cordon = d->foreign,
 			      .wait_for = d->waits ? (char *)(uintptr_t) "job" : NULL,

@@ -27,6 +27,7 @@ static const struct record full = {
 	.wave = "canary",
 	.version = "535.261.03",
 	.retry = UINT64_MAX,
+	.drains = { { 6, 7 }, 3, 2 },
 };
 
 static void put(struct member *m, const struct key *key, const char *value)
@@ -111,6 +112,8 @@ static const struct {
 				  "\x01" },
 	{ "kmodsmith.io/outcome", "evicting" },
 	{ "kmodsmith.io/retry-seen", "0" },
+	{ "kmodsmith.io/drains", "1.0" },
+	{ "kmodsmith.io/drains", "0.0:0000000000000001-0000000000000001" },
 };
 
 static void t13_unknown_state(void **state)

@@ -100,7 +100,9 @@ static void describe(const struct row *w)
 static void check(const struct row *w)
 {
 	struct decision d;
-	pool = (struct pool){ .name = "gpu", .attempts = 2, .on_timeout = w->on_timeout, .on_halt = w->on_halt };
+	pool = (struct pool){
+		.name = "gpu", .attempts = 2, .drain_attempts = 5, .on_timeout = w->on_timeout, .on_halt = w->on_halt
+	};
 	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
 	rollout = (struct rollout){ .target = sides[w->goal ? w->goal : NEW],
 				    .stable = sides[w->stable],

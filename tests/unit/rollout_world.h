@@ -38,7 +38,7 @@ struct world {
 
 struct packed_node {
 	uint8_t phase, flags, aims, aims2, go, ack, receipt, since, deadline, until, attempts, reason, outcome, seen,
-		report, health, facts, blocked, ghost, ghost2;
+		report, health, facts, blocked, ghost, ghost2, drains;
 };
 struct packed {
 	struct packed_node n[NODES_MOST];
@@ -97,6 +97,8 @@ static struct packed_node pack_node(const struct world *w, unsigned i)
 		.ghost = (uint8_t)(g->owner | (unsigned)g->is_touched << 2 | (unsigned)g->is_proven << 3 |
 				   (unsigned)w->slot[i] << 4 | (unsigned)f->retry << 6),
 		.ghost2 = g->orders,
+		.drains = (uint8_t)((unsigned)r->drains.failed | (unsigned)r->drains.repeated << 3 |
+				    side_of(&r->drains.aim) << 6),
 	};
 }
 
@@ -196,6 +198,9 @@ static void unpack_node(const struct packed_node *p, struct world *w, unsigned i
 		.outcome = p->outcome,
 		.retry = p->seen,
 	};
+	m->record.drains.failed = p->drains & 7;
+	m->record.drains.repeated = p->drains >> 3 & 7;
+	m->record.drains.aim = sides[p->drains >> 6];
 	if (p->flags & 8)
 		strncpy(m->record.pool, "gpu", 4);
 	if (p->aims2 & 16)

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every roll-out ends: what cannot be drained, or does not last, is tried a bounded number of times and then held with
+// its reason, while the others go on.
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define HOURS(n) ((n)*60 * 60 * 1000L)
+enum { DRAINS = 5 }; // drain.attempts, as it is when nobody says it
+static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
+
+static void lawful(const struct farm *f)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+}
+
+static void pod(struct farm *f, unsigned node, const char *more)
+{
+	sim_make(f->sim, "/api/v1/namespaces/default/pods",
+		 "{'metadata':{'name':'pod-%u','namespace':'default'%s},'spec':{'nodeName':'%s','containers':[{'name':'"
+		 "c',"
+		 "'image':'i','resources':{'limits':{'nvidia.com/gpu':'1'}}}]}}",
+		 node, more, f->nodes[node].name);
+	auto_str char *path = str_fmt("/api/v1/namespaces/default/pods/pod-%u/status", node);
+	sim_merge(f->sim, path, "{'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}]}}");
+}
+
+static void held_after_so_many(const struct farm *f, unsigned node, const char *reason)
+{
+	const char *why = farm_note(f, node, "kmodsmith.io/reason");
+	if (!str_eq(farm_state(f, node), "held") || !str_starts(why, reason) || farm_is_cordoned(f, node) ||
+	    f->nodes[node].cordons > DRAINS)
+		fail_msg("n%02u is %s: %s; cordoned %d, %u times so far", node, farm_state(f, node), why,
+			 farm_is_cordoned(f, node), f->nodes[node].cordons);
+}
+
+// Two nodes with a pod that nothing would start again, and six that anybody may drain.
+static void two_that_cannot_be_drained_hold_nobody_up(void **state)
+{
+	(void)state;
+	enum { NODES = 8, STUCK = 2 };
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, NODES, plain);
+	for (unsigned i = 0; i < STUCK; i++)
+		pod(&f, i, "");
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "done", NODES - STUCK, HOURS(2)));
+	farm_run(&boss, 1, HOURS(12));
+	for (unsigned i = 0; i < STUCK; i++)
+		held_after_so_many(&f, i, "");
+	size_t patches = sim_count(f.sim, "boss", "patch");
+	farm_run(&boss, 1, HOURS(12));
+	assert_int_equal(sim_count(f.sim, "boss", "patch"), patches);
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// A finalizer that nobody takes away; then somebody does, and asks for a retry.
+static void a_pod_that_never_ends_is_given_up(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 2, plain);
+	pod(&f, 0,
+	    ",'finalizers':['example.org/forever'],'ownerReferences':[{'apiVersion':'apps/v1','kind':'ReplicaSet',"
+	    "'name':'x','uid':'x','controller':true}]");
+	farm_boss_begin(&f, &boss, "boss");
+	farm_run(&boss, 1, HOURS(12));
+	held_after_so_many(&f, 0, "drain-given-up");
+	assert_int_equal(f.nodes[0].cordons, DRAINS);
+	assert_string_equal(farm_state(&f, 1), "done");
+	sim_merge(f.sim, "/api/v1/namespaces/default/pods/pod-0", "{'metadata':{'finalizers':null}}");
+	farm_run(&boss, 1, HOURS(1));
+	held_after_so_many(&f, 0, "drain-given-up");
+	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/retry':'1'}}}");
+	assert_true(farm_until(&f, &boss, 1, "done", 2, HOURS(1)));
+	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/drains"), "");
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// The same, and a policy that keeps the node cordoned at the end of a drain: it is said, and not begun anew.
+static void a_drain_that_is_held_stays_held(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 2,
+		   "{'pools':[{'name':'gpus','maxUnavailable':2,'drain':{'onTimeout':'hold'},'breaker':{'percent':100},"
+		   "'target':{'driver':'535.2'}}]}");
+	pod(&f, 0,
+	    ",'finalizers':['example.org/forever'],'ownerReferences':[{'apiVersion':'apps/v1','kind':'ReplicaSet',"
+	    "'name':'x','uid':'x','controller':true}]");
+	farm_boss_begin(&f, &boss, "boss");
+	farm_run(&boss, 1, HOURS(12));
+	assert_string_equal(farm_state(&f, 0), "failed");
+	assert_true(farm_is_cordoned(&f, 0));
+	assert_int_equal(f.nodes[0].cordons, 1);
+	assert_true(str_starts(farm_note(&f, 0, "kmodsmith.io/reason"), "drain-timeout"));
+	assert_string_equal(farm_state(&f, 1), "done");
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// A disk that somebody cleans whenever the node is about to be drained.
+static void clean(void *ctx)
+{
+	struct farm *f = ctx;
+	if (f->is_over)
+		return;
+	if (str_eq(farm_state(f, 0), "cordoned") || str_eq(farm_state(f, 0), "evicting"))
+		f->nodes[0].store[0] = f->nodes[0].store[1] = f->old;
+	else if (!farm_is_cordoned(f, 0) && !sim_get(f->sim, "/api/v1/namespaces/default/pods/train"))
+		farm_pod(f, 0, "train"); // its ReplicaSet starts it again
+	sim_after(500, clean, f);
+}
+
+static void a_store_that_vanishes_is_given_up(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 2, plain);
+	sim_after(1, clean, &f);
+	farm_boss_begin(&f, &boss, "boss");
+	farm_run(&boss, 1, HOURS(12));
+	held_after_so_many(&f, 0, "drain-given-up");
+	assert_string_equal(farm_state(&f, 1), "done");
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// Another controller that loads its own driver some minutes after each proof.
+static void meddle(void *ctx)
+{
+	enum { EVERY_MS = 10 * 60 * 1000 };
+	struct farm *f = ctx;
+	if (f->is_over)
+		return;
+	if (str_eq(farm_state(f, 0), "done"))
+		f->nodes[0].loaded = f->old;
+	sim_after(EVERY_MS, meddle, f);
+}
+
+static void a_driver_that_others_replace_is_given_up(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 2, plain);
+	sim_after(1, meddle, &f);
+	farm_boss_begin(&f, &boss, "boss");
+	farm_run(&boss, 1, HOURS(12));
+	held_after_so_many(&f, 0, "drift-repeated");
+	assert_string_equal(farm_state(&f, 1), "done");
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// An agent that never answers an order to replace, and speaks again afterwards.
+static void mute(void *ctx)
+{
+	struct farm *f = ctx;
+	if (f->is_over)
+		return;
+	f->nodes[0].is_silent = str_eq(farm_state(f, 0), "replacing");
+	sim_after(500, mute, f);
+}
+
+static void an_agent_that_forgets_its_orders_is_given_up(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 2,
+		   "{'pools':[{'name':'gpus','maxUnavailable':2,'breaker':{'percent':100,'inARow':1000},"
+		   "'target':{'driver':'535.2'}}]}");
+	sim_after(1, mute, &f);
+	farm_boss_begin(&f, &boss, "boss");
+	farm_run(&boss, 1, HOURS(12));
+	assert_in_range(f.nodes[0].cordons, 1, DRAINS);
+	expect(!farm_is_cordoned(&f, 0) && farm_in(&f, "held") + farm_in(&f, "rolledback") == 1, farm_state(&f, 0));
+	assert_string_equal(farm_state(&f, 1), "done");
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(two_that_cannot_be_drained_hold_nobody_up),
+		cmocka_unit_test(a_pod_that_never_ends_is_given_up),
+		cmocka_unit_test(a_drain_that_is_held_stays_held),
+		cmocka_unit_test(a_store_that_vanishes_is_given_up),
+		cmocka_unit_test(a_driver_that_others_replace_is_given_up),
+		cmocka_unit_test(an_agent_that_forgets_its_orders_is_given_up),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
