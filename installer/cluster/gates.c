@@ -45,8 +45,8 @@ static bool is_for(const struct word *w, const struct rollout *r)
 
 static void approve(const struct word *w, const struct pool *pool, struct rollout *r)
 {
-	for (unsigned i = 0; i < pool->wave_count && is_for(w, r); i++)
-		if (str_eq(pool->waves[i].name, w->wave) && r->approved < i)
+	for (unsigned i = 0; i <= pool->wave_count && is_for(w, r); i++)
+		if (str_eq(slots_wave_name(pool, i), w->wave) && r->approved < i)
 			r->approved = i;
 }
 

@@ -37,6 +37,7 @@ struct wave {
 	unsigned soak;           // seconds
 	bool is_manual;          // opens only when it is approved
 	unsigned failures;       // that it allows
+	unsigned done;           // nodes that must have the target, in this one and those before, before the next opens
 };
 
 struct window {            // in UTC

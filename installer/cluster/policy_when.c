@@ -42,12 +42,13 @@ static const struct field wave_fields[] = {
 	{ "soak", FIELD_SPAN, IN_WAVE(soak), 0, MONTH, NULL },
 	{ "approval", FIELD_CHOICE, offsetof(struct wave_values, approval), 0, 0, approvals },
 	{ "maxFailures", FIELD_UINT, IN_WAVE(failures), 0, 100000, NULL },
+	{ "minDone", FIELD_UINT, IN_WAVE(done), 0, 100000, NULL },
 	{ 0 },
 };
 
 static int read_wave(const json_t *object, const char *path, struct strv *terms, struct wave *ret, struct err *err)
 {
-	struct wave_values v = { .wave.failures = LIMIT_NONE };
+	struct wave_values v = { .wave = { .failures = LIMIT_NONE, .done = 1 } };
 	if (fields_read(object, wave_fields, path, &v, err) < 0 ||
 	    policy_terms(object, path, terms, &v.wave.terms, err) < 0)
 		return -1;

@@ -38,7 +38,9 @@ static enum reason_code foreign_cordon(const struct round *r, size_t at)
 static enum reason_code wave_closed(const struct round *r, size_t at)
 {
 	struct view v = round_view(r, at);
-	return r->s->seats[at].wave > v.rollout->wave && !transition_recovers(&v) ? REASON_WAVE_CLOSED : REASON_NONE;
+	if (r->s->seats[at].wave <= v.rollout->wave || transition_recovers(&v))
+		return REASON_NONE;
+	return r->s->sums[r->s->seats[at].pool].is_untested ? REASON_WAVE_UNTESTED : REASON_WAVE_CLOSED;
 }
 static enum reason_code window_closed(const struct round *r, size_t at)
 {

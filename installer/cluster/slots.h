@@ -44,6 +44,8 @@ struct sum {                  // of a pool
 	unsigned parallel_limit, unavailable_limit;
 	struct reason blocked; // why nothing is granted although nodes wait; REASON_NONE = something is, or none waits
 	bool is_wave_complete;
+	unsigned proven;  // nodes that are done, in the waves that are open
+	bool is_untested; // the wave is complete, and proved too little to open the next one
 };
 
 struct slots {

@@ -4,6 +4,8 @@
 #include "cluster/round.h"
 #include "cluster/rules.h"
 
+#include <stdio.h>
+
 const char *slots_wave_name(const struct pool *pool, unsigned wave)
 {
 	return wave < pool->wave_count ? pool->waves[wave].name : "rest";
@@ -138,7 +140,15 @@ static bool is_settled(const struct round *r, size_t at)
 	}
 }
 
-static void advance(const struct pool *pool, struct rollout *rollout, const struct sum *sum, int64_t now)
+// Complete, and nobody knows whether the target works: no node, none that answered, none that could be drained.
+static void tell_untested(const struct pool *pool, unsigned wave, struct sum *sum)
+{
+	sum->is_untested = true;
+	sum->blocked.code = REASON_WAVE_UNTESTED;
+	snprintf(sum->blocked.object, sizeof(sum->blocked.object), "%s", slots_wave_name(pool, wave));
+}
+
+static void advance(const struct pool *pool, struct rollout *rollout, struct sum *sum, int64_t now)
 {
 	unsigned w = rollout->wave;
 	if (!sum->is_wave_complete || rollout->is_halted) {
@@ -146,7 +156,12 @@ static void advance(const struct pool *pool, struct rollout *rollout, const stru
 		return;
 	}
 	if (w >= pool->wave_count) { // the last one
-		rollout->stable = sum->done ? rollout->target : rollout->stable;
+		rollout->stable = sum->proven ? rollout->target : rollout->stable;
+		return;
+	}
+	if (sum->proven < pool->waves[w].done && rollout->approved < w + 1) {
+		tell_untested(pool, w, sum);
+		rollout->soak_since = 0;
 		return;
 	}
 	rollout->soak_since = rollout->soak_since ? rollout->soak_since : now;
@@ -163,8 +178,13 @@ void waves_advance(const struct round *r)
 		r->s->sums[p].is_wave_complete = true;
 	for (size_t i = 0; i < r->c->count; i++) {
 		const struct seat *seat = &r->s->seats[i];
-		if (seat->pool >= 0 && seat->wave <= r->s->rollouts[seat->pool].wave && !is_settled(r, i))
-			r->s->sums[seat->pool].is_wave_complete = false;
+		const struct record *record = &r->c->members[i].record;
+		if (seat->pool < 0 || seat->wave > r->s->rollouts[seat->pool].wave)
+			continue;
+		struct sum *sum = &r->s->sums[seat->pool];
+		sum->is_wave_complete = sum->is_wave_complete && is_settled(r, i);
+		sum->proven += record->phase == PHASE_DONE && !seat->is_failed &&
+			       aim_eq(&record->target, &r->s->rollouts[seat->pool].target);
 	}
 	for (size_t p = 0; p < r->c->policy->pool_count; p++)
 		advance(&r->c->policy->pools[p], &r->s->rollouts[p], &r->s->sums[p], r->c->now);

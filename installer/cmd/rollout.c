@@ -88,6 +88,21 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
+// Of nodes that nothing was done with yet, so that the policy alone decides.
+static int plan_fresh(const char *path, const struct policy *policy, struct roster *roster, struct cluster *c,
+		      struct slots *ret, struct err *err)
+{
+	static struct rollout rollouts[POOLS_MOST];
+	static const struct ledger ledger;
+	if (read_nodes(path, policy, roster, err) < 0)
+		return -1;
+	for (size_t i = 0; i < policy->pool_count; i++)
+		rollouts[i] = (struct rollout){ .target = policy->pools[i].target.aim };
+	*c = (struct cluster){ policy, rollouts, roster->members, roster->count, &ledger, 1, time(NULL) };
+	slots_plan(c, ret);
+	return 0;
+}
+
 static json_t *wanted_json(const struct pool *pool)
 {
 	char aim[AIM_TEXT];
@@ -104,20 +119,36 @@ static int run_check(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	auto_policy struct policy policy = POLICY_NONE;
 	auto_json json_t *pools = json_array();
+	auto_roster struct roster roster = { 0 };
+	auto_slots struct slots slots = SLOTS_NONE;
+	struct cluster c;
 	(void)count;
-	if (read_policy(args[0], &policy, err) < 0)
+	if (read_policy(args[0], &policy, err) < 0 ||
+	    (v->nodes && plan_fresh(v->nodes, &policy, &roster, &c, &slots, err) < 0))
 		return -1;
 	for (size_t i = 0; i < policy.pool_count; i++) {
 		const struct pool *pool = &policy.pools[i];
-		json_array_append_new(pools, wanted_json(pool));
-		if (!v->common.is_json)
-			printf("pool %s: driver %s, %zu waves, %zu windows\n", pool->name, pool->target.driver,
-			       pool->wave_count, pool->window_count);
+		json_t *wanted = wanted_json(pool);
+		if (v->nodes)
+			json_object_set_new(wanted, "nodesOfWaves", waves_json(&c, &slots, i));
+		json_array_append_new(pools, wanted);
+		if (v->common.is_json)
+			continue;
+		printf("pool %s: driver %s, %zu waves, %zu windows\n", pool->name, pool->target.driver,
+		       pool->wave_count, pool->window_count);
+		if (v->nodes)
+			show_waves(&c, &slots, i);
 	}
 	if (v->common.is_json)
 		show_json(pools);
 	return 0;
 }
+
+static const struct opt check_opts[] = {
+	{ "nodes", 0, "FILE", NULL, OPT_STR, offsetof(struct values, nodes),
+	  "what `kubectl get nodes -o json` printed: how many nodes each wave has, and which waves test nothing" },
+	{ 0 },
+};
 
 const struct cmd cmd_rollout_plan = {
 	.name = "rollout plan",
@@ -145,8 +176,8 @@ const struct cmd cmd_rollout_check_policy = {
 	.help = "whether a policy is one, before it is applied",
 	.about = "Every refusal names the field. With --json the result has the deadlines in seconds, defaults "
 		 "included.\n\n"
-		 "  kmodsmith rollout check-policy policy.json\n",
-	.opts = { common_opts },
+		 "  kmodsmith rollout check-policy policy.json --nodes nodes.json\n",
+	.opts = { check_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_check,
 };

@@ -87,9 +87,9 @@ static int say_approve(struct said *s, const struct coordinator *c, json_t *patc
 	if (!pool)
 		return -1;
 	unsigned w = 0;
-	while (w < pool->wave_count && !str_eq(pool->waves[w].name, s->wave))
+	while (w <= pool->wave_count && !str_eq(slots_wave_name(pool, w), s->wave))
 		w++;
-	if (w == pool->wave_count)
+	if (w > pool->wave_count)
 		return err_set(err, E_NOT_FOUND, "pool '%s' has no wave '%s'", s->pool, s->wave);
 	aim_text(&pool->target.aim, aim);
 	auto_str char *word = str_fmt("%s:%s@%s", s->pool, s->wave, aim);
@@ -225,7 +225,10 @@ GATE(resume, "[POOL]", 0, 1, "go on after a pause, a halt or an abort",
      "before.\n\n"
      "  kmodsmith rollout resume gpus --kubeconfig admin.conf --namespace kmodsmith\n");
 GATE(approve, "POOL WAVE", 2, 2, "let a wave open that waits for it",
-     "For the target that the policy has now, and for no later one; waves before that one are approved, too.\n\n"
+     "A wave waits where the policy says so (approval: manual), and where the one before it proved too little "
+     "(wave-untested).\n"
+     "The last one is called rest. For the target that the policy has now, and for no later one; waves before that one "
+     "are approved, too.\n\n"
      "  kmodsmith rollout approve gpus main --kubeconfig admin.conf --namespace kmodsmith\n");
 GATE(abort, "POOL", 1, 1, "give the target up: drains are called off, replacements under way end",
      "For the target that the policy has now. Nodes that have it keep it; see kmodsmith-rollout-undo(8).\n\n"

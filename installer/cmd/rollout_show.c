@@ -67,12 +67,13 @@ static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t 
 	char target[AIM_TEXT];
 	aim_text(&r->target, target);
 	auto_str char *text = reason_text(why);
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "pool",
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "pool",
 			 c->policy->pools[at].name, "driver", c->policy->pools[at].target.driver, "target", target,
 			 "wave", slots_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason",
 			 text, "action", reason_info(why->code)->next, "nodes", (int)sum->total, "done", (int)sum->done,
 			 "failed", (int)sum->failed, "unavailable", (int)sum->unavailable, "maxUnavailable",
-			 (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel", (int)sum->parallel_limit);
+			 (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel", (int)sum->parallel_limit,
+			 "waves", waves_json(c, s, at));
 }
 
 static void show_pools(const struct cluster *c, const struct slots *s)
@@ -90,6 +91,7 @@ static void show_pools(const struct cluster *c, const struct slots *s)
 		if (why->code != REASON_NONE)
 			printf("%s: %s\n  %s\n  next: %s\n", r->is_halted ? "halted" : "no more grants", text,
 			       reason_info(why->code)->text, reason_info(why->code)->next);
+		show_waves(c, s, i);
 	}
 }
 

@@ -121,6 +121,26 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
 END
 }
 
+@test "waves are shown with their nodes, and one that tests nothing before anybody waits for it" {
+  alter "$policy" '.pools[0].waves = [{name: "canary", selector: {"example/canary": "tru"}}, {name: "two", count: 2, minDone: 2}]'
+  kmodsmith "rollout check-policy" "$policy" --nodes "$nodes"
+  assert_status 0
+  assert_line '  wave canary: 0 nodes, 0 done, open'
+  assert_line '  wave two: 2 nodes, 0 done, closed'
+  assert_line '  wave rest: 4 nodes, 0 done, closed'
+  assert_output --partial 'warning: pool gpu: with wave canary no nodes are begun, and 1 have to be done'
+  assert_output --partial 'kmodsmith rollout approve gpu two'
+  refute_output --partial 'with wave two'
+  kmodsmith "rollout check-policy" "$policy" --nodes "$nodes" --json
+  assert_json '.[0].nodesOfWaves | map([.wave, .nodes, .tooFewNodes]) | flatten | join(" ")' 'canary 0 true two 2 false rest 4 false'
+  queue
+  plan --resumed --json
+  assert_json .granted 0
+  assert_json '.pools[0].reason' 'wave-untested canary'
+  assert_json "$(node n5 .reason)" wave-untested
+  assert_json '.pools[0].waves[0].tooFewNodes' true
+}
+
 @test "files that are none, and words that are missing" {
   kmodsmith "rollout plan" --policy "$policy"
   assert_error E_USAGE "--policy and --nodes"

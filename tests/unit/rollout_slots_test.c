@@ -247,7 +247,7 @@ static void t03_breaker_says_who(void **state)
 static void waves_open_one_after_the_other(void **state)
 {
 	(void)state;
-	waves[0] = (struct wave){ .name = "canary", .count = 1, .soak = 600, .failures = 0 };
+	waves[0] = (struct wave){ .name = "canary", .count = 1, .soak = 600, .failures = 0, .done = 1 };
 	waves[1] = (struct wave){ .name = "half", .percent = 50, .is_manual = true, .failures = LIMIT_NONE };
 	pool.wave_count = 2;
 	plan("queued queued queued queued");
@@ -279,6 +279,32 @@ static void waves_open_one_after_the_other(void **state)
 	slots_done(&slots);
 	slots_plan(&c, &slots);
 	assert_true(slots.rollouts[0].is_halted && slots.rollouts[0].halt.code == REASON_WAVE_FAILURES);
+}
+
+// A canary whose agent never spoke, that somebody else cordoned, or that no node is: nothing says that the target works.
+static void a_wave_without_a_proof_stays_closed(void **state)
+{
+	(void)state;
+	static const char *const lines[] = { "held queued queued", "queued+cordon queued queued",
+					     "queued queued queued" };
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		waves[0] = (struct wave){ .name = "canary", .terms = 1, .failures = LIMIT_NONE, .done = 1 };
+		pool.wave_count = 1;
+		rollout = (struct rollout){ .target = target, .stable = old };
+		plan(lines[i]);
+		members[0].facts.terms = i < 2;
+		struct cluster c = { &policy, &rollout, members, 3, &ledger, 1, NOW };
+		slots_done(&slots);
+		slots_plan(&c, &slots);
+		expect(slots.rollouts[0].wave == 0 && !slots.granted, lines[i]);
+		expect(slots.seats[2].refused == REASON_WAVE_UNTESTED, lines[i]);
+		expect(slots.sums[0].blocked.code == REASON_WAVE_UNTESTED, lines[i]);
+		assert_string_equal(slots.sums[0].blocked.object, "canary");
+		rollout.approved = 1;
+		slots_done(&slots);
+		slots_plan(&c, &slots);
+		expect(slots.rollouts[0].wave == 1, lines[i]);
+	}
 }
 
 static void t75_waves_do_not_shift_when_nodes_join(void **state)
@@ -402,6 +428,7 @@ int main(void)
 		T(t06_deadlock),
 		T(t03_breaker_says_who),
 		T(waves_open_one_after_the_other),
+		T(a_wave_without_a_proof_stays_closed),
 		T(t75_waves_do_not_shift_when_nodes_join),
 		T(a_counted_wave_is_drawn_by_uid),
 		T(stable_follows_the_last_wave),
