@@ -47,13 +47,21 @@ static int load(struct err *err)
 struct reader {
 	yaml_parser_t parser;
 	yaml_event_t event;
-	const char *name;
+	const char *name; // NULL = whoever asks says it
+	bool has_numbers;
 	unsigned depth;
 };
 
+static char *place(const struct reader *r, const yaml_mark_t *at)
+{
+	return r->name ? str_fmt("'%s' line %zu", r->name, at->line + 1) :
+			 str_fmt("line %zu, column %zu", at->line + 1, at->column + 1);
+}
+
 static int refuse(const struct reader *r, const char *why, struct err *err)
 {
-	return err_set(err, E_CONFIG, "'%s' line %zu: %s", r->name, r->event.start_mark.line + 1, why);
+	auto_str char *where = place(r, &r->event.start_mark);
+	return err_set(err, E_CONFIG, "%s: %s", where, why);
 }
 
 static int next(struct reader *r, struct err *err)
@@ -61,11 +69,21 @@ static int next(struct reader *r, struct err *err)
 	lib.event_delete(&r->event);
 	if (lib.parser_parse(&r->parser, &r->event))
 		return 0;
-	return err_set(err, E_CONFIG, "'%s' line %zu is not YAML: %s", r->name, r->parser.problem_mark.line + 1,
+	auto_str char *where = place(r, &r->parser.problem_mark);
+	return err_set(err, E_CONFIG, "%s is not YAML: %s", where,
 		       r->parser.problem ? r->parser.problem : "it cannot be read");
 }
 
-static json_t *scalar(const yaml_event_t *e)
+// As JSON writes them: 010, 0x8 and 1_000 are texts, of which the versions of YAML have different opinions.
+static bool is_number(const char *text)
+{
+	enum { DIGITS = 15 };
+	const char *digits = text + (*text == '-');
+	size_t count = strspn(digits, "0123456789");
+	return count && count <= DIGITS && !digits[count] && (*digits != '0' || count == 1);
+}
+
+static json_t *scalar(const struct reader *r, const yaml_event_t *e)
 {
 	const char *text = (const char *)e->data.scalar.value;
 	if (e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE || e->data.scalar.tag)
@@ -74,6 +92,8 @@ static json_t *scalar(const yaml_event_t *e)
 		return json_null();
 	if (str_eq(text, "true") || str_eq(text, "false"))
 		return json_boolean(str_eq(text, "true"));
+	if (r->has_numbers && is_number(text))
+		return json_integer(strtoll(text, NULL, 10));
 	return json_stringn(text, e->data.scalar.length);
 }
 
@@ -125,7 +145,7 @@ static int read_value(struct reader *r, json_t **ret, struct err *err)
 		return refuse(r, "it is nested too deeply", err);
 	switch (r->event.type) {
 	case YAML_SCALAR_EVENT:
-		*ret = scalar(&r->event);
+		*ret = scalar(r, &r->event);
 		return *ret ? 0 : refuse(r, "a text is no UTF-8", err);
 	case YAML_SEQUENCE_START_EVENT:
 	case YAML_MAPPING_START_EVENT:
@@ -161,16 +181,25 @@ static int read_document(struct reader *r, json_t **ret, struct err *err)
 	return 0;
 }
 
-int yaml_read(const char *text, size_t len, const char *name, json_t **ret, struct err *err)
+static int read_text(struct reader *r, const char *text, size_t len, json_t **ret, struct err *err)
 {
-	struct reader r = { .name = name };
 	if (load(err) < 0)
 		return -1;
-	if (!lib.parser_initialize(&r.parser))
+	if (!lib.parser_initialize(&r->parser))
 		abort();
-	lib.parser_set_input_string(&r.parser, (const unsigned char *)text, len);
-	int result = read_document(&r, ret, err);
-	lib.event_delete(&r.event);
-	lib.parser_delete(&r.parser);
+	lib.parser_set_input_string(&r->parser, (const unsigned char *)text, len);
+	int result = read_document(r, ret, err);
+	lib.event_delete(&r->event);
+	lib.parser_delete(&r->parser);
 	return result;
+}
+
+int yaml_read(const char *text, size_t len, const char *name, json_t **ret, struct err *err)
+{
+	return read_text(&(struct reader){ .name = name }, text, len, ret, err);
+}
+
+int yaml_read_numbers(const char *text, size_t len, json_t **ret, struct err *err)
+{
+	return read_text(&(struct reader){ .has_numbers = true }, text, len, ret, err);
 }

@@ -9,6 +9,7 @@
 
 #define POLICY_NAME "kmodsmith-policy"
 #define POLICY_KEY "policy.json"
+#define POLICY_KEY_YAML "policy.yaml"
 
 struct transited { // a state that was left for another one
 	const char *node, *rule;

@@ -27,9 +27,11 @@ static int take_offered(struct coordinator *c, struct err *err)
 {
 	auto_policy struct policy now = { .schema = POLICY_SCHEMA };
 	auto_json json_t *doc = NULL;
-	const char *text = coordinator_datum(c->policy_map, POLICY_KEY);
-	if (c->policy_map && !text)
-		return err_set(err, E_CONFIG, "the ConfigMap %s has no %s", POLICY_NAME, POLICY_KEY);
+	const char *json = coordinator_datum(c->policy_map, POLICY_KEY);
+	const char *yaml = coordinator_datum(c->policy_map, POLICY_KEY_YAML), *text = json ? json : yaml;
+	if (c->policy_map && !json == !yaml)
+		return err_set(err, E_CONFIG, "the ConfigMap %s has %s " POLICY_KEY " %s " POLICY_KEY_YAML, POLICY_NAME,
+			       json ? "both" : "neither", json ? "and" : "nor");
 	if (text && (policy_document(text, strlen(text), &doc, err) < 0 || policy_read(doc, &now, err) < 0))
 		return -1;
 	accept(c, &now, doc);

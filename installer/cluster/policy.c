@@ -2,6 +2,7 @@
 #include "cluster/policy.h"
 
 #include "base/digest.h"
+#include "base/yaml.h"
 #include "cluster/policy_own.h"
 #include "node/flavour.h"
 #include "node/modules.h"
@@ -262,9 +263,15 @@ int policy_document(const char *text, size_t len, json_t **ret, struct err *err)
 	json_error_t problem;
 	if (len > POLICY_BYTES)
 		return err_set(err, E_CONFIG, "the policy is larger than %d bytes", POLICY_BYTES);
+	size_t at = 0;
+	while (at < len && strchr(" \t\r\n", text[at]))
+		at++;
+	if (at == len || text[at] != '{')
+		return yaml_read_numbers(text, len, ret, err);
 	json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!object)
-		return err_set(err, E_CONFIG, "line %d is not JSON: %s", problem.line, problem.text);
+		return err_set(err, E_CONFIG, "line %d, column %d is not JSON: %s", problem.line, problem.column,
+			       problem.text);
 	*ret = object;
 	return 0;
 }

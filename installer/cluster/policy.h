@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a site wants, as one JSON document (a ConfigMap): pools of nodes, what each is to run, how fast and when. Every
-// refusal names the field. Pure: a text in, a struct out. Defaults: upgrade-design 5.9.
+// What a site wants, as one document in JSON or YAML (a ConfigMap): pools of nodes, what each is to run, how fast and
+// when. Every refusal names the field. Pure: a text in, a struct out. Defaults: upgrade-design 5.9.
 #pragma once
 #include "base/json.h"
 #include "cluster/member.h"
@@ -84,7 +84,8 @@ struct policy {
 #define POLICY_NONE ((struct policy){ 0 })
 
 // E_CONFIG with the field: "pools[0].waves[2].soak: ...".
-int policy_document(const char *text, size_t len, json_t **ret, struct err *err); // its text alone
+// Its text alone: JSON where it begins with {, else YAML.
+int policy_document(const char *text, size_t len, json_t **ret, struct err *err);
 int policy_read(const json_t *document, struct policy *ret, struct err *err);
 int policy_parse(const char *text, size_t len, struct policy *ret, struct err *err);
 void policy_done(struct policy *p);

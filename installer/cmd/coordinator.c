@@ -144,9 +144,10 @@ const struct cmd cmd_coordinator = {
 		 "then cordoned and\n"
 		 "drained, replaced and validated by the node's agent, uncordoned; undone where it fails. The policy "
 		 "is the ConfigMap\n"
-		 "kmodsmith-policy, key policy.json; what came of it is the ConfigMap kmodsmith-rollout, the labels "
-		 "and annotations\n"
-		 "of the nodes, and Events. Any number may run; who holds the Lease kmodsmith-coordinator leads. A "
+		 "kmodsmith-policy, key policy.json or policy.yaml; what came of it is the ConfigMap "
+		 "kmodsmith-rollout, the labels\n"
+		 "and annotations of the nodes, and Events. Any number may run; who holds the Lease "
+		 "kmodsmith-coordinator leads. A "
 		 "process that loses it\n"
 		 "ends with status 1. See also kmodsmith-rollout-status(8).\n\n"
 		 "  kmodsmith coordinator --kubeconfig admin.conf --namespace kmodsmith\n",

@@ -17,7 +17,7 @@ struct values {
 };
 
 static const struct opt plan_opts[] = {
-	{ "policy", 0, "FILE", NULL, OPT_STR, offsetof(struct values, policy), "the policy, as JSON" },
+	{ "policy", 0, "FILE", NULL, OPT_STR, offsetof(struct values, policy), "the policy, as JSON or YAML" },
 	{ "nodes", 0, "FILE", NULL, OPT_STR, offsetof(struct values, nodes),
 	  "what `kubectl get nodes -o json` printed" },
 	{ "now", 0, "TIME", NULL, OPT_STR, offsetof(struct values, now),
@@ -174,9 +174,10 @@ const struct cmd cmd_rollout_check_policy = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "whether a policy is one, before it is applied",
-	.about = "Every refusal names the field. With --json the result has the deadlines in seconds, defaults "
+	.about = "The policy is JSON or YAML; every refusal names the line or the field. With --json the "
+		 "result has the deadlines in seconds, defaults "
 		 "included.\n\n"
-		 "  kmodsmith rollout check-policy policy.json --nodes nodes.json\n",
+		 "  kmodsmith rollout check-policy policy.yaml --nodes nodes.json\n",
 	.opts = { check_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_check,

@@ -175,3 +175,29 @@ END
   done <"$top/tests/cluster/scenarios.md"
   [ "$count" -ge 70 ] || fail "only $count scenarios"
 }
+
+@test "a policy in YAML is the same policy, and a refusal says where" {
+  local yaml=$BATS_TEST_TMPDIR/policy.yaml
+  kmodsmith "rollout check-policy" "$policy" --json
+  local want=$output
+  cat >"$yaml" <<'POLICY'
+schema: 1
+pools:
+- name: gpu
+  selector: {nvidia.com/gpu.present: "true"}
+  maxParallel: 2
+  maxUnavailable: 2
+  target: {driver: 535.261.03, flavour: open}
+POLICY
+  kmodsmith "rollout check-policy" "$yaml" --json
+  assert_status 0
+  assert_equal "$output" "$want"
+  policy=$yaml plan --json
+  assert_json "$(node n0 .next)" staging
+  sed -i 's/^  maxParallel/   maxParallel/' "$yaml"
+  kmodsmith "rollout check-policy" "$yaml"
+  assert_error E_CONFIG "line 5, column 4 is not YAML"
+  printf 'pools:\n- name: gpu\n  maxparallel: 2\n' >"$yaml"
+  kmodsmith "rollout check-policy" "$yaml"
+  assert_error E_CONFIG "pools[0].maxparallel: there is no such field"
+}

@@ -110,6 +110,49 @@ static void parse(const char *text, struct policy *ret)
 		fail_msg("%s", err.text);
 }
 
+// The same document in both, and refusals that say where.
+static void yaml(void **state)
+{
+	(void)state;
+	static const char json[] =
+		"{\"maxParallel\":3,\"maxUnavailable\":\"10%\",\"pools\":[{\"name\":\"a\",\"zoneByZone\":false,"
+		"\"target\":{\"driver\":\"570.86\",\"parameters\":{\"x\":\"1\"}},\"deadlines\":{\"stage\":90},"
+		"\"windows\":[{\"from\":\"22:00\",\"to\":\"06:00\"}]}]}";
+	static const char text[] = "# of the site\nmaxParallel: 3\nmaxUnavailable: 10%\npools:\n- name: a\n"
+				   "  zoneByZone: false\n  target: {driver: 570.86, parameters: {x: \"1\"}}\n"
+				   "  deadlines: {stage: 90}\n  windows:\n  - {from: 22:00, to: 06:00}\n";
+	static const struct {
+		const char *text, *error;
+	} rows[] = {
+		{ "", "line 1, column 1: it is empty" },
+		{ "pools:\n- name: a\n   target: b\n",
+		  "line 3, column 10 is not YAML: mapping values are not allowed" },
+		{ "pools: []\npools: []\n", "line 2, column 1: a key comes twice" },
+		{ "maxParallel: '3'\n", "maxParallel: must be a number of nodes" },
+		{ "maxStaging: 010\n", "maxStaging: must be a number from" },
+		{ "maxStaging: -1\n", "maxStaging: must be a number from" },
+		{ "paused: yes\n", "paused: must be true or false" },
+		{ "pools:\n- name: a\n  target: {driver: 570.86, parameters: {x: 1}}\n",
+		  "parameters.x: must be a text" },
+		{ "a: &x 1\nb: *x\n", "line 2, column 4: aliases are not followed" },
+		{ "{\"pools\":\n x}", "line 2, column 2 is not JSON" },
+	};
+	auto_policy struct policy b = POLICY_NONE;
+	auto_json json_t *one = NULL, *other = NULL;
+	struct err err = { 0 };
+	expect(policy_document(json, strlen(json), &one, &err) == 0, err.text);
+	expect(policy_document(text, strlen(text), &other, &err) == 0, err.text);
+	assert_true(json_equal(one, other));
+	expect(policy_read(other, &b, &err) == 0, err.text);
+	assert_int_equal(b.pools[0].windows[0].from, 22 * 60);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_policy struct policy p = POLICY_NONE;
+		int r = policy_parse(rows[i].text, strlen(rows[i].text), &p, &err);
+		if (r == 0 || !strstr(err.text, rows[i].error))
+			fail_msg("%s: '%s'", rows[i].text, r ? err.text : "was taken");
+	}
+}
+
 static void t80_limits(void **state)
 {
 	(void)state;
@@ -233,8 +276,10 @@ static void which_pool(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(refusals), cmocka_unit_test(t80_limits), cmocka_unit_test(defaults_of_the_design),
-		cmocka_unit_test(t39_aims), cmocka_unit_test(windows),    cmocka_unit_test(which_pool),
+		cmocka_unit_test(refusals),   cmocka_unit_test(yaml),
+		cmocka_unit_test(t80_limits), cmocka_unit_test(defaults_of_the_design),
+		cmocka_unit_test(t39_aims),   cmocka_unit_test(windows),
+		cmocka_unit_test(which_pool),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

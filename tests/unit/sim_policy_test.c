@@ -158,6 +158,35 @@ static void a_deletion_is_a_deletion(void **state)
 	}
 }
 
+// Its key may be policy.yaml; two of them are one too many. What agents read is JSON.
+static void a_policy_in_yaml(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct aim target = farm_target(plain);
+	char text[512];
+	farm_begin(&f, NODES, plain);
+	sim_merge(f.sim, MAPS "/" POLICY_NAME,
+		  "{'data':{'policy.json':null,'policy.yaml':'pools:\\n- name: gpus\\n  maxUnavailable: 50%%\\n"
+		  "  target: {driver: 535.2}\\n'}}");
+	farm_boss_begin(&f, &boss, "boss");
+	all_done(&f, &boss, &target, MINUTES(30));
+	auto_json json_t *kept =
+		json_loads(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), "data policy.json"), 0, NULL);
+	assert_string_equal(sim_text(json_array_get(json_object_get(kept, "pools"), 0), "target driver"), "535.2");
+	farm_policy(&f, plain);
+	farm_run(&boss, 1, MINUTES(1));
+	assert_int_equal(events(&f, "PolicyRefused", text), 1);
+	assert_non_null(strstr(text, "has both policy.json and policy.yaml"));
+	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'data':null}");
+	farm_run(&boss, 1, MINUTES(1));
+	assert_int_equal(events(&f, "PolicyRefused", text), 2);
+	all_done(&f, &boss, &target, MINUTES(1));
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -165,6 +194,7 @@ int main(void)
 		cmocka_unit_test(a_restart_under_a_policy_that_means_nothing),
 		cmocka_unit_test(a_pause_counts_beside_a_typo),
 		cmocka_unit_test(a_deletion_is_a_deletion),
+		cmocka_unit_test(a_policy_in_yaml),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
