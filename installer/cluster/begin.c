@@ -266,7 +266,7 @@ static bool is_cause_gone(const struct view *v)
 }
 const struct rule begin_rules[] = {
 	{ RESTING | IN(HELD), "somebody asks for a retry: one more attempt", is_retry_wanted, allow_one },
-	{ RESTING, "NVIDIA's controller owns the node: held", is_foreign, hold_foreign },
+	{ RESTING, "NVIDIA's operator drives the node: held", is_foreign, hold_foreign },
 	{ RESTING, "the target is in the kernel: adopted, nothing is done", is_new_arrival, adopt },
 	{ IN(IDLE), "the target was tried as often as allowed: held", is_given_up, hold_given_up },
 	{ RESTING, "drained as often as allowed for what does not last: held", is_drained_enough, hold_given_up },

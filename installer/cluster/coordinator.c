@@ -34,6 +34,9 @@ void coordinator_done(struct coordinator *c)
 		kube_before(c->o.kube, NULL, NULL);
 	kube_watch_done(&c->nodes);
 	kube_watch_done(&c->maps);
+	kube_watch_done(&c->drivers);
+	strv_done(&c->driver_record);
+	driversets_done(&c->driversets);
 	strv_done(&c->node_record);
 	leader_done(&c->leader);
 	ledger_done(&c->ledger);

@@ -4,6 +4,7 @@
 // status -> ledger -> node -> action -> proof -> next (upgrade-design 5.6). One thread, one thing at a time (T53).
 #pragma once
 #include "cluster/drain.h"
+#include "cluster/driversets.h"
 #include "cluster/leader.h"
 #include "cluster/rollstatus.h"
 
@@ -57,7 +58,11 @@ struct coordinator {
 		blind; // no policy was ever accepted, or the status means nothing: nothing is done (T83); code 0 = not
 	bool has_led, is_loaded, is_dirty;
 	long due_ms, listed_ms, retry_ms;
-	struct kube_watch nodes, maps;
+	struct kube_watch nodes, maps, drivers;
+	struct driversets driversets; // of NVIDIA's operator
+	struct strv driver_record;    // of the watch
+	bool sees_drivers;
+	size_t told_foreign;     // nodes that are NVIDIA's, as they were told last
 	struct strv node_record; // of the one of nodes
 	char *maps_path;
 	unsigned long writes, conflicts; // on nodes, since the start

@@ -154,19 +154,22 @@ static int know_version(struct coordinator *c, struct err *err)
 
 int know_once(struct coordinator *c, struct err *err)
 {
-	return know_maps(c, err) < 0 ? -1 : know_nodes(c, err);
+	return know_maps(c, err) < 0 || know_drivers(c, err) < 0 ? -1 : know_nodes(c, err);
 }
 
 int know_all(struct coordinator *c, struct err *err)
 {
 	kube_watch_end(&c->nodes);
 	kube_watch_end(&c->maps);
-	if (know_version(c, err) < 0 || know_once(c, err) < 0 || watch_nodes(c, err) < 0 || watch_maps(c, err) < 0)
+	kube_watch_end(&c->drivers);
+	if (know_version(c, err) < 0 || know_once(c, err) < 0 || watch_nodes(c, err) < 0 || watch_maps(c, err) < 0 ||
+	    watch_drivers(c, err) < 0)
 		return -1;
 	c->is_loaded = true;
 	c->is_dirty = true;
 	c->listed_ms = kube_now_ms();
 	policy_tell(c);
+	tell_drivers(c);
 	return 0;
 }
 
@@ -189,7 +192,8 @@ static int go_on(struct coordinator *c, struct kube_watch *w, int (*begin)(struc
 int know_more(struct coordinator *c, int wait_ms, struct err *err)
 {
 	if (kube_step(c->o.kube, wait_ms, err) < 0 || go_on(c, &c->nodes, watch_nodes, err) < 0 ||
-	    go_on(c, &c->maps, watch_maps, err) < 0) {
+	    go_on(c, &c->maps, watch_maps, err) < 0 ||
+	    (c->sees_drivers && go_on(c, &c->drivers, watch_drivers, err) < 0)) {
 		c->is_loaded = false;
 		return -1;
 	}

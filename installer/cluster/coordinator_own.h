@@ -19,5 +19,10 @@ int know_status(struct coordinator *c, struct err *err);
 void policy_choose(struct coordinator *c);
 void policy_tell(struct coordinator *c); // what came of it, as an Event on the object, once
 
+// coordinator_drivers.c: who else loads drivers; between the policy and the nodes.
+int know_drivers(struct coordinator *c, struct err *err);
+int watch_drivers(struct coordinator *c, struct err *err);
+void tell_drivers(struct coordinator *c);
+
 // coordinator_act.c: until nothing more is to be done now. E_CONFLICT: the lead was lost.
 int act(struct coordinator *c, struct err *err);

@@ -52,6 +52,14 @@ const struct pool *policy_pool(const struct policy *p, const struct member *m)
 	return NULL;
 }
 
+const struct driver_set *policy_driver_set(const struct policy *p, const struct facts *facts)
+{
+	for (size_t i = 0; i < p->driver_set_count; i++)
+		if ((facts->terms & p->driver_sets[i].terms) == p->driver_sets[i].terms)
+			return &p->driver_sets[i];
+	return NULL;
+}
+
 enum { MINUTES_OF_DAY = 24 * 60 };
 
 // Minutes until a window that began on this day ends; 0 = it is not open then.

@@ -99,6 +99,7 @@ struct facts { // of the object, of people and of pods
 	int pods, jobs;                        // that have to go; that are waited for; PODS_UNSEEN
 	int64_t blocked_since;                 // no eviction has got through since; 0 = the last one did
 	char blocker[OBJECT_TEXT];             // the pod and the budget
+	char driver_set[OBJECT_TEXT];          // DaemonSet of NVIDIA's operator that serves it; "" = none
 	enum upgrade upgrade;                  // NVIDIA's label
 	bool has_initial_cordon;               // NVIDIA's controller found it cordoned, and will leave it so
 };
@@ -121,7 +122,7 @@ void member_end(struct member *m);
 bool member_staged(const struct member *m, const struct aim *aim);
 static inline bool member_is_foreign(const struct member *m) // NVIDIA's operator drives it
 {
-	return m->facts.is_foreign;
+	return m->facts.is_foreign || *m->facts.driver_set;
 }
 static inline bool member_empty(const struct member *m) // no driver is loaded
 {

@@ -177,6 +177,7 @@ static const struct pool pool_defaults = {
 	.breaker_row = 3,
 };
 
+static const char *const besides[] = { "hold", "allow", NULL };
 static const char *const modes[] = { "coordinator", "self", NULL };
 static const struct field policy_fields[] = {
 	{ "mode", FIELD_CHOICE, offsetof(struct policy, mode), 0, 0, modes },
@@ -186,6 +187,7 @@ static const struct field policy_fields[] = {
 	{ "maxParallel", FIELD_LIMIT, offsetof(struct policy, parallel), 0, 0, NULL },
 	{ "maxUnavailable", FIELD_LIMIT, offsetof(struct policy, unavailable), 0, 0, NULL },
 	{ "maxStaging", FIELD_UINT, offsetof(struct policy, staging), 0, 10000, NULL },
+	{ "besideOperator", FIELD_CHOICE, offsetof(struct policy, beside), 0, 0, besides },
 	{ "groupBy", FIELD_TEXT, offsetof(struct policy, group_by), 0, 0, NULL },
 	{ "zoneLabel", FIELD_TEXT, offsetof(struct policy, zone), 0, 0, NULL },
 	{ "pools", FIELD_OTHER, 0, 0, 0, NULL },
@@ -305,6 +307,7 @@ void policy_done(struct policy *p)
 		free(pool->windows);
 	}
 	free(p->pools);
+	free(p->driver_sets);
 	free(p->group_by);
 	free(p->zone);
 	strv_done(&p->terms);

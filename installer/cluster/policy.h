@@ -29,6 +29,7 @@ enum mode { MODE_COORDINATOR, MODE_SELF /* one node, which has no coordinator: s
 enum on_halt { HALT_FINISH, HALT_ROLLBACK, HALT_ROLLBACK_ALL };
 enum foreign_cordon { CORDON_IGNORE, CORDON_USE_FIRST };
 enum overflow { OVERFLOW_ALONE, OVERFLOW_HOLD };
+enum beside { BESIDE_HOLD, BESIDE_ALLOW };
 
 struct wave {
 	char name[WORD_TEXT];
@@ -70,6 +71,11 @@ struct pool {
 	size_t window_count;
 };
 
+struct driver_set { // a DaemonSet of NVIDIA's operator that loads drivers: no part of the document, see driversets.h
+	char name[OBJECT_TEXT];
+	uint64_t terms; // of the nodes that it serves; 0 = every node
+};
+
 struct policy {
 	unsigned schema;
 	bool is_paused, has_mirror;
@@ -80,6 +86,9 @@ struct policy {
 	struct strv terms;     // "key=value" of all selectors; the index is the bit in facts.terms
 	struct pool *pools;
 	size_t pool_count;
+	enum beside beside;
+	struct driver_set *driver_sets;
+	size_t driver_set_count;
 };
 #define POLICY_NONE ((struct policy){ 0 })
 
@@ -101,6 +110,8 @@ void policy_keys(const struct policy *p, struct strv *ret); // of the labels tha
 // The pool that has the node: that of its unfinished plan, else that of its label, else the first whose selector it
 // meets. NULL = none has it.
 const struct pool *policy_pool(const struct policy *p, const struct member *m);
+// Which of them serves it; NULL = none.
+const struct driver_set *policy_driver_set(const struct policy *p, const struct facts *facts);
 
 // Whether a window is open at that time with so many seconds left; 0 in *ret = it is open, else when the next one
 // opens. No window at all: always open.

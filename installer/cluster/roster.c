@@ -49,6 +49,9 @@ int roster_node(const json_t *node, const char *name, const struct policy *polic
 	ret->facts.is_ready = is_ready(node);
 	ret->facts.is_deleting = json_object_get(metadata, "deletionTimestamp") != NULL;
 	read_pairs(metadata, policy, ret);
+	const struct driver_set *served = policy_driver_set(policy, &ret->facts);
+	if (served)
+		memcpy(ret->facts.driver_set, served->name, sizeof(ret->facts.driver_set));
 	member_end(ret);
 	return 0;
 }

@@ -6,6 +6,7 @@
 // than all annotations of an object may have together. ' stands for ".
 // facts: "keys=JSON", joined by ';'. "keys=-": absent, "keys=*": there is something, "keys#=3": so many.
 #pragma once
+#include "cluster/driversets.h"
 #include "cluster/kube.h"
 
 struct conform_row {
@@ -25,6 +26,13 @@ struct conform_row {
 #define EVENTS "/api/v1/namespaces/default/events"
 #define PODS "/api/v1/namespaces/default/pods"
 #define BUDGETS "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+#define DAEMONSETS "/apis/apps/v1/namespaces/default/daemonsets"
+#define DRIVERSETS DRIVERSETS_PATH "?" DRIVERSETS_QUERY
+#define DAEMONSET(name, component)                                                                                     \
+	"{'metadata': {'name': '" name "', 'labels': {'app.kubernetes.io/component': " component                       \
+	"}, 'ownerReferences': [{'apiVersion': 'nvidia.com/v1', 'kind': 'ClusterPolicy', 'name': 'p', 'uid': 'p'}]}, " \
+	"'spec': {'selector': {'matchLabels': {'a': 'b'}}, 'template': {'metadata': {'labels': {'a': 'b'}}, 'spec': "  \
+	"{'nodeSelector': {'nvidia.com/gpu.deploy.driver': 'true'}, 'containers': [{'name': 'c', 'image': 'i'}]}}}}"
 #define NOTE "/metadata/annotations/kmodsmith.io~1seq"
 #define OTHER_UID "11111111-2222-3333-4444-555555555555"
 #define POD(name, more)                                                       \

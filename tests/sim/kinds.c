@@ -19,6 +19,7 @@ const struct sim_kind sim_kinds[SIM_KINDS] = {
 	  .needs_version = true, .has_status = true, .is_versioned = true },
 	{ .resource = "resourceclaims", .kind = "ResourceClaim", .group = "resource.k8s.io", .is_namespaced = true,
 	  .has_status = true },
+	{ .resource = "daemonsets", .kind = "DaemonSet", .group = "apps", .is_namespaced = true, .has_status = true },
 };
 // clang-format on
 

@@ -3,6 +3,7 @@
 
 enum { TURN_MS = 5000, AT_ONCE = 1 };
 #define PODS "/api/v1/namespaces/gpu-operator/pods"
+#define DAEMONSETS "/apis/apps/v1/namespaces/gpu-operator/daemonsets"
 #define DEPLOY "nvidia.com/gpu.deploy.driver"
 
 struct site { // one node in one turn
@@ -156,6 +157,22 @@ static void keep_pod(const struct site *s)
 		 name, s->own->revision, name);
 }
 
+static void keep_daemonset(const struct nvidia *n)
+{
+	static const char path[] = DAEMONSETS "/nvidia-driver-daemonset";
+	bool is_there = sim_get(n->farm->sim, path) != NULL;
+	if (is_there && !n->has_driver)
+		sim_delete(n->farm->sim, path);
+	if (is_there || !n->has_driver)
+		return;
+	sim_make(n->farm->sim, DAEMONSETS,
+		 "{'metadata':{'name':'nvidia-driver-daemonset','namespace':'gpu-operator','labels':{'app':"
+		 "'nvidia-driver-daemonset','app.kubernetes.io/component':'nvidia-driver'},'ownerReferences':[{"
+		 "'apiVersion':'nvidia.com/v1','kind':'ClusterPolicy','name':'cluster-policy','uid':'p','controller':"
+		 "true}]},'spec':{'selector':{'matchLabels':{'app':'nvidia-driver-daemonset'}},'template':{'spec':{"
+		 "'nodeSelector':{'" DEPLOY "':'true'}}}}}");
+}
+
 // The operator clears the words where nothing is to be upgraded by itself, and its annotation where it has no driver,
 // too (gpu-operator controllers/upgrade_controller.go, nodelabeling_controller.go).
 static void turn_operator(const struct site *s)
@@ -171,6 +188,7 @@ static void turn(void *ctx)
 	struct nvidia *n = ctx;
 	if (n->farm->is_over)
 		return;
+	keep_daemonset(n);
 	for (unsigned i = 0; i < n->farm->count; i++) {
 		const char *name = n->farm->nodes[i].name;
 		auto_str char *node = api_node(name), *pod = str_fmt(PODS "/driver-%s", name);

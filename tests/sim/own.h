@@ -14,7 +14,7 @@ struct sim_kind {
 	bool is_versioned;      // metadata.generation counts the changes of spec
 	const char *selectable; // fields, besides those of metadata
 };
-enum { SIM_KINDS = 7 };
+enum { SIM_KINDS = 8 };
 extern const struct sim_kind sim_kinds[SIM_KINDS];
 #define SIM_NODES (&sim_kinds[0])
 #define SIM_PODS (&sim_kinds[1])

@@ -180,6 +180,7 @@ static void the_operator_upgrades_behind_our_cordon(void **state)
 	struct farm_boss boss;
 	struct nvidia theirs;
 	begin_drain(&f, &boss);
+	farm_policy(&f, "{'besideOperator':'allow','pools':[{'name':'gpus','target':{'driver':'535.2'}}]}");
 	nvidia_begin(&f, &theirs, true, false);
 	theirs.auto_upgrade = true;
 	theirs.revision++;

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes that a driver DaemonSet of NVIDIA's operator serves are the operator's, whether it upgrades them by itself or
+// not; all others are led, so that a cluster moves from one to the other node by node.
+#include "tests/sim/nvidia.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+#define POOL "'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]"
+static const char plain[] = "{" POOL "}", allowed[] = "{'besideOperator':'allow'," POOL "}";
+static const char sets[] = "/apis/apps/v1/namespaces/gpu-operator/daemonsets";
+
+static void end(struct farm *f, struct farm_boss *boss)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+	farm_boss_end(boss);
+	farm_end(f);
+}
+
+static bool is_held_by(const struct farm *f, unsigned node, const char *set)
+{
+	auto_str char *reason = str_fmt("foreign-controller %s", set);
+	return str_eq(farm_state(f, node), "held") && str_eq(farm_note(f, node, "kmodsmith.io/reason"), reason) &&
+	       !farm_is_cordoned(f, node);
+}
+
+static void set_deploy(struct farm *f, const char *value)
+{
+	sim_merge(f->sim, "/api/v1/nodes/n00", "{'metadata':{'labels':{'nvidia.com/gpu.deploy.driver':'%s'}}}", value);
+}
+
+static void make_set(struct farm *f, const char *name, const char *owner, const char *selector)
+{
+	sim_make(
+		f->sim, sets,
+		"{'metadata':{'name':'%s','namespace':'gpu-operator','labels':{'app.kubernetes.io/component':"
+		"'nvidia-driver'},'ownerReferences':[{%s,'name':'x','uid':'x','controller':true}]},'spec':{'template':{"
+		"'spec':{'nodeSelector':{%s}}}}}",
+		name, owner, selector);
+}
+#define NVIDIA_DRIVER "'apiVersion':'nvidia.com/v1alpha1','kind':'NVIDIADriver'"
+
+// autoUpgrade is false, so that no annotation says whose the nodes are. One after the other goes over to us, and back.
+static void a_cluster_moves_node_by_node(void **state)
+{
+	(void)state;
+	static const char set[] = "gpu-operator/nvidia-driver-daemonset";
+	struct farm f;
+	struct farm_boss boss;
+	struct nvidia theirs;
+	farm_begin(&f, 2, plain);
+	farm_pod(&f, 1, "train-1");
+	nvidia_begin(&f, &theirs, true, false);
+	farm_boss_begin(&f, &boss, "boss");
+	farm_run(&boss, 1, MINUTES(30));
+	assert_true(is_held_by(&f, 0, set) && is_held_by(&f, 1, set));
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
+	set_deploy(&f, "false");
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(10)));
+	assert_string_equal(farm_state(&f, 0), "done");
+	assert_true(is_held_by(&f, 1, set));
+	set_deploy(&f, "true");
+	farm_run(&boss, 1, MINUTES(1));
+	assert_true(is_held_by(&f, 0, set) && is_held_by(&f, 1, set));
+	theirs.has_driver = false; // driver.enabled=false: all are ours
+	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), 1);
+	assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
+	end(&f, &boss);
+}
+
+// Each row: a DaemonSet, and whether n00 is held by it; n01 never is.
+static void which_nodes_are_served(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *policy, *owner, *selector;
+		bool is_held;
+	} rows[] = {
+		{ plain, NVIDIA_DRIVER, "'site/driver':'nvidia'", true },
+		{ plain, "'apiVersion':'nvidia.com/v1','kind':'ClusterPolicy'", "'site/driver':'nvidia'", true },
+		{ plain, NVIDIA_DRIVER, "'site/driver':'nvidia','kernel':'6.1'", true },
+		{ plain, NVIDIA_DRIVER, "'site/driver':'nvidia','kernel':'6.12'", false },
+		{ plain, NVIDIA_DRIVER, "'site/driver':'other'", false },
+		{ plain, "'apiVersion':'apps/v1','kind':'ClusterPolicy'", "'site/driver':'nvidia'", false },
+		{ plain, "'apiVersion':'nvidia.com/v1','kind':'Other'", "'site/driver':'nvidia'", false },
+		{ allowed, NVIDIA_DRIVER, "'site/driver':'nvidia'", false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		farm_begin(&f, 2, rows[i].policy);
+		sim_merge(f.sim, "/api/v1/nodes/n00",
+			  "{'metadata':{'labels':{'site/driver':'nvidia','kernel':'6.1'}}}");
+		make_set(&f, "set", rows[i].owner, rows[i].selector);
+		farm_boss_begin(&f, &boss, "boss");
+		expect(farm_until(&f, &boss, 1, "done", rows[i].is_held ? 1 : 2, MINUTES(30)), rows[i].selector);
+		farm_run(&boss, 1, MINUTES(10));
+		expect(is_held_by(&f, 0, "gpu-operator/set") == rows[i].is_held, rows[i].selector);
+		expect(str_eq(farm_state(&f, 1), "done"), rows[i].selector);
+		end(&f, &boss);
+	}
+}
+
+// One that comes while a node is drained calls the drain off; one that serves other nodes from now on is looked at
+// anew; when it has gone, all goes on.
+static void daemonsets_come_change_and_go(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 1, plain);
+	farm_pod(&f, 0, "train-0");
+	sim_make(f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'maxUnavailable':0,'selector':{'matchLabels'"
+		 ":{"
+		 "'app':'train-0'}}}}");
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)));
+	make_set(&f, "late", NVIDIA_DRIVER, "");
+	farm_run(&boss, 1, MINUTES(1));
+	assert_true(is_held_by(&f, 0, "gpu-operator/late"));
+	sim_merge(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/late",
+		  "{'spec':{'template':{'spec':{'nodeSelector':{'site/driver':'nvidia'}}}}}");
+	farm_run(&boss, 1, MINUTES(1));
+	assert_false(is_held_by(&f, 0, "gpu-operator/late"));
+	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'labels':{'site/driver':'nvidia'}}}");
+	farm_run(&boss, 1, MINUTES(1));
+	assert_true(is_held_by(&f, 0, "gpu-operator/late"));
+	size_t lists = sim_count(f.sim, "boss", "list");
+	sim_merge(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/late/status",
+		  "{'status':{'numberReady':1}}");
+	farm_run(&boss, 1, MINUTES(1));
+	assert_int_equal(sim_count(f.sim, "boss", "list"), lists); // what changes all the time costs nothing
+	sim_delete(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/late");
+	sim_delete(f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets/all");
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(90)));
+	end(&f, &boss);
+}
+
+// The rights of an earlier version: it is said, and the annotation of a node still counts.
+static unsigned unseen;
+static void hear(void *ctx, const char *what, const struct err *why)
+{
+	(void)ctx;
+	unseen += strstr(what, "cannot be seen") && why->code == E_AUTH;
+}
+
+static void without_the_right_to_see_them(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 2, plain);
+	make_set(&f, "set", NVIDIA_DRIVER, "");
+	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'" NVIDIA_ENABLED "':'true'}}}");
+	sim_fault(f.sim,
+		  &(struct sim_fault){ .what = SIM_STATUS, .resource = "daemonsets", .times = 10000, .status = 403 });
+	farm_boss_begin(&f, &boss, "boss");
+	boss.c.o.ears.trouble = hear;
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	assert_true(is_held_by(&f, 0, "nvidia.com/gpu-driver-upgrade-enabled"));
+	assert_int_equal(unseen, 1);
+	end(&f, &boss);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_cluster_moves_node_by_node),
+		cmocka_unit_test(which_nodes_are_served),
+		cmocka_unit_test(daemonsets_come_change_and_go),
+		cmocka_unit_test(without_the_right_to_see_them),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
