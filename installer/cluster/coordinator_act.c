@@ -168,7 +168,7 @@ static int write_node(struct coordinator *c, const struct node_id *id, size_t at
 		return look_again(c, id, err);
 	struct fellow *there = fellow_of(c, id);
 	if (there)
-		there->failures = there->look_ms = 0;
+		there->failures = 0;
 	fleet_renew(&c->fleet, now, &c->policy);
 	if (before.record.phase != d->next.phase || !before.record.has_phase)
 		tell(c,

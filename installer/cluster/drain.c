@@ -8,7 +8,8 @@
 
 bool drain_is_due(const struct fleet *f, size_t at)
 {
-	return kube_now_ms() >= f->fellows[at].look_ms;
+	const struct fellow *w = &f->fellows[at];
+	return !stay_eq(w->looked, member_stay(&f->members[at])) || kube_now_ms() >= w->look_ms;
 }
 
 static int keep(void *ctx, json_t *pod, struct err *err)
@@ -116,13 +117,14 @@ static int evict(struct drain *d, const json_t *pod, struct look *l, struct err 
 struct node { // that is looked at
 	const struct fleet *fleet;
 	const char *name, *uid;
+	struct stay stay;
 };
 // Asked before each eviction: the one before it took its time.
 static bool is_still_ours(const struct node *n)
 {
 	size_t at = fleet_find(n->fleet, n->name, n->uid);
 	const struct member *m = at < n->fleet->count ? &n->fleet->members[at] : NULL;
-	return m && m->record.receipt.is_there && m->facts.is_unschedulable;
+	return m && stay_eq(member_stay(m), n->stay) && m->record.receipt.is_there && m->facts.is_unschedulable;
 }
 
 static int judge_all(struct drain *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
@@ -157,19 +159,17 @@ static long next_look(struct fellow *w, const struct look *l)
 	return kube_now_ms() + (l->retry_ms > wait ? l->retry_ms : wait);
 }
 
-// What was seen is of the node that was asked about, if that is still there.
-static int keep_look(struct fleet *f, size_t at, const struct look *l, int64_t now)
+// What was seen is of the node, and of the stay, that was asked about.
+static int keep_look(struct member *m, struct fellow *w, struct stay stay, const struct look *l, int64_t now)
 {
-	struct facts *facts = &f->members[at].facts;
-	bool is_blocked = l->is_blocked && !l->has_evicted;
-	int64_t since = !is_blocked ? 0 : facts->blocked_since ? facts->blocked_since : now;
-	bool is_other = facts->pods != l->pods || facts->jobs != l->jobs || facts->blocked_since != since ||
-			!str_eq(facts->blocker, l->blocker);
-	facts->pods = l->pods;
-	facts->jobs = l->jobs;
-	facts->blocked_since = since;
-	memcpy(facts->blocker, l->blocker, sizeof(facts->blocker));
-	f->fellows[at].look_ms = next_look(&f->fellows[at], l);
+	bool is_first = !stay_eq(m->facts.seen.stay, stay), is_blocked = l->is_blocked && !l->has_evicted;
+	int64_t since = is_first ? 0 : m->facts.seen.blocked_since;
+	struct pods_seen seen = { stay, l->pods, l->jobs, !is_blocked ? 0 : since ? since : now, "" };
+	memcpy(seen.blocker, l->blocker, sizeof(seen.blocker));
+	bool is_other = is_first || seen.pods != m->facts.seen.pods || seen.jobs != m->facts.seen.jobs ||
+			seen.blocked_since != since || !str_eq(seen.blocker, m->facts.seen.blocker);
+	m->facts.seen = seen;
+	w->look_ms = next_look(w, l);
 	return is_other;
 }
 
@@ -178,16 +178,21 @@ int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *p
 {
 	auto_str char *name = str_dup(f->fellows[at].name), *uid = str_dup(f->members[at].uid);
 	auto_str char *holders = str_dup(f->fellows[at].holders);
-	const struct node node = { f, name, uid };
+	struct stay stay = member_stay(&f->members[at]);
+	const struct node node = { f, name, uid, stay };
 	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL };
 	struct look l = { 0 };
 	auto_json json_t *pods = json_array();
 	bool is_seen =
 		list_pods(d->kube, name, pods, err) == 0 && judge_all(d, &node, pods, &rules, evicts, &l, err) == 0;
 	at = fleet_find(f, name, uid);
-	if (at < f->count && is_seen)
-		return keep_look(f, at, &l, now);
-	if (at < f->count)
-		f->fellows[at].look_ms = kube_now_ms() + DRAIN_LOOK_MS;
-	return is_seen ? 0 : -1;
+	if (at == f->count)
+		return is_seen ? 0 : -1;
+	struct fellow *w = &f->fellows[at];
+	w->blocked = stay_eq(w->looked, stay) ? w->blocked : 0;
+	w->looked = stay;
+	if (is_seen)
+		return keep_look(&f->members[at], w, stay, &l, now);
+	w->look_ms = kube_now_ms() + DRAIN_LOOK_MS;
+	return -1;
 }

@@ -35,7 +35,7 @@ static bool is_revoked(const struct view *v)
 }
 static void call_off_deadlock(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_PDB_DEADLOCK, v->m->facts.blocker);
+	stop_drain(v, d, REASON_PDB_DEADLOCK, member_seen(v->m)->blocker);
 }
 
 static bool is_uncordoned(const struct view *v)
@@ -115,7 +115,7 @@ static void evict(const struct view *v, struct decision *d)
 // Pods with claims end only while the plugin is there that takes the claims back (T11).
 static bool is_last_to_pause(const struct view *v)
 {
-	return v->slot == SLOT_WORK && v->m->facts.pods == 0 && last_operands(v);
+	return v->slot == SLOT_WORK && member_seen(v->m)->pods == 0 && last_operands(v);
 }
 static void pause_last(const struct view *v, struct decision *d)
 {
@@ -141,7 +141,7 @@ static void wait_for_slot(const struct view *v, struct decision *d)
 
 static bool is_clear(const struct view *v)
 {
-	return v->slot == SLOT_WORK && !is_busy(v) && v->m->facts.pods == 0;
+	return v->slot == SLOT_WORK && !is_busy(v) && member_seen(v->m)->pods == 0;
 }
 static void replace(const struct view *v, struct decision *d)
 {
@@ -150,23 +150,23 @@ static void replace(const struct view *v, struct decision *d)
 }
 static enum reason_code blocked_by(const struct view *v)
 {
-	const struct member *m = v->m;
-	if (m->facts.blocked_since)
+	const struct pods_seen *seen = member_seen(v->m);
+	if (seen->blocked_since)
 		return REASON_PDB_BLOCKED;
-	if (m->facts.pods != 0)
-		return m->facts.pods < 0 ? REASON_PODS_UNKNOWN : REASON_PODS_LEFT;
+	if (seen->pods != 0)
+		return seen->pods < 0 ? REASON_PODS_UNKNOWN : REASON_PODS_LEFT;
 	return REASON_HOLDERS;
 }
 // A budget that lets nobody go gives the slot to others (T82).
 static bool is_blocked_long(const struct view *v)
 {
-	const struct facts *f = &v->m->facts;
-	return f->blocked_since && v->now >= f->blocked_since + (int64_t)span_of(v->pool, SPAN_BLOCKED) &&
+	int64_t since = member_seen(v->m)->blocked_since;
+	return since && v->now >= since + (int64_t)span_of(v->pool, SPAN_BLOCKED) &&
 	       v->pool->on_timeout == TIMEOUT_RELEASE;
 }
 static void call_off_blocked(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, blocked_by(v), v->m->facts.blocker);
+	stop_drain(v, d, blocked_by(v), member_seen(v->m)->blocker);
 }
 static bool is_drain_held(const struct view *v)
 {
@@ -174,21 +174,21 @@ static bool is_drain_held(const struct view *v)
 }
 static void hold_cordoned(const struct view *v, struct decision *d)
 {
-	fail(v, d, REASON_DRAIN_TIMEOUT, v->m->facts.blocker);
+	fail(v, d, REASON_DRAIN_TIMEOUT, member_seen(v->m)->blocker);
 }
 static void call_off_drain(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_DRAIN_TIMEOUT, v->m->facts.blocker);
+	stop_drain(v, d, REASON_DRAIN_TIMEOUT, member_seen(v->m)->blocker);
 }
 // Only a budget is worth a write, once.
 static bool is_newly_blocked(const struct view *v)
 {
-	return v->m->facts.blocked_since && v->m->record.reason.code != REASON_PDB_BLOCKED;
+	return member_seen(v->m)->blocked_since && v->m->record.reason.code != REASON_PDB_BLOCKED;
 }
 static void tell_blocked(const struct view *v, struct decision *d)
 {
 	struct record next = d->next;
-	enter(v, d, PHASE_EVICTING, REASON_PDB_BLOCKED, v->m->facts.blocker);
+	enter(v, d, PHASE_EVICTING, REASON_PDB_BLOCKED, member_seen(v->m)->blocker);
 	next.reason = d->next.reason;
 	d->next = next;
 }

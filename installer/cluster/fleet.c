@@ -128,10 +128,7 @@ static size_t add(struct fleet *f, const char *name)
 static void keep_pods(const struct facts *from, struct facts *to)
 {
 	to->is_ours = from->is_ours;
-	to->pods = from->pods;
-	to->jobs = from->jobs;
-	to->blocked_since = from->blocked_since;
-	memcpy(to->blocker, from->blocker, sizeof(to->blocker));
+	to->seen = from->seen;
 }
 
 static char *text_of(const json_t *object, const char *key)
@@ -193,7 +190,8 @@ bool fleet_put(struct fleet *f, const json_t *node, const struct policy *policy)
 	if (is_same) {
 		keep_pods(&f->members[at].facts, &now.facts);
 	} else {
-		f->fellows[at].retry_ms = f->fellows[at].look_ms = f->fellows[at].failures = 0;
+		f->fellows[at].retry_ms = f->fellows[at].failures = 0;
+		f->fellows[at].looked = (struct stay){ 0 };
 		f->moves++;
 	}
 	bool is_other = !is_same_bytes(&f->members[at], &now, sizeof(now));

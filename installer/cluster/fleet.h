@@ -9,9 +9,10 @@ struct fellow { // beside a member
 	char *name, *version;
 	char *loaded, *holders; // annotations of the agent, NULL = none
 	long retry_ms;          // nothing is written before that; 0 = at any time
-	long look_ms;           // its pods are not looked at before that
+	struct stay looked;     // during which its pods were asked for last
+	long look_ms;           // during the same they are not asked for before that
 	uint8_t failures;       // writes that failed one after the other
-	uint8_t blocked;        // looks one after the other at which a budget blocked
+	uint8_t blocked;        // looks of that stay, one after the other, at which a budget blocked
 	bool is_listed;
 };
 struct fleet {

@@ -36,8 +36,14 @@ void member_init(struct member *m, const char *name, const char *uid)
 {
 	*m = (struct member){ .name = name,
 			      .report.holders = HOLDERS_UNPUBLISHED,
-			      .facts = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN } };
+			      .facts.seen = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN } };
 	snprintf(m->uid, sizeof(m->uid), "%s", uid);
+}
+
+const struct pods_seen *member_seen(const struct member *m)
+{
+	static const struct pods_seen nothing = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN };
+	return stay_eq(m->facts.seen.stay, member_stay(m)) ? &m->facts.seen : &nothing;
 }
 
 bool member_staged(const struct member *m, const struct aim *aim)

@@ -84,6 +84,17 @@ struct report { // written by the node's agent alone
 
 enum { PODS_UNSEEN = -1 };
 
+struct stay { // of a node in a state: it may come back to it, and that is another one
+	enum phase phase;
+	int64_t since;
+};
+struct pods_seen {                 // at the last look at its pods
+	struct stay stay;          // that it was during; see member_seen()
+	int pods, jobs;            // that have to go; that are waited for; PODS_UNSEEN
+	int64_t blocked_since;     // no eviction has got through since; 0 = the last one did
+	char blocker[OBJECT_TEXT]; // the pod and the budget
+};
+
 struct facts { // of the object, of people and of pods
 	bool is_unschedulable, is_ready, is_deleting;
 	bool is_skipped, is_paused, keeps_cordon, is_foreign;
@@ -96,12 +107,10 @@ struct facts { // of the object, of people and of pods
 	uint64_t group, zone;                  // hashes of the labels that the policy names; 0 = none
 	uint16_t operands;                     // of the table: deployed here
 	uint8_t hints;                         // of the table: set, whoever did it
-	int pods, jobs;                        // that have to go; that are waited for; PODS_UNSEEN
-	int64_t blocked_since;                 // no eviction has got through since; 0 = the last one did
-	char blocker[OBJECT_TEXT];             // the pod and the budget
-	char driver_set[OBJECT_TEXT];          // DaemonSet of NVIDIA's operator that serves it; "" = none
-	enum upgrade upgrade;                  // NVIDIA's label
-	bool has_initial_cordon;               // NVIDIA's controller found it cordoned, and will leave it so
+	struct pods_seen seen;
+	char driver_set[OBJECT_TEXT]; // DaemonSet of NVIDIA's operator that serves it; "" = none
+	enum upgrade upgrade;         // NVIDIA's label
+	bool has_initial_cordon;      // NVIDIA's controller found it cordoned, and will leave it so
 };
 
 struct member {
@@ -118,6 +127,17 @@ void member_init(struct member *m, const char *name, const char *uid);
 void member_label(struct member *m, const char *key, const char *value);
 void member_annotation(struct member *m, const char *key, const char *value);
 void member_end(struct member *m);
+
+static inline struct stay member_stay(const struct member *m)
+{
+	return (struct stay){ m->record.phase, m->record.since };
+}
+static inline bool stay_eq(struct stay a, struct stay b)
+{
+	return a.phase == b.phase && a.since == b.since;
+}
+// What was seen of its pods in this state. What was seen in an earlier one decides nothing: as if nobody had looked.
+const struct pods_seen *member_seen(const struct member *m);
 
 bool member_staged(const struct member *m, const struct aim *aim);
 static inline bool member_is_foreign(const struct member *m) // NVIDIA's operator drives it

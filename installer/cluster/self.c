@@ -47,7 +47,7 @@ static void describe(const struct self *s, const struct agent_words *words, cons
 	struct facts *f = &ret->facts;
 	f->is_ready = true;
 	f->is_unschedulable = json_is_true(json_object_get(s->doc, "cordoned"));
-	f->pods = f->jobs = 0;
+	f->seen = (struct pods_seen){ .stay = member_stay(ret) };
 	f->is_skipped = people->is_skipped;
 	f->is_paused = people->is_paused;
 	f->is_foreign = people->is_foreign;

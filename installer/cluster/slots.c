@@ -120,8 +120,8 @@ static void revoke_one(const struct round *r)
 		if (m->record.phase != PHASE_EVICTING)
 			continue;
 		evicting++;
-		if (!m->facts.blocked_since ||
-		    r->c->now < m->facts.blocked_since + (int64_t)span_of(pool, SPAN_DEADLOCK))
+		int64_t blocked_since = member_seen(m)->blocked_since;
+		if (!blocked_since || r->c->now < blocked_since + (int64_t)span_of(pool, SPAN_DEADLOCK))
 			return;
 		if (youngest == r->c->count || m->record.since > r->c->members[youngest].record.since ||
 		    (m->record.since == r->c->members[youngest].record.since &&

@@ -35,14 +35,14 @@ static void wait_for(struct decision *d, enum reason_code why, const char *objec
 
 static enum reason_code drain_waits(const struct view *v)
 {
-	const struct facts *f = &v->m->facts;
-	if (f->blocked_since)
+	const struct pods_seen *seen = member_seen(v->m);
+	if (seen->blocked_since)
 		return REASON_PDB_BLOCKED;
-	if (f->pods > 0)
+	if (seen->pods > 0)
 		return REASON_PODS_LEFT;
 	if (is_busy(v))
 		return REASON_HOLDERS;
-	return f->pods < 0 ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
+	return seen->pods < 0 ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
 }
 
 // No rule applies: what the node waits for.
@@ -66,10 +66,10 @@ static void explain(const struct view *v, struct decision *d)
 		wait_for(d, v->refused != REASON_NONE ? v->refused : REASON_NO_SLOT, "");
 		return;
 	case PHASE_EVICTING: // whoever does not look at pods has what was noted when a budget began to block
-		if (v->m->facts.pods < 0 && r->reason.code != REASON_NONE)
+		if (member_seen(v->m)->pods < 0 && r->reason.code != REASON_NONE)
 			wait_for(d, r->reason.code, r->reason.object);
 		else
-			wait_for(d, drain_waits(v), v->m->facts.blocker);
+			wait_for(d, drain_waits(v), member_seen(v->m)->blocker);
 		return;
 	case PHASE_UNKNOWN:
 		wait_for(d, REASON_UNKNOWN_STATE, "");
@@ -85,7 +85,7 @@ static bool may_evict(const struct view *v)
 	const struct record *r = &v->m->record;
 	bool is_drain = r->phase == PHASE_EVICTING || r->phase == PHASE_RESTORING;
 	return is_drain && v->slot == SLOT_WORK && r->receipt.is_there && v->m->facts.is_unschedulable &&
-	       (v->m->facts.pods != 0 || is_busy(v));
+	       (member_seen(v->m)->pods != 0 || is_busy(v));
 }
 
 void transition(const struct view *v, struct decision *ret)

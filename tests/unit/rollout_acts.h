@@ -396,18 +396,18 @@ static bool environment(struct world *w, unsigned i, enum act act)
 	case ACT_HOLD:
 		if (r->holders || !aim_is(&r->loaded))
 			return false;
-		r->holders = f->pods = 1;
+		r->holders = f->seen.pods = 1;
 		return true;
 	case ACT_LEAVE:
 		if (!r->holders)
 			return false;
-		r->holders = f->pods = 0;
-		f->blocked_since = 0;
+		r->holders = f->seen.pods = 0;
+		f->seen.blocked_since = 0;
 		return true;
 	case ACT_BLOCK:
-		if (f->blocked_since || !f->pods || w->m[i].record.phase != PHASE_EVICTING)
+		if (f->seen.blocked_since || !f->seen.pods || w->m[i].record.phase != PHASE_EVICTING)
 			return false;
-		f->blocked_since = NOW;
+		f->seen.blocked_since = NOW;
 		return true;
 	case ACT_REBOOT:
 		if (!aim_is(&r->loaded))
@@ -415,8 +415,8 @@ static bool environment(struct world *w, unsigned i, enum act act)
 		r->loaded = AIM_NONE;
 		r->health.result = RESULT_NONE;
 		r->health.aim = AIM_NONE;
-		r->holders = f->pods = 0;
-		f->blocked_since = 0;
+		r->holders = f->seen.pods = 0;
+		f->seen.blocked_since = 0;
 		w->ghost[i].is_proven = false;
 		return true;
 	default: // last-good, without asking anybody; its health is the result of a probe

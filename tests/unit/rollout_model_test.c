@@ -113,7 +113,7 @@ static void first_world(struct world *w)
 		member_init(&w->m[i], node_names[i], uid);
 		w->m[i].report.has_loaded = true;
 		w->m[i].report.loaded = sides[OLD];
-		w->m[i].report.holders = w->m[i].facts.pods = 0;
+		w->m[i].report.holders = w->m[i].facts.seen.pods = 0;
 		w->m[i].facts.is_ready = true;
 		w->m[i].facts.operands = 1;
 	}

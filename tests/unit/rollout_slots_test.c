@@ -68,8 +68,9 @@ static void read_word(const char *word, struct member *m)
 	m->record.retry = strstr(word, "+retry") ? 1 : 0;
 	m->record.failed = strstr(word, "+failed") ? target : AIM_NONE;
 	m->report.holders = strstr(word, "+busy") ? 1 : 0;
-	m->facts.blocked_since = strstr(word, "+blocked") ? NOW - 601 : 0;
-	m->facts.jobs = strstr(word, "+jobs") ? 1 : strstr(word, "+unseen") ? PODS_UNSEEN : 0;
+	m->facts.seen.stay = member_stay(m);
+	m->facts.seen.blocked_since = strstr(word, "+blocked") ? NOW - 601 : 0;
+	m->facts.seen.jobs = strstr(word, "+jobs") ? 1 : strstr(word, "+unseen") ? PODS_UNSEEN : 0;
 	m->record.reason.code = strstr(word, "+over") ? REASON_WAIT_OVER : REASON_NONE;
 	const char *group = strstr(word, "+g"), *zone = strstr(word, "+z");
 	m->facts.group = group ? (uint64_t)group[2] : 0;

@@ -92,8 +92,8 @@ static struct packed_node pack_node(const struct world *w, unsigned i)
 				    side_of(&a->store[1]) << 6),
 		.health = (uint8_t)(side_of(&a->health.aim) | (unsigned)a->health.result << 2),
 		.facts = (uint8_t)(f->is_unschedulable | f->is_ready << 1 | f->is_skipped << 2 | f->is_foreign << 3 |
-				   (unsigned)(f->operands != 0) << 4 | (unsigned)(f->pods + 1) << 5),
-		.blocked = ago(f->blocked_since),
+				   (unsigned)(f->operands != 0) << 4 | (unsigned)(f->seen.pods + 1) << 5),
+		.blocked = ago(f->seen.blocked_since),
 		.ghost = (uint8_t)(g->owner | (unsigned)g->is_touched << 2 | (unsigned)g->is_proven << 3 |
 				   (unsigned)w->slot[i] << 4 | (unsigned)f->retry << 6),
 		.ghost2 = g->orders,
@@ -135,7 +135,7 @@ static void normalise(struct world *w, unsigned i)
 	if (!r->receipt.is_there && !is_changing)
 		r->previous = AIM_NONE;
 	if (r->phase != PHASE_EVICTING)
-		w->m[i].facts.blocked_since = 0;
+		w->m[i].facts.seen.blocked_since = 0;
 	if (a->health.result == RESULT_NONE || !aim_eq(&a->health.aim, &a->loaded)) {
 		a->health.aim = AIM_NONE;
 		a->health.result = RESULT_NONE;
@@ -223,9 +223,8 @@ static void unpack_node(const struct packed_node *p, struct world *w, unsigned i
 	m->facts.is_skipped = p->facts >> 2 & 1;
 	m->facts.is_foreign = p->facts >> 3 & 1;
 	m->facts.operands = p->facts >> 4 & 1;
-	m->facts.pods = (p->facts >> 5) - 1;
-	m->facts.jobs = 0;
-	m->facts.blocked_since = then(p->blocked);
+	// It is looked at as soon as it comes into a state.
+	m->facts.seen = (struct pods_seen){ member_stay(m), (p->facts >> 5) - 1, 0, then(p->blocked), "" };
 	m->facts.retry = p->ghost >> 6;
 	w->slot[i] = p->ghost >> 4 & 3;
 	w->ghost[i] = (struct ghost){ p->ghost & 3, p->ghost >> 2 & 1, p->ghost >> 3 & 1, p->ghost2 };
@@ -258,7 +257,8 @@ static void pass_time(struct world *w)
 {
 	for (unsigned i = 0; i < w->nodes; i++) {
 		struct record *r = &w->m[i].record;
-		int64_t *const times[] = { &r->since, &r->deadline, &r->receipt.until, &w->m[i].facts.blocked_since };
+		int64_t *const times[] = { &r->since, &r->deadline, &r->receipt.until,
+					   &w->m[i].facts.seen.blocked_since };
 		for (size_t t = 0; t < ARRAY_SIZE(times); t++)
 			if (*times[t] && *times[t] > NOW - LONG_AGO * TICK)
 				*times[t] -= TICK;

@@ -47,9 +47,9 @@ static long look(struct scene *s)
 	return s->fleet.fellows[0].look_ms - kube_now_ms();
 }
 
-static const struct facts *facts(const struct scene *s)
+static const struct pods_seen *seen(const struct scene *s)
 {
-	return &s->fleet.members[0].facts;
+	return member_seen(&s->fleet.members[0]);
 }
 
 static void guard(struct scene *s, const char *app) // none of these pods may go
@@ -81,7 +81,7 @@ static void at_most_ten_evictions_are_asked_for_in_a_second(void **state)
 	}
 	look(&s);
 	assert_int_equal(s.drain.asked, DRAIN_RATE); // the first second's
-	assert_int_equal(facts(&s)->pods, PODS);
+	assert_int_equal(seen(&s)->pods, PODS);
 	unsigned long second = asked_within(&s, 1000);
 	assert_in_range(second, DRAIN_RATE - 2, DRAIN_RATE + 1);
 	sim_pass(60 * 1000); // nothing is saved up
@@ -123,7 +123,7 @@ static void the_server_may_ask_for_more_patience(void **state)
 	farm_pod(&s.f, 0, "db");
 	sim_fault(s.f.sim, &(struct sim_fault){ .what = SIM_STATUS, .verb = "evict", .status = 429, .retry_s = 40 });
 	assert_int_equal(look(&s), 40 * 1000);
-	assert_int_equal(facts(&s)->blocked_since, kube_time(s.kube));
+	assert_int_equal(seen(&s)->blocked_since, kube_time(s.kube));
 	end(&s);
 }
 
@@ -136,23 +136,23 @@ static void it_is_blocked_only_while_nobody_goes(void **state)
 	farm_pod(&s.f, 0, "db");
 	guard(&s, "db");
 	look(&s);
-	int64_t first = facts(&s)->blocked_since;
+	int64_t first = seen(&s)->blocked_since;
 	assert_int_equal(first, kube_time(s.kube));
-	assert_string_equal(facts(&s)->blocker, "default/db, budget of-db");
+	assert_string_equal(seen(&s)->blocker, "default/db, budget of-db");
 	sim_pass(300 * 1000);
 	look(&s);
-	assert_int_equal(facts(&s)->blocked_since, first);
+	assert_int_equal(seen(&s)->blocked_since, first);
 	farm_pod(&s.f, 0, "train");
 	look(&s); // this one goes
-	assert_int_equal(facts(&s)->blocked_since, 0);
+	assert_int_equal(seen(&s)->blocked_since, 0);
 	sim_pass(60 * 1000);
 	assert_null(sim_get(s.f.sim, "/api/v1/namespaces/default/pods/train"));
 	look(&s);
-	assert_int_equal(facts(&s)->blocked_since, kube_time(s.kube));
-	assert_true(facts(&s)->blocked_since >= first + 360);
+	assert_int_equal(seen(&s)->blocked_since, kube_time(s.kube));
+	assert_true(seen(&s)->blocked_since >= first + 360);
 	sim_delete(s.f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets/of-db");
 	look(&s);
-	assert_int_equal(facts(&s)->blocked_since, 0);
+	assert_int_equal(seen(&s)->blocked_since, 0);
 	end(&s);
 }
 

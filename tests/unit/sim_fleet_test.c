@@ -105,7 +105,7 @@ static void look_at(const struct farm *f, const struct farm_boss *boss, const ch
 		expect(str_eq(boss->c.fleet.members[i].name, w->name), name);
 		if (str_eq(w->name, "n00"))
 			continue;
-		expect(boss->c.fleet.members[i].facts.pods == PODS_UNSEEN && !w->look_ms && !w->failures, name);
+		expect(boss->c.fleet.members[i].facts.seen.pods == PODS_UNSEEN && !w->look_ms && !w->failures, name);
 	}
 }
 

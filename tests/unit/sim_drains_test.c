@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// One drain after the other in the life of one coordinator: what was seen of pods, jobs and budgets belongs to the state
+// of the node in which it was looked at, and decides nothing in a later one. T04, T05, T82.
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+#define POOL(driver, drain) \
+	"{'pools':[{'name':'gpus','maxUnavailable':'50%','drain':{" drain "},'target':{'driver':'" driver "'}}]}"
+
+static void lawful(const struct farm *f)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+}
+
+static const json_t *pod_of(const struct farm *f, const char *name)
+{
+	auto_str char *path = str_fmt("/api/v1/namespaces/default/pods/%s", name);
+	return sim_get(f->sim, path);
+}
+
+static void begin(struct farm *f, struct farm_boss *boss, unsigned nodes, const char *policy)
+{
+	farm_begin(f, nodes, policy);
+	farm_boss_begin(f, boss, "boss");
+}
+static void end(struct farm *f, struct farm_boss *boss)
+{
+	lawful(f);
+	farm_boss_end(boss);
+	farm_end(f);
+}
+
+// Two roll-outs without anything in their way, so that all that can be seen of pods was seen to be 0.
+static void roll_out_twice(struct farm *f, struct farm_boss *boss, const char *first, const char *second)
+{
+	struct aim target = farm_target(second);
+	begin(f, boss, 2, first);
+	farm_pod(f, 0, "before-0");
+	farm_pod(f, 1, "before-1");
+	assert_true(farm_until(f, boss, 1, "done", 2, MINUTES(30)));
+	farm_policy(f, second);
+	for (int i = 0; i < 30 && !(aim_eq(&f->nodes[0].loaded, &target) && aim_eq(&f->nodes[1].loaded, &target)); i++)
+		farm_run(boss, 1, MINUTES(1));
+	assert_true(farm_until(f, boss, 1, "done", 2, MINUTES(5)));
+}
+
+static void a_job_is_waited_for_in_every_rollout(void **state)
+{
+	(void)state;
+	enum { JOB_MINUTES = 40 };
+	struct farm f;
+	struct farm_boss boss;
+	struct aim third = farm_target(POOL("535.4", ""));
+	roll_out_twice(&f, &boss, POOL("535.2", "'waitFor':'app=train'"), POOL("535.3", "'waitFor':'app=train'"));
+	farm_pod(&f, 0, "train");
+	farm_policy(&f, POOL("535.4", "'waitFor':'app=train'"));
+	assert_true(farm_until(&f, &boss, 1, "waiting", 1, MINUTES(10)));
+	size_t evictions = sim_count(f.sim, "boss", "evict");
+	for (int i = 0; i < JOB_MINUTES; i++) {
+		farm_run(&boss, 1, MINUTES(1));
+		expect(str_eq(farm_state(&f, 0), "waiting"), farm_state(&f, 0));
+	}
+	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "jobs");
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), evictions);
+	sim_merge(f.sim, "/api/v1/namespaces/default/pods/train/status", "{'status':{'phase':'Succeeded'}}");
+	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
+	assert_true(aim_eq(&f.nodes[0].loaded, &third));
+	end(&f, &boss);
+}
+
+static void a_pod_is_evicted_in_every_rollout(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct aim third = farm_target(POOL("535.4", ""));
+	roll_out_twice(&f, &boss, POOL("535.2", ""), POOL("535.3", ""));
+	farm_pod(&f, 0, "idle");
+	size_t evictions = sim_count(f.sim, "boss", "evict");
+	farm_policy(&f, POOL("535.4", ""));
+	for (int i = 0; i < 60 && !aim_eq(&f.nodes[0].loaded, &third); i++) {
+		farm_run(&boss, 1, 10 * 1000L);
+		if (strstr(farm_note(&f, 0, "kmodsmith.io/go"), ":replace:"))
+			assert_null(pod_of(&f, "idle"));
+	}
+	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(10)));
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), evictions + 1);
+	end(&f, &boss);
+}
+
+struct counter { // of cordons
+	const struct farm *f;
+	unsigned count;
+	bool was;
+};
+static void look(void *ctx)
+{
+	struct counter *c = ctx;
+	bool is = farm_is_cordoned(c->f, 0);
+	if (c->f->is_over)
+		return;
+	c->count += is && !c->was;
+	c->was = is;
+	sim_after(100, look, c);
+}
+
+// T82: the slot is given back; with the budget gone the next drain gets on, from its first look.
+static void a_budget_that_was_lifted_blocks_nobody(void **state)
+{
+	(void)state;
+	static const char budget[] = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+	struct farm f;
+	struct farm_boss boss;
+	struct counter cordons = { .f = &f };
+	struct aim target = farm_target(POOL("535.2", ""));
+	begin(&f, &boss, 1, POOL("535.2", ""));
+	farm_pod(&f, 0, "db");
+	sim_make(f.sim, budget,
+		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
+		 "'app':'db'}}}}");
+	sim_after(1, look, &cordons);
+	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
+	assert_true(farm_until(&f, &boss, 1, "idle", 1, MINUTES(30)));
+	auto_str char *path = str_fmt("%s/all", budget);
+	sim_delete(f.sim, path);
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(20)));
+	assert_true(aim_eq(&f.nodes[0].loaded, &target));
+	assert_int_equal(cordons.count, 2);
+	end(&f, &boss);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_job_is_waited_for_in_every_rollout),
+		cmocka_unit_test(a_pod_is_evicted_in_every_rollout),
+		cmocka_unit_test(a_budget_that_was_lifted_blocks_nobody),
+	};
+	return cmocka_run_group_tests_name("drains", tests, NULL, NULL);
+}
