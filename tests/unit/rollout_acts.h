@@ -168,8 +168,10 @@ static bool write_ledger(struct world *w)
 	return is_changed;
 }
 
-static void decide(const struct world *w, unsigned i, struct decision *d)
+static void decide(struct world *w, unsigned i, struct decision *d)
 {
+	for (unsigned k = 0; k < w->nodes; k++) // all pods are looked at as soon as anything is
+		w->m[k].facts.seen.stay = member_stay(&w->m[k]);
 	struct entry entries[NODES_MOST];
 	struct ledger ledger;
 	struct cluster c = cluster_of(w, &ledger, entries);

@@ -223,7 +223,6 @@ static void unpack_node(const struct packed_node *p, struct world *w, unsigned i
 	m->facts.is_skipped = p->facts >> 2 & 1;
 	m->facts.is_foreign = p->facts >> 3 & 1;
 	m->facts.operands = p->facts >> 4 & 1;
-	// It is looked at as soon as it comes into a state.
 	m->facts.seen = (struct pods_seen){ member_stay(m), (p->facts >> 5) - 1, 0, then(p->blocked), "" };
 	m->facts.retry = p->ghost >> 6;
 	w->slot[i] = p->ghost >> 4 & 3;

@@ -156,6 +156,30 @@ static void it_is_blocked_only_while_nobody_goes(void **state)
 	end(&s);
 }
 
+// Whoever comes into a state again is looked at at once, and with the patience of a first time.
+static void a_drain_begins_with_nothing_of_the_last_one(void **state)
+{
+	(void)state;
+	struct scene s;
+	begin(&s);
+	farm_pod(&s.f, 0, "db");
+	guard(&s, "db");
+	look(&s);
+	sim_pass(300 * 1000);
+	assert_int_equal(look(&s), 7500);
+	assert_false(drain_is_due(&s.fleet, 0));
+	sim_merge(s.f.sim, "/api/v1/nodes/n00",
+		  "{'metadata':{'annotations':{'kmodsmith.io/since':'2027-01-15T08:04:00Z'}}}");
+	fleet_put(&s.fleet, sim_get(s.f.sim, "/api/v1/nodes/n00"), &s.policy);
+	assert_true(drain_is_due(&s.fleet, 0));
+	assert_int_equal(seen(&s)->pods, PODS_UNSEEN);
+	assert_int_equal(seen(&s)->blocked_since, 0);
+	sim_pass(1000);
+	assert_int_equal(look(&s), DRAIN_LOOK_MS);
+	assert_int_equal(seen(&s)->blocked_since, kube_time(s.kube));
+	end(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +187,7 @@ int main(void)
 		cmocka_unit_test(a_budget_that_blocks_is_asked_more_and_more_seldom),
 		cmocka_unit_test(the_server_may_ask_for_more_patience),
 		cmocka_unit_test(it_is_blocked_only_while_nobody_goes),
+		cmocka_unit_test(a_drain_begins_with_nothing_of_the_last_one),
 	};
 	return cmocka_run_group_tests_name("drain", tests, NULL, NULL);
 }
