@@ -57,6 +57,22 @@ int api_patch(struct kube *k, const char *path, const json_t *operations, json_t
 	return change(k, "PATCH", "application/json-patch+json", path, operations, ret, err);
 }
 
+// registry/core/pod/storage/eviction.go: a budget is a 429 with a cause, and other 429 come from whoever guards the server
+// itself; a pod with two budgets is a 500. NamespaceLifecycle: a 403 with a cause, as kubectl drain tells it apart.
+static enum api_evicted evicted_not(const struct kube_call *call)
+{
+	if (call->status == 429 && kube_cause(call, "DisruptionBudget"))
+		return API_BLOCKED;
+	return call->status == 403 && kube_cause(call, "NamespaceTerminating") ? API_ENDING : API_REFUSED;
+}
+
+// Of a budget the cause says more than the message.
+static const char *words_of(const struct kube_call *call, const struct err *err)
+{
+	const char *budget = call->message ? strstr(err->text, "The disruption budget ") : NULL;
+	return budget ? budget : call->message ? call->message : err->text;
+}
+
 // Of another uid the server says so only after it has tried for 10 s (EvictionsRetry in its eviction.go).
 int api_evict(struct kube *k, const char *namespace, const char *pod, const char *uid, struct api_eviction *ret,
 	      struct err *err)
@@ -76,11 +92,11 @@ int api_evict(struct kube *k, const char *namespace, const char *pod, const char
 		ret->what = API_GONE;
 		return 0;
 	}
-	if (call.status != 429 && call.status != 500) // 500: two budgets guard it
+	if (call.status == 0 || call.status == 401)
 		return -1;
-	ret->what = API_BLOCKED;
+	ret->what = evicted_not(&call);
 	ret->retry_ms = call.retry_ms;
-	ret->why = *err;
+	err_set(&ret->why, err->code, "%s", words_of(&call, err));
 	return 0;
 }
 

@@ -77,19 +77,46 @@ static bool take_token(struct drain *d)
 
 struct look {
 	int pods, jobs;
-	bool has_evicted, is_blocked;
-	long retry_ms; // what a server asked for
-	char blocker[OBJECT_TEXT];
+	bool has_evicted, is_blocked, is_refused; // is_blocked: by a budget
+	long retry_ms;                            // what a server asked for
+	struct reason blocker;
 };
 
+// Who is most in the way is told: who lets go of nothing by itself before who only takes its time; the first of them.
+static void name_blocker(struct look *l, enum reason_code code, const char *object)
+{
+	static const enum reason_code order[] = { REASON_NONE, REASON_PODS_LEFT, REASON_EVICTION_REFUSED,
+						  REASON_PDB_BLOCKED };
+	size_t was = 0, is = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++) {
+		was = order[i] == l->blocker.code ? i : was;
+		is = order[i] == code ? i : is;
+	}
+	if (is <= was)
+		return;
+	l->blocker = (struct reason){ .code = code };
+	snprintf(l->blocker.object, sizeof(l->blocker.object), "%s", object);
+}
+
 // The pod, and the budget where the server's words name it (pkg/registry/core/pod/storage/eviction.go).
-static void say_blocked(const char *space, const char *pod, const char *words, char ret[OBJECT_TEXT])
+static char *blocked_text(const char *space, const char *pod, const char *words)
 {
 	static const char before[] = "The disruption budget ";
 	const char *budget = strstr(words, before);
 	budget = budget ? budget + strlen(before) : "";
 	int len = (int)strcspn(budget, " ");
-	snprintf(ret, OBJECT_TEXT, "%s/%s%s%.*s", space, pod, len ? ", budget " : "", len, budget);
+	return str_fmt("%s/%s%s%.*s", space, pod, len ? ", budget " : "", len, budget);
+}
+
+static void take_refusal(struct look *l, const struct api_eviction *done, const char *space, const char *name)
+{
+	bool is_budget = done->what == API_BLOCKED;
+	auto_str char *text = is_budget ? blocked_text(space, name, done->why.text) :
+					  str_fmt("%s/%s: %s", space, name, done->why.text);
+	l->is_blocked = l->is_blocked || is_budget;
+	l->is_refused = true;
+	l->retry_ms = (long)done->retry_ms > l->retry_ms ? (long)done->retry_ms : l->retry_ms;
+	name_blocker(l, is_budget ? REASON_PDB_BLOCKED : REASON_EVICTION_REFUSED, text);
 }
 
 static int evict(struct drain *d, const json_t *pod, struct look *l, struct err *err)
@@ -101,16 +128,17 @@ static int evict(struct drain *d, const json_t *pod, struct look *l, struct err 
 	d->asked++;
 	if (api_evict(d->kube, space, name, json_string_value(json_object_get(m, "uid")), &done, err) < 0)
 		return -1;
-	if (done.what == API_BLOCKED) {
-		d->blocked++;
-		l->is_blocked = true;
-		l->retry_ms = (long)done.retry_ms > l->retry_ms ? (long)done.retry_ms : l->retry_ms;
-		say_blocked(space, name, done.why.text, l->blocker);
-		return 0;
+	if (done.what == API_ENDING) {
+		auto_str char *text = str_fmt("%s/%s: its namespace is ending", space, name);
+		name_blocker(l, REASON_PODS_LEFT, text);
+	} else if (done.what == API_BLOCKED || done.what == API_REFUSED) {
+		d->blocked += done.what == API_BLOCKED;
+		take_refusal(l, &done, space, name);
+	} else {
+		d->evicted += done.what == API_EVICTED;
+		l->pods -= done.what == API_GONE;
+		l->has_evicted = true;
 	}
-	d->evicted += done.what == API_EVICTED;
-	l->pods -= done.what == API_GONE;
-	l->has_evicted = true;
 	return 0;
 }
 
@@ -139,8 +167,8 @@ static int judge_all(struct drain *d, const struct node *n, const json_t *pods, 
 		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
 		l->jobs += pod_is_job(pod, rules->pool);
 		l->pods += verdict != POD_STAYS;
-		if (*why && !*l->blocker)
-			memcpy(l->blocker, why, sizeof(l->blocker));
+		if (*why)
+			name_blocker(l, REASON_PODS_LEFT, why);
 		bool is_to_go = verdict == POD_GOES && evicts && is_still_ours(n);
 		if (is_to_go && take_token(d) && evict(d, pod, l, err) < 0)
 			return -1;
@@ -148,27 +176,40 @@ static int judge_all(struct drain *d, const struct node *n, const json_t *pods, 
 	return 0;
 }
 
-// 5 s, half as much again each time that a budget blocks, at most a minute (T04, T05).
+// 5 s, half as much again each time that nobody may go, at most a minute (T04, T05).
 static long next_look(struct fellow *w, const struct look *l)
 {
 	long wait = DRAIN_LOOK_MS;
-	w->blocked = l->is_blocked && !l->has_evicted ? (uint8_t)(w->blocked < 10 ? w->blocked + 1 : 10) : 0;
+	w->blocked = l->is_refused && !l->has_evicted ? (uint8_t)(w->blocked < 10 ? w->blocked + 1 : 10) : 0;
 	for (unsigned i = 1; i < w->blocked; i++)
 		wait += wait / 2;
 	wait = wait < DRAIN_LOOK_MOST_MS ? wait : DRAIN_LOOK_MOST_MS;
 	return kube_now_ms() + (l->retry_ms > wait ? l->retry_ms : wait);
 }
 
+static bool is_same_reason(const struct reason *a, const struct reason *b)
+{
+	return a->code == b->code && str_eq(a->object, b->object);
+}
+
 // What was seen is of the node, and of the stay, that was asked about.
 static int keep_look(struct member *m, struct fellow *w, struct stay stay, const struct look *l, int64_t now)
 {
-	bool is_first = !stay_eq(m->facts.seen.stay, stay), is_blocked = l->is_blocked && !l->has_evicted;
-	int64_t since = is_first ? 0 : m->facts.seen.blocked_since;
-	struct pods_seen seen = { stay, l->pods, l->jobs, !is_blocked ? 0 : since ? since : now, "" };
-	memcpy(seen.blocker, l->blocker, sizeof(seen.blocker));
-	bool is_other = is_first || seen.pods != m->facts.seen.pods || seen.jobs != m->facts.seen.jobs ||
-			seen.blocked_since != since || !str_eq(seen.blocker, m->facts.seen.blocker);
-	m->facts.seen = seen;
+	struct pods_seen *was = &m->facts.seen, none = { .pods = PODS_UNSEEN };
+	bool is_first = !stay_eq(was->stay, stay), is_blocked = l->is_blocked && !l->has_evicted;
+	*was = is_first ? none : *was;
+	bool is_same = !is_first && is_same_reason(&was->blocker, &l->blocker);
+	struct pods_seen seen = { .stay = stay,
+				  .pods = l->pods,
+				  .jobs = l->jobs,
+				  .blocked_since = !is_blocked        ? 0 :
+						   was->blocked_since ? was->blocked_since :
+									now,
+				  .blocker = l->blocker,
+				  .blocker_since = is_same ? was->blocker_since : now };
+	bool is_other = !is_same || seen.pods != was->pods || seen.jobs != was->jobs ||
+			seen.blocked_since != was->blocked_since;
+	*was = seen;
 	w->look_ms = next_look(w, l);
 	return is_other;
 }

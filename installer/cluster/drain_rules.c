@@ -35,7 +35,7 @@ static bool is_revoked(const struct view *v)
 }
 static void call_off_deadlock(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_PDB_DEADLOCK, member_seen(v->m)->blocker);
+	stop_drain(v, d, REASON_PDB_DEADLOCK, member_seen(v->m)->blocker.object);
 }
 
 static bool is_uncordoned(const struct view *v)
@@ -151,8 +151,8 @@ static void replace(const struct view *v, struct decision *d)
 static enum reason_code blocked_by(const struct view *v)
 {
 	const struct pods_seen *seen = member_seen(v->m);
-	if (seen->blocked_since)
-		return REASON_PDB_BLOCKED;
+	if (seen->blocker.code != REASON_NONE)
+		return seen->blocker.code;
 	if (seen->pods != 0)
 		return seen->pods < 0 ? REASON_PODS_UNKNOWN : REASON_PODS_LEFT;
 	return REASON_HOLDERS;
@@ -166,7 +166,7 @@ static bool is_blocked_long(const struct view *v)
 }
 static void call_off_blocked(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, blocked_by(v), member_seen(v->m)->blocker);
+	stop_drain(v, d, blocked_by(v), member_seen(v->m)->blocker.object);
 }
 static bool is_drain_held(const struct view *v)
 {
@@ -174,11 +174,11 @@ static bool is_drain_held(const struct view *v)
 }
 static void hold_cordoned(const struct view *v, struct decision *d)
 {
-	fail(v, d, REASON_DRAIN_TIMEOUT, member_seen(v->m)->blocker);
+	fail(v, d, REASON_DRAIN_TIMEOUT, member_seen(v->m)->blocker.object);
 }
 static void call_off_drain(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_DRAIN_TIMEOUT, member_seen(v->m)->blocker);
+	stop_drain(v, d, REASON_DRAIN_TIMEOUT, member_seen(v->m)->blocker.object);
 }
 // Only a budget is worth a write, once.
 static bool is_newly_blocked(const struct view *v)
@@ -188,7 +188,7 @@ static bool is_newly_blocked(const struct view *v)
 static void tell_blocked(const struct view *v, struct decision *d)
 {
 	struct record next = d->next;
-	enter(v, d, PHASE_EVICTING, REASON_PDB_BLOCKED, member_seen(v->m)->blocker);
+	enter(v, d, PHASE_EVICTING, REASON_PDB_BLOCKED, member_seen(v->m)->blocker.object);
 	next.reason = d->next.reason;
 	d->next = next;
 }

@@ -91,6 +91,8 @@ void kube_call_done(struct kube_call *call)
 {
 	json_decref(TAKE(call->reply));
 	free(TAKE(call->reason));
+	free(TAKE(call->message));
+	json_decref(TAKE(call->causes));
 }
 
 static const char PATCH_TYPE[] = "application/json-patch+json";
@@ -108,17 +110,22 @@ static bool is_other_uid(const json_t *reply)
 	return false;
 }
 
-// Which budget blocks an eviction stands beside the message (pkg/registry/core/pod/storage/eviction.go).
-static const char *budget_words(const json_t *reply)
+const json_t *kube_cause(const struct kube_call *call, const char *reason)
 {
 	size_t i;
 	const json_t *cause;
-	json_array_foreach(json_object_get(json_object_get(reply, "details"), "causes"), i, cause)
+	json_array_foreach(call->causes, i, cause)
 	{
-		if (str_eq(json_string_value(json_object_get(cause, "reason")), "DisruptionBudget"))
-			return json_string_value(json_object_get(cause, "message"));
+		if (str_eq(json_string_value(json_object_get(cause, "reason")), reason))
+			return cause;
 	}
 	return NULL;
+}
+
+// Which budget blocks an eviction stands beside the message (pkg/registry/core/pod/storage/eviction.go).
+static const char *budget_words(const struct kube_call *call)
+{
+	return json_string_value(json_object_get(kube_cause(call, "DisruptionBudget"), "message"));
 }
 
 static int code_of(const struct http_call *http, const struct kube_call *call, const json_t *reply)
@@ -163,11 +170,13 @@ int kube_judge(const struct http_call *http, struct kube_call *call, struct err 
 	}
 	const char *message = json_string_value(json_object_get(reply, "message"));
 	call->reason = str_dup(json_string_value(json_object_get(reply, "reason")));
+	call->message = str_dup(message);
+	call->causes = json_incref(json_object_get(json_object_get(reply, "details"), "causes"));
 	if (!message) {
 		http_status_error(http, err);
 		return err_code(err, code_of(http, call, reply));
 	}
-	const char *budget = budget_words(reply);
+	const char *budget = budget_words(call);
 	return err_set(err, code_of(http, call, reply), "%s %s: status %ld: %s%s%s",
 		       http->method ? http->method : "GET", url, http->status, message, budget ? " " : "",
 		       budget ? budget : "");

@@ -53,10 +53,14 @@ struct kube_call {
 	long status;       // of the last answer; 0 = there was none
 	json_t *reply;     // parsed; NULL = no JSON, or an error
 	char *reason;      // of an error: "NotFound", "Conflict", ...; NULL = none
+	char *message;     // of an error: the server's words; NULL = none
+	json_t *causes;    // of an error: what stands beside that; NULL = nothing
 	unsigned retry_ms; // what Retry-After says; 0 = nothing
 };
 int kube_run(struct kube *k, struct kube_call *call, struct err *err);
 void kube_call_done(struct kube_call *call);
+// Of the cause with that reason, such as "DisruptionBudget"; NULL = none has it.
+const json_t *kube_cause(const struct kube_call *call, const char *reason);
 #define auto_kube_call __attribute__((cleanup(kube_call_done)))
 
 // All objects of a collection, page after page, reduced on the way: path "/api/v1/nodes", query NULL or

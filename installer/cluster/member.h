@@ -6,7 +6,7 @@
 #include "cluster/state.h"
 #include "cluster/target.h"
 
-enum { OBJECT_TEXT = 80, UID_TEXT = 40, KEY_VALUE_MOST = 256 };
+enum { OBJECT_TEXT = 128, UID_TEXT = 40, KEY_VALUE_MOST = 256 };
 
 // Of every write; compared as a pair. Epoch: the lease's number of transitions.
 struct seq {
@@ -88,11 +88,12 @@ struct stay { // of a node in a state: it may come back to it, and that is anoth
 	enum phase phase;
 	int64_t since;
 };
-struct pods_seen {                 // at the last look at its pods
-	struct stay stay;          // that it was during; see member_seen()
-	int pods, jobs;            // that have to go; that are waited for; PODS_UNSEEN
-	int64_t blocked_since;     // no eviction has got through since; 0 = the last one did
-	char blocker[OBJECT_TEXT]; // the pod and the budget
+struct pods_seen {             // at the last look at its pods
+	struct stay stay;      // that it was during; see member_seen()
+	int pods, jobs;        // that have to go; that are waited for; PODS_UNSEEN
+	int64_t blocked_since; // budgets let nobody go since; 0 = the last one who was asked could go
+	struct reason blocker; // who is most in the way; REASON_NONE = nobody
+	int64_t blocker_since; // that has been so since
 };
 
 struct facts { // of the object, of people and of pods

@@ -36,8 +36,8 @@ static void wait_for(struct decision *d, enum reason_code why, const char *objec
 static enum reason_code drain_waits(const struct view *v)
 {
 	const struct pods_seen *seen = member_seen(v->m);
-	if (seen->blocked_since)
-		return REASON_PDB_BLOCKED;
+	if (seen->blocker.code != REASON_NONE)
+		return seen->blocker.code;
 	if (seen->pods > 0)
 		return REASON_PODS_LEFT;
 	if (is_busy(v))
@@ -69,7 +69,7 @@ static void explain(const struct view *v, struct decision *d)
 		if (member_seen(v->m)->pods < 0 && r->reason.code != REASON_NONE)
 			wait_for(d, r->reason.code, r->reason.object);
 		else
-			wait_for(d, drain_waits(v), member_seen(v->m)->blocker);
+			wait_for(d, drain_waits(v), member_seen(v->m)->blocker.object);
 		return;
 	case PHASE_UNKNOWN:
 		wait_for(d, REASON_UNKNOWN_STATE, "");

@@ -17,6 +17,7 @@ struct conform_row {
 	const char *facts;  // of what was done
 	const char *keep;
 	unsigned retry_ms;
+	const char *cause; // that has to be among those of a refusal; NULL = any
 };
 
 #define NODES "/api/v1/nodes"
@@ -25,6 +26,7 @@ struct conform_row {
 #define MAPS "/api/v1/namespaces/default/configmaps"
 #define EVENTS "/api/v1/namespaces/default/events"
 #define PODS "/api/v1/namespaces/default/pods"
+#define ENDING "/api/v1/namespaces/ending"
 #define BUDGETS "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 #define DAEMONSETS "/apis/apps/v1/namespaces/default/daemonsets"
 #define DRIVERSETS DRIVERSETS_PATH "?" DRIVERSETS_QUERY
@@ -38,9 +40,10 @@ struct conform_row {
 #define POD(name, more)                                                       \
 	"{'metadata': {'name': '" name "', 'labels': {'set': 'conform'}" more \
 	"}, 'spec': {'containers': [{'name': 'c', 'image': 'i'}]"
-#define EVICT(name, uid)                                                                                             \
-	"{'apiVersion': 'policy/v1', 'kind': 'Eviction', 'metadata': {'name': '" name "', 'namespace': 'default'}, " \
+#define EVICT_IN(space, name, uid)                                                                                     \
+	"{'apiVersion': 'policy/v1', 'kind': 'Eviction', 'metadata': {'name': '" name "', 'namespace': '" space "'}, " \
 	"'deleteOptions': {'preconditions': {'uid': '" uid "'}}}"
+#define EVICT(name, uid) EVICT_IN("default", name, uid)
 #define RUNS "{'status': {'phase': 'Running', 'conditions': [{'type': 'Ready', 'status': 'True'}]}}"
 #define BUDGET_STATUS(allowed)                                                \
 	"{'status': {'observedGeneration': 1, 'disruptionsAllowed': " allowed \

@@ -59,6 +59,8 @@ static bool is_paid(struct sim *s, const struct sim_request *r, struct sim_effec
 void sim_evict(struct sim *s, const struct sim_request *r, struct sim_effect *e)
 {
 	const json_t *options = json_object_get(r->body, "deleteOptions");
+	if (!sim_may_be_made(s, e->kind, r->namespace, r->name, &e->answer))
+		return;
 	if (!str_eq(sim_text(r->body, "metadata name"), r->name)) {
 		sim_say(&e->answer, 400, "BadRequest", "name in URL does not match name in Eviction object");
 		return;

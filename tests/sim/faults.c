@@ -64,7 +64,8 @@ static bool is_dead(const struct sim_fault *f)
 }
 
 // verb NULL = an event of a watch. The row that breaks it; NULL = none.
-const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const char *verb, const char *resource)
+const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const char *verb, const char *resource,
+				      const char *name)
 {
 	for (struct sim_fault_row *row = s->faults; row; row = row->next) {
 		struct sim_fault *f = &row->fault;
@@ -76,7 +77,7 @@ const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const c
 			return f;
 		}
 		if (is_of_events(f->what) != !verb || (verb && !is_for(f->verb, verb)) ||
-		    !is_for(f->resource, resource))
+		    !is_for(f->resource, resource) || (f->name && !str_eq(f->name, name)))
 			continue;
 		f->seen++;
 		if (f->one_in ? sim_dice() % f->one_in != 0 : f->seen < first || f->seen - first >= times)
@@ -112,7 +113,7 @@ bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret)
 	const char *reason = "";
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
 		reason = reasons[i].status == f->status ? reasons[i].reason : reason;
-	sim_say(ret, f->status, reason, "broken on purpose");
+	sim_say(ret, f->status, reason, "%s", f->message ? f->message : "broken on purpose");
 	ret->retry_s = f->retry_s;
 	return true;
 }

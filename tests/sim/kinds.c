@@ -20,6 +20,7 @@ const struct sim_kind sim_kinds[SIM_KINDS] = {
 	{ .resource = "resourceclaims", .kind = "ResourceClaim", .group = "resource.k8s.io", .is_namespaced = true,
 	  .has_status = true },
 	{ .resource = "daemonsets", .kind = "DaemonSet", .group = "apps", .is_namespaced = true, .has_status = true },
+	{ .resource = "namespaces", .kind = "Namespace", .group = "", .has_status = true },
 };
 // clang-format on
 

@@ -165,7 +165,11 @@ json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespa
 		sim_set(object, "metadata generation", json_integer(1));
 	if ((kind->has_status || str_eq(kind->kind, "Lease")) && !json_object_get(object, "spec"))
 		sim_set(object, "spec", json_object());
-	if (str_eq(kind->kind, "Pod"))
+	if (kind == SIM_NAMESPACES) // until its controller has emptied it
+		sim_set(object, "spec finalizers", json_pack("[s]", "kubernetes"));
+	if (kind == SIM_NAMESPACES)
+		sim_set(object, "status", json_pack("{s:s}", "phase", "Active"));
+	else if (str_eq(kind->kind, "Pod"))
 		sim_set(object, "status", json_pack("{s:s}", "phase", "Pending"));
 	else if (kind->is_versioned)
 		sim_set(object, "status",

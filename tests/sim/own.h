@@ -14,11 +14,12 @@ struct sim_kind {
 	bool is_versioned;      // metadata.generation counts the changes of spec
 	const char *selectable; // fields, besides those of metadata
 };
-enum { SIM_KINDS = 8 };
+enum { SIM_KINDS = 9 };
 extern const struct sim_kind sim_kinds[SIM_KINDS];
 #define SIM_NODES (&sim_kinds[0])
 #define SIM_PODS (&sim_kinds[1])
 #define SIM_BUDGETS (&sim_kinds[5])
+#define SIM_NAMESPACES (&sim_kinds[8])
 
 struct sim_path { // of a request
 	const struct sim_kind *kind;
@@ -122,6 +123,8 @@ struct sim_ending;
 void sim_kubelet(struct sim *s, const char *key); // pods.c: ends a pod in its time
 void sim_endings_free(struct sim_ending *e);
 void sim_budgets(struct sim *s, const char *namespace); // budgets.c: their status
+bool sim_may_be_made(struct sim *s, const struct sim_kind *kind, const char *namespace, const char *name,
+		     struct sim_answer *a); // not where a namespace ends
 bool sim_is_guarded(const json_t *budget, const json_t *pod);
 bool sim_is_free(const json_t *budget, const json_t *pod);
 json_t *sim_spend(struct sim *s, const json_t *budget, const char *pod, struct sim_answer *a);
@@ -150,7 +153,8 @@ struct sim_fault_row {
 	struct sim_fault_row *next;
 };
 bool sim_parted(const struct sim *s, const char *client, long *ret_until);
-const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const char *verb, const char *resource);
+const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const char *verb, const char *resource,
+				      const char *name);
 bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret);
 void sim_fault_after(const struct sim_fault *f, struct sim_answer *ret);
 void sim_fault_stream(const struct sim *s, const char *client, struct sim_watch *w);

@@ -28,6 +28,22 @@ bool sim_holds(const json_t *before, const json_t *options, const char *name, co
 	return true;
 }
 
+// plugin/pkg/admission/namespace/lifecycle: of pods also their evictions are something that is made.
+bool sim_may_be_made(struct sim *s, const struct sim_kind *kind, const char *namespace, const char *name,
+		     struct sim_answer *a)
+{
+	const json_t *space = namespace ? sim_store_get(&s->store, SIM_NAMESPACES, namespace) : NULL;
+	if (!sim_at(space, "metadata deletionTimestamp"))
+		return true;
+	auto_str char *why = str_fmt("namespace %s is being terminated", namespace);
+	sim_say_of(
+		a, 403, "Forbidden", kind, name,
+		"%s \"%s\" is forbidden: unable to create new content in namespace %s because it is being terminated",
+		kind->resource, name, namespace);
+	sim_say_cause(a, "NamespaceTerminating", why, "metadata.namespace");
+	return false;
+}
+
 // Seconds that a pod may take: none where no kubelet has it, or it is over (registry/core/pod/strategy.go).
 static json_int_t grace_of(const json_t *pod, const json_t *options)
 {
@@ -42,6 +58,15 @@ static json_int_t grace_of(const json_t *pod, const json_t *options)
 // The object as it waits for its end; NULL = it is over at once.
 json_t *sim_ended(struct sim *s, const struct sim_kind *kind, const json_t *object, const json_t *options)
 {
+	if (kind == SIM_NAMESPACES && sim_at(object, "metadata deletionTimestamp"))
+		return json_deep_copy(object);
+	if (kind == SIM_NAMESPACES) {
+		json_t *ending = json_deep_copy(object);
+		auto_str char *begun = date_text((time_t)sim_time(s));
+		sim_set(ending, "metadata deletionTimestamp", json_string(begun));
+		sim_set(ending, "status phase", json_string("Terminating"));
+		return ending;
+	}
 	json_int_t grace = kind == SIM_PODS ? grace_of(object, options) : 0;
 	const json_t *left = sim_at(object, "metadata deletionGracePeriodSeconds");
 	if (left && json_integer_value(left) <= grace)

@@ -46,6 +46,7 @@ static void create(struct sim *s, const struct sim_request *r, struct sim_effect
 		return;
 	}
 	if (!is_typed(e->kind, r->body, &e->answer) || !has_name(r, r->body, &e->answer) ||
+	    !sim_may_be_made(s, e->kind, r->namespace, name, &e->answer) ||
 	    !sim_is_valid(e->kind, r->namespace, name, r->body, &e->answer))
 		return;
 	free(e->key);
@@ -258,7 +259,7 @@ void sim_exchange(struct sim *s, struct sim_request *r, struct sim_path *p, stru
 		ret->took_ms = CONNECT_MS;
 		return;
 	}
-	const struct sim_fault *f = sim_fault_hit(s, r->client, r->verb, r->resource);
+	const struct sim_fault *f = sim_fault_hit(s, r->client, r->verb, r->resource, r->name);
 	if (f && f->what == SIM_LINGER && str_eq(r->verb, "watch"))
 		f = NULL; // nobody waits for it
 	if (f && f->hits == 1 && f->hit)

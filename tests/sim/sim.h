@@ -100,6 +100,7 @@ struct sim_fault {
 	unsigned one_in;                      // in place of both: each that fits, with that chance, by the dice
 	long status;
 	unsigned retry_s;
+	const char *name, *message; // of the object that is asked for, NULL = any; the server's words, NULL = some
 	long from_ms, to_ms, late_ms;
 	void (*hit)(void *ctx); // at the first one; NULL = nobody is told
 	void *ctx;

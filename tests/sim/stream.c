@@ -30,7 +30,7 @@ static void hold(struct exchange *x, char *take)
 static void deliver(struct exchange *x, char *take)
 {
 	auto_str char *text = take;
-	const struct sim_fault *f = sim_fault_hit(x->http->sim, x->client, NULL, x->watch->path.kind->resource);
+	const struct sim_fault *f = sim_fault_hit(x->http->sim, x->client, NULL, x->watch->path.kind->resource, NULL);
 	if (x->held && str_eq(x->held_key, x->watch->key)) // of one object the order is kept
 		put_held(x);
 	switch (f ? f->what : SIM_NOTHING) {

@@ -170,8 +170,11 @@ static bool write_ledger(struct world *w)
 
 static void decide(struct world *w, unsigned i, struct decision *d)
 {
-	for (unsigned k = 0; k < w->nodes; k++) // all pods are looked at as soon as anything is
-		w->m[k].facts.seen.stay = member_stay(&w->m[k]);
+	for (unsigned k = 0; k < w->nodes; k++) { // all pods are looked at as soon as anything is
+		struct pods_seen *seen = &w->m[k].facts.seen;
+		seen->stay = member_stay(&w->m[k]);
+		seen->blocker.code = seen->blocked_since ? REASON_PDB_BLOCKED : REASON_NONE;
+	}
 	struct entry entries[NODES_MOST];
 	struct ledger ledger;
 	struct cluster c = cluster_of(w, &ledger, entries);

@@ -86,16 +86,17 @@ static void describe(const struct row *w)
 	m.report.holders = w->holders;
 	m.report.health.aim = sides[w->health];
 	m.report.health.result = w->health ? RESULT_DONE : RESULT_NONE;
-	m.facts = (struct facts){
-		.is_unschedulable = w->cordoned || (w->receipt && !w->is_open),
-		.is_ready = !w->not_ready,
-		.is_skipped = w->skip,
-		.is_paused = w->node_paused,
-		.keeps_cordon = w->keep,
-		.is_foreign = w->foreign,
-		.retry = w->retry,
-		.seen = { .stay = member_stay(&m), .pods = w->pods, .blocked_since = w->blocked ? NOW - w->blocked : 0 }
-	};
+	m.facts = (struct facts){ .is_unschedulable = w->cordoned || (w->receipt && !w->is_open),
+				  .is_ready = !w->not_ready,
+				  .is_skipped = w->skip,
+				  .is_paused = w->node_paused,
+				  .keeps_cordon = w->keep,
+				  .is_foreign = w->foreign,
+				  .retry = w->retry,
+				  .seen = { .stay = member_stay(&m),
+					    .pods = w->pods,
+					    .blocked_since = w->blocked ? NOW - w->blocked : 0,
+					    .blocker.code = w->blocked ? REASON_PDB_BLOCKED : REASON_NONE } };
 }
 
 static void check(const struct row *w)

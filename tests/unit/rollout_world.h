@@ -223,7 +223,7 @@ static void unpack_node(const struct packed_node *p, struct world *w, unsigned i
 	m->facts.is_skipped = p->facts >> 2 & 1;
 	m->facts.is_foreign = p->facts >> 3 & 1;
 	m->facts.operands = p->facts >> 4 & 1;
-	m->facts.seen = (struct pods_seen){ member_stay(m), (p->facts >> 5) - 1, 0, then(p->blocked), "" };
+	m->facts.seen = (struct pods_seen){ .pods = (p->facts >> 5) - 1, .blocked_since = then(p->blocked) };
 	m->facts.retry = p->ghost >> 6;
 	w->slot[i] = p->ghost >> 4 & 3;
 	w->ghost[i] = (struct ghost){ p->ghost & 3, p->ghost >> 2 & 1, p->ghost >> 3 & 1, p->ghost2 };

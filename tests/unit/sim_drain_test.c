@@ -115,6 +115,7 @@ static void a_budget_that_blocks_is_asked_more_and_more_seldom(void **state)
 	end(&s);
 }
 
+// Not for a budget: the server guards itself.
 static void the_server_may_ask_for_more_patience(void **state)
 {
 	(void)state;
@@ -123,7 +124,98 @@ static void the_server_may_ask_for_more_patience(void **state)
 	farm_pod(&s.f, 0, "db");
 	sim_fault(s.f.sim, &(struct sim_fault){ .what = SIM_STATUS, .verb = "evict", .status = 429, .retry_s = 40 });
 	assert_int_equal(look(&s), 40 * 1000);
-	assert_int_equal(seen(&s)->blocked_since, kube_time(s.kube));
+	assert_int_equal(seen(&s)->blocked_since, 0);
+	end(&s);
+}
+
+static bool is_leaving(struct scene *s, const char *pod)
+{
+	auto_str char *path = str_fmt("/api/v1/namespaces/default/pods/%s", pod);
+	return sim_at(sim_get(s->f.sim, path), "metadata deletionTimestamp") != NULL;
+}
+
+static void refuse(struct scene *s, const char *pod, long status, const char *words)
+{
+	sim_fault(s->f.sim, &(struct sim_fault){ .what = SIM_STATUS,
+						 .verb = "evict",
+						 .name = pod,
+						 .status = status,
+						 .message = words,
+						 .times = 1000 });
+}
+
+// A webhook of somebody else, a server that cannot: of one pod, and no reason to ask the others to stay.
+static void one_refusal_hides_nobody(void **state)
+{
+	(void)state;
+	static const struct {
+		long status;
+		const char *words, *blocker;
+	} rows[] = {
+		{ 403, "admission webhook 'keep' denied the request: not today",
+		  "default/a: admission webhook 'keep' denied the request: not today" },
+		{ 500, "Internal error occurred: failed calling webhook",
+		  "default/a: Internal error occurred: failed calling webhook" },
+		{ 400, "no", "default/a: no" },
+		{ 504, "Timeout: request did not complete", "default/a: Timeout: request did not complete" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scene s;
+		begin(&s);
+		static const char *const names[] = { "a", "b", "c" };
+		for (size_t n = 0; n < ARRAY_SIZE(names); n++)
+			farm_pod(&s.f, 0, names[n]);
+		refuse(&s, "a", rows[i].status, rows[i].words);
+		assert_int_equal(look(&s), DRAIN_LOOK_MS);
+		expect(is_leaving(&s, "b") && is_leaving(&s, "c") && !is_leaving(&s, "a"), rows[i].words);
+		assert_int_equal(seen(&s)->pods, 3);
+		assert_int_equal(seen(&s)->blocked_since, 0);
+		assert_int_equal(seen(&s)->blocker.code, REASON_EVICTION_REFUSED);
+		assert_string_equal(seen(&s)->blocker.object, rows[i].blocker);
+		sim_pass(60 * 1000);
+		assert_int_equal(look(&s), DRAIN_LOOK_MS); // asked ever more seldom, once it is alone
+		assert_int_equal(look(&s), 7500);
+		end(&s);
+	}
+}
+
+// What two budgets guard nobody can pay for, and nothing says that it will be otherwise.
+static void two_budgets_are_a_refusal(void **state)
+{
+	(void)state;
+	struct scene s;
+	begin(&s);
+	farm_pod(&s.f, 0, "db");
+	guard(&s, "db");
+	sim_make(s.f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+		 "{'metadata':{'name':'second','namespace':'default'},'spec':{'minAvailable':0,'selector':{"
+		 "'matchLabels':{'app':'db'}}}}");
+	look(&s);
+	assert_int_equal(seen(&s)->blocker.code, REASON_EVICTION_REFUSED);
+	expect(strstr(seen(&s)->blocker.object, "default/db: This pod has more than one PodDisruptionBudget"),
+	       seen(&s)->blocker.object);
+	end(&s);
+}
+
+// Its controller deletes what is in it; until then nothing can be made there, no eviction either.
+static void an_ending_namespace_is_waited_for(void **state)
+{
+	(void)state;
+	struct scene s;
+	begin(&s);
+	sim_make(s.f.sim, "/api/v1/namespaces", "{'metadata':{'name':'default'}}");
+	farm_pod(&s.f, 0, "last");
+	sim_delete(s.f.sim, "/api/v1/namespaces/default");
+	assert_int_equal(look(&s), DRAIN_LOOK_MS);
+	assert_int_equal(look(&s), DRAIN_LOOK_MS);
+	assert_int_equal(seen(&s)->pods, 1);
+	assert_int_equal(seen(&s)->blocked_since, 0);
+	assert_int_equal(seen(&s)->blocker.code, REASON_PODS_LEFT);
+	assert_string_equal(seen(&s)->blocker.object, "default/last: its namespace is ending");
+	sim_delete(s.f.sim, "/api/v1/namespaces/default/pods/last");
+	sim_pass(60 * 1000);
+	look(&s);
+	assert_int_equal(seen(&s)->pods, 0);
 	end(&s);
 }
 
@@ -138,7 +230,7 @@ static void it_is_blocked_only_while_nobody_goes(void **state)
 	look(&s);
 	int64_t first = seen(&s)->blocked_since;
 	assert_int_equal(first, kube_time(s.kube));
-	assert_string_equal(seen(&s)->blocker, "default/db, budget of-db");
+	assert_string_equal(seen(&s)->blocker.object, "default/db, budget of-db");
 	sim_pass(300 * 1000);
 	look(&s);
 	assert_int_equal(seen(&s)->blocked_since, first);
@@ -186,6 +278,9 @@ int main(void)
 		cmocka_unit_test(at_most_ten_evictions_are_asked_for_in_a_second),
 		cmocka_unit_test(a_budget_that_blocks_is_asked_more_and_more_seldom),
 		cmocka_unit_test(the_server_may_ask_for_more_patience),
+		cmocka_unit_test(one_refusal_hides_nobody),
+		cmocka_unit_test(two_budgets_are_a_refusal),
+		cmocka_unit_test(an_ending_namespace_is_waited_for),
 		cmocka_unit_test(it_is_blocked_only_while_nobody_goes),
 		cmocka_unit_test(a_drain_begins_with_nothing_of_the_last_one),
 	};
