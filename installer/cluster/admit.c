@@ -190,6 +190,13 @@ static void admit_one(const struct round *r, size_t at, int *full_pool, enum rea
 	seat->refused = r->c->members[at].record.phase == PHASE_QUEUED ? refusal(r, at) : REASON_NONE;
 	if (seat->refused != REASON_NONE)
 		return;
+	struct sum all;
+	totals(r, &all);
+	if (is_recovery(r, at) && all.used + all.waiting < LEDGER_MOST) { // nobody is disturbed: limits are for others
+		seat->has = SLOT_WORK;
+		r->s->sums[seat->pool].used++;
+		return;
+	}
 	if (*full_pool == seat->pool) {
 		seat->refused = *full;
 		return;

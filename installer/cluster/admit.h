@@ -8,4 +8,5 @@ struct refusal_row {
 	enum reason_code (*test)(const struct round *r, size_t at);
 };
 extern const struct refusal_row refusals[];
+bool is_recovery(const struct round *r, size_t at);
 enum reason_code refuse_paused(const struct round *r, size_t at);

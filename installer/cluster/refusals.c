@@ -8,16 +8,22 @@ static enum reason_code no_pool(const struct round *r, size_t at)
 	struct view v = round_view(r, at);
 	return stands_down(&v);
 }
+// It keeps a cordon of ours with a driver that works: whatever is paused or closed, its release is no new disruption.
+bool is_recovery(const struct round *r, size_t at)
+{
+	struct view v = round_view(r, at);
+	return v.m->record.phase == PHASE_QUEUED && v.m->record.receipt.is_there && transition_recovers(&v);
+}
 enum reason_code refuse_paused(const struct round *r, size_t at)
 {
 	const struct pool *pool = round_pool(r, at);
 	bool is_zero = !pool->parallel.value || !pool->unavailable.value || !r->c->policy->parallel.value ||
 		       !r->c->policy->unavailable.value;
-	return r->c->policy->is_paused || is_zero ? REASON_PAUSED : REASON_NONE;
+	return (r->c->policy->is_paused || is_zero) && !is_recovery(r, at) ? REASON_PAUSED : REASON_NONE;
 }
 static enum reason_code node_paused(const struct round *r, size_t at)
 {
-	return r->c->members[at].facts.is_paused ? REASON_NODE_PAUSED : REASON_NONE;
+	return r->c->members[at].facts.is_paused && !is_recovery(r, at) ? REASON_NODE_PAUSED : REASON_NONE;
 }
 static enum reason_code halted(const struct round *r, size_t at)
 {
@@ -46,7 +52,9 @@ static enum reason_code window_closed(const struct round *r, size_t at)
 {
 	const struct pool *pool = round_pool(r, at);
 	int64_t next;
-	return window_open(pool, r->c->now, pool->spans[SPAN_MARGIN], &next) ? REASON_NONE : REASON_WINDOW_CLOSED;
+	if (is_recovery(r, at) || window_open(pool, r->c->now, pool->spans[SPAN_MARGIN], &next))
+		return REASON_NONE;
+	return REASON_WINDOW_CLOSED;
 }
 
 const struct refusal_row refusals[] = {

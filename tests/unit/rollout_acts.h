@@ -138,6 +138,10 @@ static bool check_grants(const struct world *w, const struct slots *s)
 	for (unsigned i = 0; i < w->nodes; i++) {
 		const struct facts *f = &w->m[i].facts;
 		enum phase p = w->m[i].record.phase;
+		// A driver that works is released from our cordon whatever the limits are.
+		if (p == PHASE_QUEUED && w->m[i].record.receipt.is_there &&
+		    aim_eq(&w->m[i].report.loaded, &w->m[i].record.target))
+			continue;
 		work += s->seats[i].has == SLOT_WORK ||
 			(phase_info(p)->is_disruptive && p != PHASE_UNKNOWN && p != PHASE_WAITING);
 		away += s->seats[i].has != SLOT_NONE || f->is_unschedulable || !f->is_ready;

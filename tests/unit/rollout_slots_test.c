@@ -48,7 +48,7 @@ static int teardown(void **state)
 }
 
 // Words: a state; then any of +slot +wait (in the ledger) +cordon +ours (with receipt) +down +busy +skip +retry +me
-// +failed +gN (group) +zN +blocked +jobs (run) +unseen (are they?) +over (is the wait).
+// +failed +well (has the target) +gN (group) +zN +blocked +jobs (run) +unseen (are they?) +over (is the wait).
 static void read_word(const char *word, struct member *m)
 {
 	size_t len = strcspn(word, "+");
@@ -58,7 +58,7 @@ static void read_word(const char *word, struct member *m)
 	m->record.since = NOW - 3600 + (int64_t)count;
 	m->record.target = m->record.phase == PHASE_IDLE ? AIM_NONE : target;
 	m->report = (struct report){ .has_loaded = true,
-				     .loaded = m->record.phase == PHASE_DONE ? target : old,
+				     .loaded = m->record.phase == PHASE_DONE || strstr(word, "+well") ? target : old,
 				     .store = { target } };
 	m->facts = (struct facts){ .is_ready = !strstr(word, "+down"),
 				   .is_unschedulable = strstr(word, "+cordon") || strstr(word, "+ours"),
@@ -402,6 +402,32 @@ static void jobs_are_waited_for_until_the_wait_is_over(void **state)
 	expect_slots("waiting+ours+wait+jobs waiting+ours+wait waiting+ours+wait+unseen", "WSW");
 }
 
+// Its way back to service is no disruption: it waits for no window, no pause and no room.
+static void a_node_that_is_well_again_is_released(void **state)
+{
+	(void)state;
+	struct window never = { .days = 0, .from = 0, .to = 60 };
+	expect_slots("queued+ours+well", "S");
+	policy.is_paused = true;
+	expect_slots("queued+ours+well queued", "S-");
+	policy.is_paused = false;
+	pool.windows = &never;
+	pool.window_count = 1;
+	expect_slots("queued+ours+well queued+ours queued+well", "S--");
+	pool.window_count = 0;
+	pool.parallel.value = 0;
+	expect_slots("queued+ours+well queued", "S-");
+	pool.parallel.value = 1;
+	expect_slots("replacing+ours+slot queued+ours+well queued", "SS-");
+	pool.parallel.value = 2;
+	plan("queued+ours+well");
+	members[0].facts.is_paused = true;
+	struct cluster c = { &policy, &rollout, members, 1, &ledger, 1, NOW };
+	slots_done(&slots);
+	slots_plan(&c, &slots);
+	assert_int_equal(slots.seats[0].has, SLOT_WORK);
+}
+
 static void staging_has_its_own_number(void **state)
 {
 	(void)state;
@@ -436,6 +462,7 @@ int main(void)
 		T(t60_a_lost_status_begins_halted),
 		T(waiting_has_its_own_cap),
 		T(jobs_are_waited_for_until_the_wait_is_over),
+		T(a_node_that_is_well_again_is_released),
 		T(staging_has_its_own_number),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
