@@ -94,6 +94,16 @@ static void load(const struct view *v, struct decision *d)
 	give_order(v, d, VERB_LOAD, d->next.target);
 }
 
+// What would come after the unload could not end inside, and the driver was not touched yet.
+static bool is_window_short(const struct view *v)
+{
+	return !window_open(v->pool, v->now, window_rest(v->pool));
+}
+static void call_off_window(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, REASON_WINDOW_CLOSED, "");
+}
+
 static bool is_to_wait(const struct view *v)
 {
 	return v->slot == SLOT_WAIT;
@@ -205,6 +215,8 @@ const struct rule drain_rules[] = {
 	{ DRAINING, "the target was tried as often as allowed: the drain is called off", is_spent, call_off_spent },
 	{ DRAINING, "the target is no longer on the disk: the drain is called off", is_unstaged, call_off_unstaged },
 	{ DRAINING, "no driver is loaded: nothing to drain, the target is loaded", is_empty, load },
+	{ DRAINING, "the window has too little left for what would follow: the drain is called off", is_window_short,
+	  call_off_window },
 	{ IN(CORDONED), "it has a slot for work: pods are evicted, operands paused", is_to_evict, evict },
 	{ IN(CORDONED), "the policy waits for jobs", is_to_wait, wait_for_jobs },
 	{ IN(CORDONED), "no slot came in time: the drain is called off", is_cordon_late, call_off_late },

@@ -85,14 +85,24 @@ static bool is_open(const struct pool *pool, int64_t minute, unsigned margin)
 	return false;
 }
 
-bool window_open(const struct pool *pool, int64_t now, unsigned margin, int64_t *ret_next)
+bool window_open(const struct pool *pool, int64_t now, unsigned margin)
 {
-	*ret_next = 0;
+	return !pool->window_count || is_open(pool, now / 60, margin);
+}
+
+int64_t window_next(const struct pool *pool, int64_t now, unsigned margin)
+{
 	int64_t minute = now / 60;
-	if (!pool->window_count || is_open(pool, minute, margin))
-		return true;
-	for (int64_t at = minute + 1; at <= minute + 8 * MINUTES_OF_DAY && !*ret_next; at++)
+	if (window_open(pool, now, margin))
+		return 0;
+	for (int64_t at = minute + 1; at <= minute + 8 * MINUTES_OF_DAY; at++)
 		if (is_open(pool, at, margin))
-			*ret_next = at * 60;
-	return false;
+			return at * 60;
+	return 0;
+}
+
+unsigned window_rest(const struct pool *pool)
+{
+	unsigned rest = pool->spans[SPAN_REPLACE] + pool->spans[SPAN_VALIDATE] + pool->spans[SPAN_RESTORE];
+	return rest < pool->spans[SPAN_MARGIN] ? rest : pool->spans[SPAN_MARGIN];
 }

@@ -12,7 +12,7 @@ const unsigned span_defaults[SPAN_COUNT] = {
 	[SPAN_EVICT] = 30 * MINUTE,    [SPAN_REPLACE] = 10 * MINUTE,      [SPAN_VALIDATE] = 10 * MINUTE,
 	[SPAN_RESTORE] = 10 * MINUTE,  [SPAN_RELEASE] = 5 * MINUTE,       [SPAN_ACK] = MINUTE,
 	[SPAN_BACKOFF] = MINUTE,       [SPAN_BACKOFF_MOST] = 30 * MINUTE, [SPAN_BLOCKED] = 20 * MINUTE,
-	[SPAN_DEADLOCK] = 10 * MINUTE, [SPAN_MARGIN] = 30 * MINUTE,
+	[SPAN_DEADLOCK] = 10 * MINUTE, [SPAN_MARGIN] = 62 * MINUTE,
 };
 const char *const span_names[SPAN_COUNT] = { "stage",       "cordon",         "wait",        "evict",       "replace",
 					     "validate",    "restore",        "release",     "ack",         "backoff",
@@ -135,6 +135,16 @@ static int read_spans(const json_t *object, const char *path, struct pool *pool,
 	return fields_read(object, table, path, pool, err);
 }
 
+// A window has room for what would follow a cordon, to the way back, unless somebody says how much is enough.
+static void default_margin(const json_t *object, struct pool *pool)
+{
+	unsigned *s = pool->spans;
+	if (json_object_get(json_object_get(object, "deadlines"), span_names[SPAN_MARGIN]))
+		return;
+	s[SPAN_MARGIN] = s[SPAN_CORDON] + (pool->wait_for ? s[SPAN_WAIT] : 0) + s[SPAN_EVICT] + s[SPAN_REPLACE] +
+			 s[SPAN_VALIDATE] + s[SPAN_RESTORE];
+}
+
 // The parts of a pool that are objects, each with its own reader or its table.
 static int read_parts(const json_t *object, const char *path, struct pool *pool, struct err *err)
 {
@@ -164,6 +174,7 @@ static int read_pool(const json_t *object, const char *path, struct strv *terms,
 	    read_target(object, path, &pool->target, err) < 0 || read_parts(object, path, pool, err) < 0 ||
 	    policy_waves(object, path, terms, pool, err) < 0)
 		return -1;
+	default_margin(object, pool);
 	return policy_windows(object, path, pool, err);
 }
 

@@ -113,6 +113,8 @@ const struct pool *policy_pool(const struct policy *p, const struct member *m);
 // Which of them serves it; NULL = none.
 const struct driver_set *policy_driver_set(const struct policy *p, const struct facts *facts);
 
-// Whether a window is open at that time with so many seconds left; 0 in *ret = it is open, else when the next one
-// opens. No window at all: always open.
-bool window_open(const struct pool *pool, int64_t now, unsigned margin, int64_t *ret_next);
+// Whether a window is open at that time with so many seconds left. No window at all: always open.
+bool window_open(const struct pool *pool, int64_t now, unsigned margin);
+int64_t window_next(const struct pool *pool, int64_t now, unsigned margin); // when it will be so; 0 = it is, or never
+// What may follow the order to replace: it is not given where a window has less left.
+unsigned window_rest(const struct pool *pool);

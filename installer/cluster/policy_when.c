@@ -152,7 +152,9 @@ int policy_windows(const json_t *object, const char *path, struct pool *pool, st
 			return -1;
 	}
 	if (count && longest(pool) < pool->spans[SPAN_MARGIN])
-		return err_set(err, E_CONFIG, "%s.windows: none is as long as deadlines.windowMargin, %us", path,
-			       pool->spans[SPAN_MARGIN]);
+		return err_set(err, E_CONFIG,
+			       "%s.windows: none is as long as deadlines.windowMargin, %us, which is the sum of the "
+			       "deadlines cordon,%s evict, replace, validate and restore where it is not given",
+			       path, pool->spans[SPAN_MARGIN], pool->wait_for ? " wait," : "");
 	return 0;
 }

@@ -51,8 +51,7 @@ static enum reason_code wave_closed(const struct round *r, size_t at)
 static enum reason_code window_closed(const struct round *r, size_t at)
 {
 	const struct pool *pool = round_pool(r, at);
-	int64_t next;
-	if (is_recovery(r, at) || window_open(pool, r->c->now, pool->spans[SPAN_MARGIN], &next))
+	if (is_recovery(r, at) || window_open(pool, r->c->now, pool->spans[SPAN_MARGIN]))
 		return REASON_NONE;
 	return REASON_WINDOW_CLOSED;
 }

@@ -28,11 +28,12 @@ FUZZ_TARGET(policy)
 	auto_policy struct policy p = POLICY_NONE;
 	if (!FUZZ(policy_parse(data, len, &p, &err)))
 		return 0;
-	int64_t next = 0;
 	for (size_t i = 0; i < p.pool_count; i++)
-		for (int hour = 0; hour < 24 * 7; hour += 5)
-			if (!window_open(&p.pools[i], 1800000000 + hour * 3600, 60, &next) && next <= 1800000000)
+		for (int64_t now = 1800000000; now < 1800000000 + 7 * 24 * 3600; now += 5 * 3600) {
+			int64_t next = window_next(&p.pools[i], now, 60);
+			if (window_open(&p.pools[i], now, 60) ? next != 0 : next && next <= now)
 				abort();
+		}
 	return 1;
 }
 

@@ -231,7 +231,9 @@ static void windows(void **state)
 	} rows[] = {
 		{ SATURDAY + 22 * HOUR, true, 0 },
 		{ SATURDAY + 22 * HOUR - 1, false, SATURDAY + 22 * HOUR },
-		{ SATURDAY + 27 * HOUR, true, 0 }, // Sunday at 3: of Saturday's window
+		{ SATURDAY + 26 * HOUR, true, 0 }, // Sunday at 2: of Saturday's window
+		{ SATURDAY + 27 * HOUR - 60, false,
+		  SATURDAY + (7 * 24 + 22) * HOUR }, // 61 minutes, and 62 may be needed
 		{ SATURDAY + 27 * HOUR + HOUR / 2 + 60, false, SATURDAY + (7 * 24 + 22) * HOUR }, // too little is left
 		{ SATURDAY + 3 * HOUR, false, SATURDAY + 22 * HOUR },                             // Friday has none
 		{ SATURDAY + 48 * HOUR, false, SATURDAY + (7 * 24 + 22) * HOUR },
@@ -239,10 +241,32 @@ static void windows(void **state)
 	auto_policy struct policy p = POLICY_NONE;
 	parse("{" POOL ",\"windows\":[{\"days\":[\"Sat\"],\"from\":\"22:00\",\"to\":\"04:00\"}]}]}", &p);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		int64_t next = -1;
-		assert_int_equal(window_open(&p.pools[0], rows[i].at, p.pools[0].spans[SPAN_MARGIN], &next),
-				 rows[i].is_open);
-		assert_int_equal(next, rows[i].next);
+		unsigned margin = p.pools[0].spans[SPAN_MARGIN];
+		assert_int_equal(window_open(&p.pools[0], rows[i].at, margin), rows[i].is_open);
+		assert_int_equal(window_next(&p.pools[0], rows[i].at, margin), rows[i].next);
+	}
+}
+
+// Nothing that may not end inside is begun, unless somebody says what is enough.
+static void a_window_has_room_for_what_follows(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *more;
+		unsigned margin, rest;
+	} rows[] = {
+		{ "", 62 * 60, 30 * 60 },
+		{ ",\"drain\":{\"waitFor\":\"a=b\"}", 182 * 60, 30 * 60 },
+		{ ",\"deadlines\":{\"evict\":\"1h\",\"restore\":\"20m\"}", 102 * 60, 40 * 60 },
+		{ ",\"deadlines\":{\"windowMargin\":\"45m\"}", 45 * 60, 30 * 60 },
+		{ ",\"deadlines\":{\"windowMargin\":\"5m\"}", 5 * 60, 5 * 60 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_policy struct policy p = POLICY_NONE;
+		auto_str char *text = str_fmt("{" POOL "%s}]}", rows[i].more);
+		parse(text, &p);
+		expect(p.pools[0].spans[SPAN_MARGIN] == rows[i].margin, rows[i].more);
+		expect(window_rest(&p.pools[0]) == rows[i].rest, rows[i].more);
 	}
 }
 
@@ -276,9 +300,13 @@ static void which_pool(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(refusals),   cmocka_unit_test(yaml),
-		cmocka_unit_test(t80_limits), cmocka_unit_test(defaults_of_the_design),
-		cmocka_unit_test(t39_aims),   cmocka_unit_test(windows),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(yaml),
+		cmocka_unit_test(t80_limits),
+		cmocka_unit_test(defaults_of_the_design),
+		cmocka_unit_test(t39_aims),
+		cmocka_unit_test(windows),
+		cmocka_unit_test(a_window_has_room_for_what_follows),
 		cmocka_unit_test(which_pool),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,8 @@ struct row {
 	bool late, deadlineless;
 	enum slot slot;
 	int holders, pods;
-	int blocked; // seconds
+	int blocked;     // seconds
+	unsigned window; // minutes that it is open yet; 0 = there is none
 	enum reason_code was, refused;
 	bool retry, skip, not_ready, no_pool, halted, aborted, revoked, keep, foreign, node_paused, is_paused_operands;
 	enum on_timeout on_timeout;
@@ -106,6 +107,9 @@ static void check(const struct row *w)
 		.name = "gpu", .attempts = 2, .drain_attempts = 5, .on_timeout = w->on_timeout, .on_halt = w->on_halt
 	};
 	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
+	struct window open = { 0x7f, 7 * 60, 8 * 60 + w->window }; // NOW is 8 o'clock
+	pool.windows = &open;
+	pool.window_count = w->window > 0;
 	rollout = (struct rollout){ .target = sides[w->goal ? w->goal : NEW],
 				    .stable = sides[w->stable],
 				    .is_halted = w->halted,
