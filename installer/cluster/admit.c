@@ -95,7 +95,7 @@ static unsigned room(unsigned limit, unsigned used)
 
 static void totals(const struct round *r, struct sum *ret)
 {
-	*ret = (struct sum){ 0 };
+	*ret = r->s->strays;
 	for (size_t p = 0; p < r->c->policy->pool_count; p++) {
 		ret->total += r->s->sums[p].total;
 		ret->used += r->s->sums[p].used;

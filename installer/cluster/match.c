@@ -44,6 +44,11 @@ const struct pool *policy_pool(const struct policy *p, const struct member *m)
 {
 	if (phase_info(m->record.phase)->is_disruptive && *m->record.pool)
 		return named(p, m->record.pool);
+	return policy_home(p, m);
+}
+
+const struct pool *policy_home(const struct policy *p, const struct member *m)
+{
 	if (*m->facts.pool)
 		return named(p, m->facts.pool);
 	for (size_t i = 0; i < p->pool_count; i++)

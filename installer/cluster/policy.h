@@ -112,6 +112,7 @@ void policy_keys(const struct policy *p, struct strv *ret); // of the labels tha
 const struct pool *policy_pool(const struct policy *p, const struct member *m);
 // Which of them serves it; NULL = none.
 const struct driver_set *policy_driver_set(const struct policy *p, const struct facts *facts);
+const struct pool *policy_home(const struct policy *p, const struct member *m); // that it has without a plan
 
 // Whether a window is open at that time with so many seconds left. No window at all: always open.
 bool window_open(const struct pool *pool, int64_t now, unsigned margin);

@@ -38,7 +38,9 @@ static void seat_all(const struct round *r)
 		const struct entry *entry = bsearch(&key, sorted, count, sizeof(*sorted), by_uid);
 		const struct pool *pool = policy_pool(r->c->policy, &r->c->members[i]);
 		seat->had = entry ? entry->slot : SLOT_NONE;
+		const struct pool *home = policy_home(r->c->policy, &r->c->members[i]);
 		seat->pool = pool ? (int)(pool - r->c->policy->pools) : -1;
+		seat->home = home ? (int)(home - r->c->policy->pools) : -1;
 	}
 	free(sorted);
 }
@@ -84,13 +86,25 @@ static void keep_or_free(const struct round *r)
 	}
 }
 
+// Its pool was renamed or removed while it was under way: it is as unavailable as before.
+static void add_stray(const struct round *r, size_t at)
+{
+	const struct seat *seat = &r->s->seats[at];
+	struct sum *sum = seat->home < 0 ? &r->s->strays : &r->s->sums[seat->home];
+	sum->used += seat->has == SLOT_WORK;
+	sum->waiting += seat->has == SLOT_WAIT;
+	sum->unavailable += seat->has != SLOT_NONE;
+}
+
 static void sum_up(const struct round *r)
 {
 	for (size_t i = 0; i < r->c->count; i++) {
 		const struct member *m = &r->c->members[i];
 		const struct seat *seat = &r->s->seats[i];
-		if (seat->pool < 0)
+		if (seat->pool < 0) {
+			add_stray(r, i);
 			continue;
+		}
 		struct sum *sum = &r->s->sums[seat->pool];
 		bool is_ours = seat->has != SLOT_NONE;
 		bool is_away = !m->facts.is_ready || m->facts.is_unschedulable || m->record.phase == PHASE_UNKNOWN;

@@ -29,6 +29,7 @@ struct cluster {
 
 struct seat {     // of a node, in the order of the members
 	int pool; // index; -1 = none has it
+	int home; // the pool whose limits it uses up while no pool has it; -1 = only those of the cluster
 	unsigned wave;
 	enum slot had, has;       // in the ledger before, and after
 	enum reason_code refused; // why it gets no slot, or may not stage; REASON_NONE = it may
@@ -53,6 +54,7 @@ struct slots {
 	struct sum *sums;         // of each pool
 	struct rollout *rollouts; // of each pool, as they are to be recorded
 	struct ledger ledger;     // as it is to be written
+	struct sum strays;        // in flight, and neither a pool's nor at home in one
 	size_t granted, freed;    // of nodes; 0 and 0: the ledger is as it was
 	unsigned staging;
 };

@@ -127,6 +127,30 @@ static void t50_in_flight_counts_before_grants(void **state)
 	expect_slots("evicting+ours+slot replacing+ours+slot queued", "SS-");
 }
 
+// Its pool was renamed while it was under way: it takes room of the pool that its labels name, and of the cluster.
+static void in_flight_counts_wherever_its_pool_went(void **state)
+{
+	(void)state;
+	static const struct {
+		unsigned cluster;
+		uint64_t terms; // of the pool; the node that is under way has none of them
+		size_t granted;
+	} rows[] = { { LIMIT_NONE, 0, 1 }, { LIMIT_NONE, 1, 2 }, { 2, 1, 1 } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		policy.parallel.value = rows[i].cluster;
+		pool.terms = rows[i].terms;
+		plan("evicting+ours+slot queued queued queued");
+		memcpy(members[0].record.pool, "gone", 5);
+		for (size_t n = 1; n < count; n++)
+			members[n].facts.terms = 1;
+		struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW };
+		slots_done(&slots);
+		slots_plan(&c, &slots);
+		assert_int_equal(slots.seats[0].pool, -1);
+		assert_int_equal(slots.granted, rows[i].granted);
+	}
+}
+
 static void t70_a_deleted_node_frees_its_slot(void **state)
 {
 	(void)state;
@@ -444,6 +468,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(t50_in_flight_counts_before_grants),
+		T(in_flight_counts_wherever_its_pool_went),
 		T(t70_a_deleted_node_frees_its_slot),
 		T(t31_others_cordon_meanwhile),
 		T(t32_budget_used_by_others),
