@@ -121,7 +121,7 @@ static json_t *wanted(const struct lease *l, enum lease_hold hold, json_t *notes
 			 (json_int_t)lease_transitions(l) + (is_new && l->seen ? 1 : 0));
 }
 
-int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
+static int put(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
 {
 	auto_str char *path = api_lease(l->namespace, l->seen ? l->name : NULL);
 	auto_json json_t *lease = wanted(l, hold, notes);
@@ -130,4 +130,18 @@ int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err
 	if (r > 0)
 		look(l, now);
 	return r;
+}
+
+int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
+{
+	auto_json json_t *same = notes;
+	int r = put(l, hold, json_incref(notes), err);
+	if (r != 0)
+		return r;
+	// Whoever was faster may be ourselves: a write went through, and its answer was lost.
+	if (lease_read(l, err) < 0)
+		return -1;
+	if (!str_eq(json_string_value(spec(l, "holderIdentity")), l->holder))
+		return 0;
+	return put(l, hold == LEASE_TAKE ? LEASE_KEEP : hold, json_incref(notes), err);
 }

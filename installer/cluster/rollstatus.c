@@ -83,13 +83,13 @@ static json_t *rollout_json(const struct pool *pool, const struct rollout *r, co
 			 date_json(r->resumed));
 }
 
-json_t *rollstatus_make(const struct policy *p, const struct rollout *rollouts, const json_t *before)
+json_t *rollstatus_make(const struct policy *p, const struct rollout *rollouts, const json_t *before, uint32_t epoch)
 {
 	json_t *pools = json_array();
 	for (size_t i = 0; i < p->pool_count; i++)
 		json_array_append_new(pools,
 				      rollout_json(&p->pools[i], &rollouts[i], pool_of(before, p->pools[i].name)));
-	return json_pack("{s:i, s:o}", "schema", ROLLSTATUS_SCHEMA, "pools", pools);
+	return json_pack("{s:i, s:I, s:o}", "schema", ROLLSTATUS_SCHEMA, "epoch", (json_int_t)epoch, "pools", pools);
 }
 
 static bool read_number(const json_t *pool, const char *key, unsigned *ret)

@@ -81,7 +81,7 @@ static json_t *make_doc(const struct self *s, const struct policy *p, const stru
 		is_cordoned = patch->cordon == CORDON_ON;
 	return json_pack("{s:i, s:b, s:o, s:o, s:s, s:o}", "schema", SCHEMA, "cordoned", is_cordoned, "labels", labels,
 			 "annotations", annotations, "slots", slots ? slots : "", "status",
-			 rollstatus_make(p, rollouts, json_object_get(s->doc, "status")));
+			 rollstatus_make(p, rollouts, json_object_get(s->doc, "status"), EPOCH));
 }
 
 // 1 = on the disk, 0 = it stood there already. What could not be written did not happen.

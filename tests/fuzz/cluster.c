@@ -114,7 +114,7 @@ FUZZ_TARGET(rollout_status)
 	policy_of_the_rest(&p);
 	int taken = json && FUZZ(rollstatus_read(json, &p, rollouts, &err));
 	if (taken) {
-		auto_json json_t *back = rollstatus_make(&p, rollouts, json);
+		auto_json json_t *back = rollstatus_make(&p, rollouts, json, 1);
 		if (!back)
 			abort();
 	}

@@ -211,17 +211,22 @@ static void numbers(struct farm *f, const struct sim_request *r)
 }
 
 // Who was deposed changes nothing any more (5.6). A request that was sent before, and comes then, counts if nothing has
-// changed that it was decided by: an eviction is bound to the pod, a patch to the number that the node had, and the
-// next leader has not written there yet. The other laws hold for it as for any.
+// changed that it was decided by: an eviction is bound to the pod, a patch to the number that the node had, what is
+// recorded to the version that it had: that one the next leader reads before it acts (`unseen`). The other laws hold
+// for it as for any.
 static void fence(struct farm *f, const struct sim_request *r)
 {
-	const char *holder = sim_text(
-		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator"),
-		"spec holderIdentity");
+	const json_t *lease =
+		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator");
+	const char *holder = sim_text(lease, "spec holderIdentity");
 	auto_str char *own = str_fmt("%s_", r->client);
-	bool is_bound = !str_eq(r->resource, "configmaps") && r->is_late;
-	if (holder && *holder && !is_bound && !str_starts(holder, own))
+	bool is_map = str_eq(r->resource, "configmaps");
+	bool is_deposed = holder && *holder && !str_starts(holder, own);
+	if (is_deposed && !r->is_late)
 		broken(f, "fence", r, "writes, and another one leads");
+	if (!r->is_late && f->is_unseen && !is_map)
+		broken(f, "fence", r, "acts, and has not read what a leader of before recorded");
+	f->is_unseen = (f->is_unseen && !(is_map && !is_deposed)) || (is_map && is_deposed);
 }
 
 void laws_look(void *ctx, const struct sim_request *r)
@@ -233,6 +238,8 @@ void laws_look(void *ctx, const struct sim_request *r)
 	if (!is_boss(r) || r->status / 100 != 2)
 		return;
 	bool is_map = str_eq(r->resource, "configmaps") && !is_read;
+	if (str_eq(r->verb, "get") && strstr(r->path, "/configmaps/" ROLLSTATUS_NAME))
+		f->is_unseen = false;
 	if (str_eq(r->verb, "evict") || is_map || str_eq(r->verb, "patch"))
 		fence(f, r);
 	if (str_eq(r->verb, "evict"))

@@ -80,9 +80,9 @@ static void round_trip(void **state)
 		  .resumed = NOW - 9 },
 		{ .wave = 0 },
 	};
-	auto_json json_t *doc = rollstatus_make(&p, rollouts, NULL);
+	auto_json json_t *doc = rollstatus_make(&p, rollouts, NULL, 1);
 	expect(rollstatus_read(doc, &p, back, &err) == 0, err.text);
-	auto_json json_t *again = rollstatus_make(&p, back, doc);
+	auto_json json_t *again = rollstatus_make(&p, back, doc, 1);
 	assert_true(json_equal(doc, again));
 	assert_true(aim_eq(&back[0].stable, &rollouts[0].stable));
 	assert_int_equal(back[0].halt.code, REASON_WAVE_FAILURES);
@@ -97,10 +97,10 @@ static void words_stay(void **state)
 	auto_policy struct policy p = POLICY_NONE;
 	read_policy(&p);
 	struct rollout rollouts[2] = { { .target = p.pools[0].target.aim } };
-	auto_json json_t *before = rollstatus_make(&p, rollouts, NULL);
+	auto_json json_t *before = rollstatus_make(&p, rollouts, NULL, 1);
 	rollouts[0].stable = rollouts[0].target;
 	p.pools[0].target.aim = rollouts[0].target = (struct aim){ 3, 3 };
-	auto_json json_t *after = rollstatus_make(&p, rollouts, before);
+	auto_json json_t *after = rollstatus_make(&p, rollouts, before, 1);
 	const json_t *pool = json_array_get(json_object_get(after, "pools"), 0);
 	const json_t *as = json_object_get(json_object_get(pool, "stable"), "as");
 	auto_str char *text = json_dumps(as, JSON_COMPACT | JSON_SORT_KEYS);
@@ -125,7 +125,7 @@ static void nonsense(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
 		struct rollout back[2];
 		const struct rollout rollouts[2] = { { .wave = 0 } };
-		auto_json json_t *doc = rollstatus_make(&p, rollouts, NULL);
+		auto_json json_t *doc = rollstatus_make(&p, rollouts, NULL, 1);
 		bool is_of_all = str_eq(changes[i][0], "schema");
 		json_object_set_new(is_of_all ? doc : json_array_get(json_object_get(doc, "pools"), 0), changes[i][0],
 				    json_loads(changes[i][1], JSON_DECODE_ANY, NULL));

@@ -264,6 +264,8 @@ static void expect_peace(const struct play *p)
 {
 	if (p->f.laws->count)
 		fail_msg("SEED=%u: %zu laws were broken, first: %s", p->seed, p->f.laws->count, p->f.laws->items[0]);
+	if (p->f.is_unseen)
+		fail_msg("SEED=%u: what a leader of before recorded late was never read", p->seed);
 	for (unsigned i = 0; i < NODES; i++) {
 		expect_node(p, i);
 		expect_foreign(p, i);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was sent by a leader of before, or answered to nobody: requests that come late, answers that are lost, and the
+// numbers by which a server tells who was first.
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+#define LEASE "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator"
+static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
+static const char later[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}";
+
+static void lawful(const struct farm *f)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+}
+
+static char *recorded_target(const struct farm *f)
+{
+	const json_t *map = sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLSTATUS_NAME);
+	const char *text = sim_text(map, "data " ROLLSTATUS_KEY);
+	auto_json json_t *status = text ? json_loads(text, 0, NULL) : NULL;
+	return str_dup(sim_text(json_array_get(json_object_get(status, "pools"), 0), "target aim"));
+}
+
+static json_int_t transitions(const struct farm *f)
+{
+	return json_integer_value(sim_at(sim_get(f->sim, LEASE), "spec leaseTransitions"));
+}
+
+// A target that was taken back before anybody acted on it is recorded by a leader that died meanwhile.
+static void a_status_of_a_leader_of_before_does_not_count(void **state)
+{
+	(void)state;
+	enum { LATE_MS = 60000 };
+	struct farm f;
+	struct farm_boss bosses[2];
+	farm_begin(&f, 2, plain);
+	farm_boss_begin(&f, &bosses[0], "boss1");
+	assert_true(farm_until(&f, bosses, 1, "done", 2, MINUTES(30)));
+	farm_run(bosses, 1, MINUTES(1));
+	auto_str char *before = recorded_target(&f);
+	const struct sim_fault *late = sim_fault(f.sim, &(struct sim_fault){ .what = SIM_DIE_LINGER,
+									     .client = "boss1",
+									     .resource = "configmaps",
+									     .verb = "update",
+									     .late_ms = LATE_MS });
+	farm_policy(&f, later);
+	farm_run(bosses, 1, MINUTES(1) / 6);
+	assert_true(late->hits > 0);
+	farm_boss_end(&bosses[0]);
+	farm_policy(&f, plain);
+	farm_boss_begin(&f, &bosses[1], "boss2");
+	farm_run(&bosses[1], 1, MINUTES(5));
+	auto_str char *after = recorded_target(&f);
+	assert_string_equal(after, before);
+	lawful(&f);
+	farm_boss_end(&bosses[1]);
+	farm_end(&f);
+}
+
+// Each leader has an epoch of its own, which is the first part of the number on every node that it writes.
+static void every_leader_has_its_epoch(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 1, plain);
+	farm_boss_begin(&f, &boss, "boss1");
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	assert_int_equal(transitions(&f), 0);
+	assert_true(str_starts(farm_note(&f, 0, "kmodsmith.io/seq"), "1."));
+	farm_boss_end(&boss);
+	farm_boss_begin(&f, &boss, "boss2");
+	farm_policy(&f, later);
+	farm_run(&boss, 1, MINUTES(2));
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	assert_int_equal(transitions(&f), 1);
+	assert_true(str_starts(farm_note(&f, 0, "kmodsmith.io/seq"), "2."));
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+// The Lease was written and the answer lost: whoever asks again is told of a conflict with itself.
+static void a_lost_answer_ends_no_leader(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 2, plain);
+	farm_boss_begin(&f, &boss, "boss1");
+	assert_true(farm_until(&f, &boss, 1, "staging", 1, MINUTES(5)));
+	const struct sim_fault *cut = sim_fault(f.sim, &(struct sim_fault){ .what = SIM_CUT_AFTER,
+									    .client = "boss1-lease",
+									    .resource = "leases",
+									    .verb = "update",
+									    .times = 3 });
+	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
+	assert_int_equal(cut->hits, 3);
+	assert_false(boss.is_dead);
+	assert_int_equal(transitions(&f), 0);
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_status_of_a_leader_of_before_does_not_count),
+		cmocka_unit_test(every_leader_has_its_epoch),
+		cmocka_unit_test(a_lost_answer_ends_no_leader),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
