@@ -7,6 +7,10 @@
 #pragma once
 #include "cluster/lease.h"
 
+// Apart from everything else, so that who may write these Leases can write no others: neither those of the control
+// plane nor the coordinator's, which has the ledger.
+#define BUILDLEASE_NAMESPACE "kmodsmith-compile"
+
 struct buildlease {
 	struct lease lease;
 	char *key;

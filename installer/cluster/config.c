@@ -61,7 +61,7 @@ int kube_config_pod(const struct root *kern, char *const *env, struct kube_confi
 		return err_set(err, E_CONFIG, "/%s has a token and no ca.crt", ACCOUNT);
 	c.server = str_fmt(strchr(host, ':') ? "https://[%s]:%s" : "https://%s:%s", host, port);
 	c.token_file = str_fmt("%s/token", ACCOUNT);
-	c.namespace = c.namespace ? c.namespace : str_dup("default");
+	c.namespace = c.namespace ? c.namespace : str_dup(KUBE_NAMESPACE);
 	*ret = c;
 	c = KUBE_CONFIG_NONE;
 	return 1;
@@ -226,7 +226,9 @@ static int take_context(const struct file *f, const char *wish, struct kube_conf
 	const char *namespace = text_of(context, "namespace", &is_bad);
 	if (is_bad || !cluster_name)
 		return refuse(f, "context", "names no cluster", err);
-	ret->namespace = str_dup(namespace ? namespace : "default");
+	// Tools write "default" where nobody chose anything, and kubectl takes the two for the same.
+	bool is_chosen = namespace && !str_eq(namespace, "default");
+	ret->namespace = str_dup(is_chosen ? namespace : KUBE_NAMESPACE);
 	if (find(f, "clusters", "cluster", cluster_name, &cluster, err) < 0 ||
 	    (user_name && find(f, "users", "user", user_name, &user, err) < 0))
 		return -1;

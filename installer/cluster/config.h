@@ -7,6 +7,9 @@
 #pragma once
 #include "base/root.h"
 
+// Where deploy/ puts everything: a namespace of its own, in which nobody else has anything.
+#define KUBE_NAMESPACE "kmodsmith"
+
 struct kube_config {
 	char *server;            // "https://10.0.0.1:443", without a slash at the end
 	char *authorities;       // PEM; NULL = the system's
@@ -14,7 +17,7 @@ struct kube_config {
 	char *token;             // NULL = none, or of token_file
 	char *token_file;        // read again as it changes; below token_root
 	struct root token_root;
-	char *namespace;      // "default" when nothing says another
+	char *namespace;      // KUBE_NAMESPACE when nothing says another
 	unsigned deadline_ms; // of every call with its repetitions, whatever the call asks for; 0 = no such limit
 };
 #define KUBE_CONFIG_NONE ((struct kube_config){ .token_root = ROOT_NONE })

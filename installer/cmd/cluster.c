@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/cluster.h"
 
+#include "cluster/api.h"
+
 #include <unistd.h>
 
 const struct opt cluster_opts[] = {
 	{ "kubeconfig", 0, "FILE", "KUBECONFIG", OPT_STR, offsetof(struct cluster_values, kubeconfig),
 	  "the Kubernetes API; default: that of the pod's service account, else ~/.kube/config" },
 	{ "namespace", 0, "NAME", "POD_NAMESPACE", OPT_STR, offsetof(struct cluster_values, namespace),
-	  "where the policy, the status and the coordinator's Lease are; default: that of the kubeconfig or pod" },
+	  "where the policy, the status and the coordinator's Lease are; default: that of the kubeconfig's context or "
+	  "the pod, else " KUBE_NAMESPACE },
 	{ 0 },
 };
 
@@ -52,4 +55,16 @@ int cluster_look(const struct cluster_values *v, struct kube **ret_kube, struct 
 	};
 	coordinator_init(&o, ret);
 	return coordinator_look(ret, err);
+}
+
+void cluster_warn_no_policy(struct kube *kube)
+{
+	static const char before[] = "kube-system"; // of deploy/, until everything got a namespace of its own
+	auto_str char *path = api_configmap(before, POLICY_NAME);
+	auto_json json_t *map = NULL;
+	struct err ignored;
+	log_warn("there is no ConfigMap " POLICY_NAME " in the namespace %s; see --namespace", kube_namespace(kube));
+	if (!str_eq(kube_namespace(kube), before) && api_get(kube, path, &map, &ignored) > 0)
+		log_warn("the namespace %s has one, of an older install: deploy/namespace.yaml says how it moves",
+			 before);
 }

@@ -2,6 +2,7 @@
 #include "cmd/job.h"
 
 #include "base/file.h"
+#include "cluster/buildlease.h"
 #include "node/cdi_keep.h"
 #include "node/daemon_stop.h"
 #include "node/kernels.h"
@@ -83,8 +84,8 @@ const struct opt share_opts[] = {
 	OPT("share-key", 0, "FILE|URI,...", "KMODSMITH_SHARE_KEY", OPT_SECRETS, share_keys,
 	    "with --share-role builder: private key that signs it"),
 	OPT("compile-lease", 0, "NAMESPACE|auto|off", "KMODSMITH_COMPILE_LEASE", OPT_STR, compile_lease,
-	    "with --share: where the Leases are that say who compiles; default auto: of the pod, else a lock in "
-	    "--state-dir"),
+	    "with --share: where the Leases are that say who compiles; default auto: " BUILDLEASE_NAMESPACE
+	    ", and a lock in --state-dir where there is no Kubernetes API"),
 	OPT("lease-duration", 0, "SECONDS", NULL, OPT_UINT, lease_duration_s,
 	    "a compiling node that is silent for so long has died; default 60"),
 	OPT("kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, kubeconfig,

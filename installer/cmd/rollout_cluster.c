@@ -17,8 +17,7 @@ static int show(const struct cluster_values *v, const char *node, struct err *er
 		return err_wrap(err, "nothing is done");
 	}
 	if (!c.policy_map)
-		log_warn("there is no ConfigMap " POLICY_NAME " in the namespace %s; see --namespace",
-			 kube_namespace(kube));
+		cluster_warn_no_policy(kube);
 	auto_json json_t *policy = json_pack("{s:b, s:o}", "accepted", !c.refused.code, "refusal",
 					     json_text(c.refused.code ? c.refused.text : NULL));
 	if (c.refused.code && !v->common.is_json)

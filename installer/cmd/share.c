@@ -32,13 +32,12 @@ static int open_kube(struct share *s, struct err *err)
 			       "--compile-lease %s: this is no pod with a service account, and no "
 			       "--kubeconfig was named",
 			       where);
-	auto_str char *namespace = str_dup(str_eq(where, "auto") ? config.namespace : where);
 	auto_str char *host = NULL;
 	const char *node = getenv("NODE_NAME");
 	if ((!node && root_line(s->wish.kern, "proc/sys/kernel/hostname", &host, err) < 0) ||
 	    kube_open(&config, &s->kube, err) < 0)
 		return -1;
-	buildlease_init(s->kube, namespace, s->key,
+	buildlease_init(s->kube, str_eq(where, "auto") ? BUILDLEASE_NAMESPACE : where, s->key,
 			node ? node :
 			host ? host :
 			       "node",

@@ -62,12 +62,12 @@ calls() { # JQ: how many requests of the log fit, since reset_calls
   jq -c "select($1)" "$work/audit" | wc -l
 }
 reset_calls() { : >"$work/audit"; }
-of_coordinator='(.user.username == "system:serviceaccount:kube-system:kmodsmith-coordinator")'
+of_coordinator='(.user.username == "system:serviceaccount:kmodsmith:kmodsmith-coordinator")'
 policy() { # ZONE LIMIT
   local text
   text=$(jq -nc --arg zone "$1" --argjson n "$2" '{maxUnavailable: $n, maxParallel: $n, maxStaging: $n, pools: [{name: "gpus",
     maxUnavailable: $n, maxParallel: $n, selector: {"topology.kubernetes.io/zone": $zone}, target: {driver: "535.2", flavour: "open"}}]}')
-  kube POST /api/v1/namespaces/kube-system/configmaps "$(jq -nc --arg p "$text" \
+  kube POST /api/v1/namespaces/kmodsmith/configmaps "$(jq -nc --arg p "$text" \
     '{metadata: {name: "kmodsmith-policy"}, data: {"policy.json": $p}}')" >/dev/null
 }
 row() { printf '    %-58s %s\n' "$1" "$2"; }
@@ -93,7 +93,7 @@ row "writes of an agent at rest" "$(calls '.objectRef.name == "one" and .verb ==
 row "memory of an agent, VmHWM; of it its own, RssAnon" "$(status_of agent VmHWM); $(status_of agent RssAnon)"
 kill "$(<"$work/agent.pid")"
 row "resync, processor time (rollout status, which reads everything)" \
-  "$( (TIMEFORMAT='%U + %S s' && time "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG" --namespace kube-system >/dev/null 2>&1) 2>&1)"
+  "$( (TIMEFORMAT='%U + %S s' && time "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG" --namespace kmodsmith >/dev/null 2>&1) 2>&1)"
 
 count=$((nodes / 5)) began=$SECONDS
 echo "a roll-out of $count of them, 500 at once"

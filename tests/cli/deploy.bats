@@ -84,11 +84,53 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
 for d in yaml.safe_load_all(open(sys.argv[1])):
   for r in d.get("rules", []):
     if "leases" in r["resources"]: print(d["metadata"]["name"], *r["verbs"])' "$top/deploy/rbac.yaml")
-  assert_equal "$verbs" $'kmodsmith-agent get watch\nkmodsmith-builder get watch create update'
+  assert_equal "$verbs" $'kmodsmith-agent get watch\nkmodsmith-builder create update'
   read -ra words <<<"$words" # no option is unknown, and what is named fits together
   host no-gpu
   kmodsmith "${words[@]}" --node ""
   assert_error E_USAGE "--agent needs --node"
+}
+
+@test "deploy: all is in namespaces of our own, which are made first; no right is in another one, but to tell Events" {
+  python3 - "$top"/deploy/*.yaml <<'END'
+import sys, yaml
+docs = [d for path in sys.argv[1:] if "values" not in path for d in yaml.safe_load_all(open(path))]
+spaces = {d["metadata"]["name"] for d in docs if d["kind"] == "Namespace"}
+assert spaces == {"kmodsmith", "kmodsmith-compile"}, spaces
+wide = ("Namespace", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+for d in docs:
+    name, space = f'{d["kind"]} {d["metadata"]["name"]}', d["metadata"].get("namespace")
+    assert (space is None) == (d["kind"] in wide), name
+    if space == "kmodsmith-compile":
+        assert d["kind"] in ("Role", "RoleBinding") and all(r["resources"] == ["leases"] for r in d.get("rules", [])), name
+    elif space == "default":
+        assert d["kind"] in ("Role", "RoleBinding"), name
+        assert all((r["resources"], r["verbs"]) == (["events"], ["create"]) for r in d.get("rules", [])), name
+    else:
+        assert space in (None, "kmodsmith"), name
+    for who in d.get("subjects", []):
+        assert who["namespace"] == "kmodsmith", name
+    for rule in d.get("rules", []):
+        assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], name
+        assert d["kind"] == "Role" or not {"leases", "configmaps", "secrets"} & set(rule["resources"]), name
+END
+}
+
+@test "deploy: the commands look where the manifests put things" {
+  assert_equal "$(query coordinator.yaml 'd["metadata"]["namespace"]')" kmodsmith
+  run "$KMODSMITH" rollout status --help
+  assert_output --partial "else kmodsmith"
+  run "$KMODSMITH" install --help
+  assert_output --partial "default auto: kmodsmith-compile"
+}
+
+@test "deploy: no image has a tag that moves, and each name has one tag" {
+  local images
+  images=$(sed -nE 's/^ +image: ([^ ]+).*/\1/p' "$top"/deploy/*.yaml | sort -u)
+  assert [ "$(wc -l <<<"$images")" -ge 3 ]
+  run grep -vE '/[a-z-]+:[0-9][0-9.]*$|^kmodsmith-driver$' <<<"$images"
+  assert_output ""
+  assert_equal "$(grep / <<<"$images" | sed 's/:[^:]*$//' | sort | uniq -d)" ""
 }
 
 @test "deploy: the capabilities are those of the program, with its reasons" {

@@ -12,7 +12,7 @@ setup_file() {
   for node in gpu1 gpu2; do
     kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\", \"labels\": {\"a\": \"b\"}}}" >/dev/null
   done
-  kube POST /api/v1/namespaces/kube-system/pods '{"metadata": {"name": "agent"}, "spec": {"nodeName": "gpu1",
+  kube POST /api/v1/namespaces/kmodsmith/pods '{"metadata": {"name": "agent"}, "spec": {"nodeName": "gpu1",
     "serviceAccountName": "kmodsmith-agent", "containers": [{"name": "a", "image": "a"}]}}' >/dev/null
   token bound >"$BATS_FILE_TMPDIR/token"
   settled
@@ -21,9 +21,9 @@ teardown_file() { kube_stop; }
 setup() { kube_needed; }
 token() { # bound|unbound: to the pod on gpu1
   local uid spec='{}'
-  uid=$(kube GET /api/v1/namespaces/kube-system/pods/agent | jq -r .metadata.uid)
+  uid=$(kube GET /api/v1/namespaces/kmodsmith/pods/agent | jq -r .metadata.uid)
   [ "$1" = unbound ] || spec="{\"boundObjectRef\": {\"kind\": \"Pod\", \"apiVersion\": \"v1\", \"name\": \"agent\", \"uid\": \"$uid\"}}"
-  kube POST /api/v1/namespaces/kube-system/serviceaccounts/kmodsmith-agent/token \
+  kube POST /api/v1/namespaces/kmodsmith/serviceaccounts/kmodsmith-agent/token \
     "{\"apiVersion\": \"authentication.k8s.io/v1\", \"kind\": \"TokenRequest\", \"spec\": $spec}" | jq -r .status.token
 }
 asks() { # TOKEN METHOD PATH [JSON [TYPE]]: the answer's code, 200 when it has none, and its words
@@ -77,7 +77,7 @@ settled() { # a policy counts a moment after it was made
   [[ $(asks "$mine" DELETE /api/v1/nodes/gpu1) == 403* ]]
   [[ $(asks "$mine" GET /api/v1/nodes) == 403* ]]
   [[ $(asks "$mine" GET /api/v1/pods) == 403* ]]
-  [[ $(asks "$mine" GET /api/v1/namespaces/kube-system/secrets) == 403* ]]
+  [[ $(asks "$mine" GET /api/v1/namespaces/kmodsmith/secrets) == 403* ]]
   assert_equal "$(note agent.ack)" ""
 }
 
@@ -100,7 +100,7 @@ settled() { # a policy counts a moment after it was made
   mkdir -p "$account"
   cp "$BATS_FILE_TMPDIR/token" "$account/token"
   cp "$CA" "$account/ca.crt"
-  echo kube-system >"$account/namespace"
+  echo kmodsmith >"$account/namespace"
   AGENT_CONFIG="" KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=${KUBE##*:} agent_start
   await agent.loaded "$old_aim *"
   order 5.1 stage "$new_aim"

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # the tests use what is set here; ../cli/helper.bash sets top
 # SPDX-License-Identifier: Apache-2.0
-# What every file of this tier loads: a real kube-apiserver with its etcd and own certificates, for one test file.
+# What every file of this tier loads: a real kube-apiserver with its etcd and own certificates, for one test file, with the
+# namespaces of deploy/.
 #
 #   setup_file() { kube_start; }
 #   setup() { kube_needed; ...; }
@@ -34,9 +35,10 @@ kube_start() { # [OPTION...]
   export KUBE=https://127.0.0.1:$port KUBECONFIG=$SERVERS/kubeconfig
   kube_config admin >"$KUBECONFIG"
   for ((i = 0; i < 600; i++)); do
-    ! curl -sf --cacert "$CA" --cert "$SERVERS/admin.pem" --key "$SERVERS/admin.key" "$KUBE/readyz" >/dev/null || return 0
+    ! curl -sf --cacert "$CA" --cert "$SERVERS/admin.pem" --key "$SERVERS/admin.key" "$KUBE/readyz" >/dev/null || break
     sleep 0.2
   done
+  ((i == 600)) || { deploy namespace.yaml && return; }
   tail -20 "$SERVERS/kube-apiserver.log" >&2
   return 1
 }
@@ -79,15 +81,15 @@ deploy() { # FILE of deploy/: each document is created as it is, and nothing in 
       [ "$(jq -r .kind <<<"$answer")" != Status ] || { echo "$1: $answer" >&2 && return 1; }
     done
 }
-account() { # NAME [POD NODE]: a token of that service account of kube-system; of a pod on that node
+account() { # NAME [POD NODE]: a token of that service account of kmodsmith; of a pod on that node
   local spec={}
   if [ $# -gt 1 ]; then
     local pod
-    pod=$(kube POST /api/v1/namespaces/kube-system/pods "{\"metadata\": {\"name\": \"$2\"}, \"spec\": {\"nodeName\": \"$3\",
+    pod=$(kube POST /api/v1/namespaces/kmodsmith/pods "{\"metadata\": {\"name\": \"$2\"}, \"spec\": {\"nodeName\": \"$3\",
       \"serviceAccountName\": \"$1\", \"containers\": [{\"name\": \"c\", \"image\": \"i\"}]}}" | jq -r .metadata.uid)
     spec="{\"boundObjectRef\": {\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"name\": \"$2\", \"uid\": \"$pod\"}}"
   fi
-  kube POST "/api/v1/namespaces/kube-system/serviceaccounts/$1/token" \
+  kube POST "/api/v1/namespaces/kmodsmith/serviceaccounts/$1/token" \
     "{\"apiVersion\": \"authentication.k8s.io/v1\", \"kind\": \"TokenRequest\", \"spec\": $spec}" | jq -r .status.token
 }
 kube_config_token() { # TOKEN
@@ -98,7 +100,7 @@ current-context: tests
 clusters:
 - {name: here, cluster: {server: $KUBE, certificate-authority: $CA}}
 contexts:
-- {name: tests, context: {cluster: here, user: it, namespace: kube-system}}
+- {name: tests, context: {cluster: here, user: it, namespace: kmodsmith}}
 users:
 - {name: it, user: {token: $1}}
 EOF

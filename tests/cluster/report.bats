@@ -18,11 +18,11 @@ setup() {
   mkdir -p "$account" "$ROOT/boot"
   token >"$account/token"
   cp "$CA" "$account/ca.crt"
-  echo kube-system >"$account/namespace"
+  echo kmodsmith >"$account/namespace"
 }
 teardown_file() { kube_stop; }
 token() {
-  kube POST /api/v1/namespaces/kube-system/serviceaccounts/kmodsmith-agent/token \
+  kube POST /api/v1/namespaces/kmodsmith/serviceaccounts/kmodsmith-agent/token \
     '{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}' | jq -r .status.token
 }
 pod() { # OPTION...: watch --once, in a pod on this node

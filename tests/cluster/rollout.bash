@@ -9,9 +9,9 @@ name_of() { echo "gpu$BATS_TEST_NUMBER-$1"; }
 farm_make() { # COUNT
   local i
   FARM=$1
-  kube DELETE /api/v1/namespaces/kube-system/configmaps/kmodsmith-rollout >/dev/null
-  kube DELETE /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kmodsmith-coordinator >/dev/null
-  kube POST /api/v1/namespaces/kube-system/configmaps '{"metadata": {"name": "kmodsmith-policy"}, "data": {"policy.json": "{}"}}' >/dev/null
+  kube DELETE /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-rollout >/dev/null
+  kube DELETE /apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator >/dev/null
+  kube POST /api/v1/namespaces/kmodsmith/configmaps '{"metadata": {"name": "kmodsmith-policy"}, "data": {"policy.json": "{}"}}' >/dev/null
   echo '{"pools": [{"name": "none", "target": {"driver": "1.0"}}]}' >"$BATS_TEST_TMPDIR/policy.json"
   for ((i = 1; i <= FARM; i++)); do
     mkdir "$BATS_TEST_TMPDIR/n$i"
@@ -56,13 +56,13 @@ farm_clean() {
     in_node "$i" agent_kill
     kube DELETE "/api/v1/nodes/$(name_of "$i")" >/dev/null
   done
-  kube DELETE /api/v1/namespaces/kube-system/configmaps/kmodsmith-policy >/dev/null
+  kube DELETE /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy >/dev/null
 }
 policy() { # VERSION [JQ]: one pool; agents have it as the file that a kubelet would keep
   jq -n --arg driver "$1" "{maxUnavailable: \"50%\", pools: [{name: \"gpus\", maxUnavailable: \"50%\",
     target: {driver: \$driver, flavour: \"open\"}}]} | ${2-.}" >"$BATS_TEST_TMPDIR/policy.new"
   mv "$BATS_TEST_TMPDIR/policy.new" "$BATS_TEST_TMPDIR/policy.json"
-  kube PATCH /api/v1/namespaces/kube-system/configmaps/kmodsmith-policy \
+  kube PATCH /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy \
     "$(jq -n --rawfile text "$BATS_TEST_TMPDIR/policy.json" '{data: {"policy.json": $text}}')" application/merge-patch+json >/dev/null
 }
 coordinator_start() { # NAME
@@ -104,7 +104,7 @@ all_are() { all_at_least "$1" "$FARM" "$2"; } # STATE SECONDS
 until_some() { all_at_least "$1" 1 "$2"; }   # STATE SECONDS
 kubectl_kmodsmith() { # VERB...: as kubectl calls its plugin
   ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/kubectl-kmodsmith"
-  KUBECONFIG=$KUBECONFIG run "$BATS_TEST_TMPDIR/kubectl-kmodsmith" "$@" --namespace kube-system
+  KUBECONFIG=$KUBECONFIG run "$BATS_TEST_TMPDIR/kubectl-kmodsmith" "$@" --namespace kmodsmith
 }
 until_told() { # EVENT SECONDS: of any node of this test
   local end=$((SECONDS + $2))
@@ -117,7 +117,7 @@ until_told() { # EVENT SECONDS: of any node of this test
 renewed() { # until whoever leads has renewed its Lease twice: between the two, every 5 s, it has also thought of each node
   local count=0 last='' now end=$((SECONDS + 90))
   while ((count < 3)); do # the first one was there
-    now=$(kube GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kmodsmith-coordinator | jq -r .spec.renewTime)
+    now=$(kube GET /apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator | jq -r .spec.renewTime)
     [ "$now" = "$last" ] || count=$((count + 1))
     last=$now
     sleep 0.5

@@ -87,6 +87,32 @@ static void test_files(void **state)
 	}
 }
 
+static void test_namespace(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *context, *namespace;
+	} rows[] = {
+		{ "", KUBE_NAMESPACE },
+		{ ", namespace: default", KUBE_NAMESPACE },
+		{ ", namespace: ''", KUBE_NAMESPACE },
+		{ ", namespace: gpu", "gpu" },
+	};
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	auto_str char *path = str_fmt("%s/config", folder.path);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_kube_config struct kube_config c = KUBE_CONFIG_NONE;
+		auto_str char *text = str_fmt("current-context: x\ncontexts: [{name: x, context: {cluster: c%s}}]\n"
+					      "clusters: [{name: c, cluster: {server: https://h}}]\n",
+					      rows[i].context);
+		tempdir_write(&folder, "config", text);
+		expect(kube_config_file(path, NULL, &c, &err) == 0, err.text);
+		expect(str_eq(c.namespace, rows[i].namespace), rows[i].context);
+	}
+}
+
 static void test_no_file(void **state)
 {
 	(void)state;
@@ -139,7 +165,7 @@ static void test_pod(void **state)
 		const char *server, *namespace;
 	} rows[] = {
 		{ { host, port }, "tcn", 1, "https://10.0.0.1:443", "kmodsmith" },
-		{ { port, six }, "tc", 1, "https://[fd00::1]:443", "default" },
+		{ { port, six }, "tc", 1, "https://[fd00::1]:443", "kmodsmith" },
 		{ { port }, "tcn", 0, NULL, NULL },
 		{ { host, port }, "", 0, NULL, NULL },
 		{ { host, port }, "ecn", 0, NULL, NULL },
@@ -172,7 +198,8 @@ static void test_pod(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_files), cmocka_unit_test(test_no_file),
-					    cmocka_unit_test(test_scalars), cmocka_unit_test(test_pod) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_files), cmocka_unit_test(test_namespace),
+					    cmocka_unit_test(test_no_file), cmocka_unit_test(test_scalars),
+					    cmocka_unit_test(test_pod) };
 	return cmocka_run_group_tests_name("kube_config", tests, NULL, NULL);
 }

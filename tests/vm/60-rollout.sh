@@ -13,7 +13,7 @@
 # mem: 2G
 # timeout: 600
 old=$TESLA535_VERSION new=$OPEN_VERSION
-node=/api/v1/nodes/gpu-1 map=/api/v1/namespaces/kube-system/configmaps
+node=/api/v1/nodes/gpu-1 map=/api/v1/namespaces/kmodsmith/configmaps
 if [ -e /beside/skip ]; then
   skip "a node in a roll-out" "$(cat /beside/skip)"
   exit 0
@@ -53,7 +53,7 @@ policy "{\"driver\": \"$new\", \"flavour\": \"open\"}"
 t "another target: staged, then cordoned and drained" becomes evicting 240 || cat /tmp/agent.log
 sleep 8
 is "  a process holds the GPU: nothing is touched" "$(kernel_has)" "$old"
-t "  why can be asked" kmodsmith rollout why gpu-1 --kubeconfig /beside/admin --namespace kube-system
+t "  why can be asked" kmodsmith rollout why gpu-1 --kubeconfig /beside/admin --namespace kmodsmith
 like "  the node and what it waits for are named" "$out" 'gpu-1 is evicting: holders'
 is "  the node is cordoned" "$(cordoned)" 1
 release
@@ -69,6 +69,6 @@ t "a target that the kernel refuses is undone" becomes rolledback 300 || cat /tm
 is "  the old driver runs" "$(kernel_has)" "$new"
 t "  and everything is right" kmodsmith status
 is "  the node is in service" "$(cordoned)" 0
-t "  the roll-out" kmodsmith rollout status --kubeconfig /beside/admin --namespace kube-system
+t "  the roll-out" kmodsmith rollout status --kubeconfig /beside/admin --namespace kmodsmith
 like "  it has halted, and the reason is told" "$out" 'halted: '
 like "the timeline is told as Events" "$(api GET /api/v1/namespaces/default/events)" '"reason": "RolloutRolledback"'

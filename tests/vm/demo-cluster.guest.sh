@@ -18,7 +18,7 @@ api() { # METHOD PATH [JSON]
     ${3:+-H "Content-Type: application/merge-patch+json" -d "$3"} "$(cat /beside/url)$2"
 }
 keep_policy() { # as a mounted ConfigMap: replaced when it changes
-  api GET /api/v1/namespaces/kube-system/configmaps/kmodsmith-policy | jq -rj '.data["policy.json"]' >/tmp/policy.new
+  api GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy | jq -rj '.data["policy.json"]' >/tmp/policy.new
   cmp -s /tmp/policy.new /tmp/policy.json || mv /tmp/policy.new /tmp/policy.json
 }
 holder=
