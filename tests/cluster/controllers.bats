@@ -14,6 +14,7 @@ setup_file() {
   deploy rbac.yaml
   deploy agent-policy.yaml
   deploy coordinator.yaml
+  deploy coordinator-policy.yaml
 }
 teardown_file() {
   controllers_stop

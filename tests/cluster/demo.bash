@@ -31,7 +31,7 @@ demo_server() { # it ends with the script, however that ends
   trap kube_stop EXIT
   kube_start
   trap demo_end EXIT
-  for file in rbac.yaml agent-policy.yaml coordinator.yaml; do deploy "$file"; done
+  for file in rbac.yaml agent-policy.yaml coordinator.yaml coordinator-policy.yaml; do deploy "$file"; done
 }
 demo_begin() {
   ln -s "$KMODSMITH" "$BATS_TEST_TMPDIR/kubectl-kmodsmith"
@@ -64,7 +64,7 @@ tell() { # what the coordinators tell as Events, as it comes
 show() { # VERB...: as kubectl's plugin; first the timeline comes to its end
   sleep 2
   printf '\n# kubectl kmodsmith %s\n' "$*"
-  "$BATS_TEST_TMPDIR/kubectl-kmodsmith" "$@" --namespace kube-system
+  "$BATS_TEST_TMPDIR/kubectl-kmodsmith" "$@" --namespace kmodsmith
 }
 drivers() { # how many nodes have which
   nodes '.[] | .metadata.annotations["kmodsmith.io/agent.loaded"] // "- -"' | awk '{ print $2 }' | sort | uniq -c

@@ -12,6 +12,7 @@ setup_file() {
   deploy rbac.yaml
   deploy agent-policy.yaml
   deploy coordinator.yaml
+  deploy coordinator-policy.yaml
 }
 teardown_file() { kube_stop; }
 setup() { kube_needed && farm_make 3; }

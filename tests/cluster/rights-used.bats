@@ -1,0 +1,103 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Each right of deploy/ is one that the programs use, and they ask for nothing else: a roll-out and a compile with the rights
+# of deploy/ and their admission policies, and then what the API server noted of them.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # jq has variables; bats runs each test in a subshell; the helpers set and use what is here
+load helper
+load agent
+load rollout
+
+setup_file() {
+  local file
+  mkdir -p "$SERVERS"
+  printf 'apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n' >"$SERVERS/audit.yaml"
+  registry_start plain
+  kube_start --audit-policy-file="$SERVERS/audit.yaml" --audit-log-path="$SERVERS/audit"
+  for file in rbac agent-policy coordinator coordinator-policy; do deploy $file.yaml; done
+}
+teardown_file() { kube_stop; }
+setup() { kube_needed; }
+teardown() { [ -z "${FARM-}" ] || farm_clean; }
+of_us='select(.user.username | startswith("system:serviceaccount:kmodsmith:kmodsmith-"))'
+agent_config() { # NUMBER: of the second node as a builder's
+  local who=agent
+  [ "$1" = 1 ] || who=builder
+  kube_config_token "$(account "kmodsmith-$who" "agent-$(name_of "$1")" "$(name_of "$1")")"
+}
+noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
+
+@test "rights: a roll-out, with a pod that claims a GPU, and a second coordinator that waits" {
+  farm_make 2
+  farm_loads "$new"
+  farm_start
+  coordinator_start a
+  until grep -q leading "$BATS_TEST_TMPDIR/coordinator-a.log"; do sleep 0.2; done
+  coordinator_start b
+  pod train 1
+  kube POST /api/v1/namespaces/default/pods "{\"metadata\": {\"name\": \"claims\", \"ownerReferences\": [{\"apiVersion\": \"apps/v1\",
+    \"kind\": \"ReplicaSet\", \"name\": \"x\", \"uid\": \"x\", \"controller\": true}]}, \"spec\": {\"nodeName\": \"$(name_of 1)\",
+    \"resourceClaims\": [{\"name\": \"gpu\", \"resourceClaimName\": \"c1\"}], \"containers\": [{\"name\": \"c\", \"image\": \"i\"}]}}" >/dev/null
+  policy "$new"
+  all_are "done" 120
+}
+
+@test "rights: Events of an agent and of a builder about their Nodes" {
+  local who
+  loadable
+  mkdir -p "$ROOT/boot" "$ROOT/lib/modules/6.1.0-57-cloud-amd64/kernel"
+  cp "$ROOT"/lib/modules/6.1.0-{56,57}-cloud-amd64/config
+  touch "$ROOT/lib/modules/6.1.0-57-cloud-amd64"/modules.{builtin,order,dep,dep.bin}
+  echo image >"$ROOT/boot/vmlinuz-6.1.0-57-cloud-amd64"
+  ln -sfn boot/vmlinuz-6.1.0-57-cloud-amd64 "$ROOT/vmlinuz"
+  for who in agent builder; do
+    kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"of-$who\"}}" >/dev/null
+    kube_config_token "$(account "kmodsmith-$who" "reports-$who" "of-$who")" >"$BATS_TEST_TMPDIR/config"
+    NODE_NAME=of-$who kmodsmith watch --once --driver 535.261.03 --kubeconfig "$BATS_TEST_TMPDIR/config"
+    assert_status 1
+    refute [ "${stderr#*is not told}" != "$stderr" ]
+  done
+  assert_equal "$(kube GET /api/v1/namespaces/default/events | jq -r '.items[] | select(.reason == "NextKernelUnservable") | .involvedObject.name' | sort | paste -sd' ')" \
+    "of-agent of-builder"
+}
+
+@test "rights: builders and a node that waits for them, by Leases of kmodsmith-compile" {
+  local i who
+  load nodes
+  nodes_make
+  who=(- builder builder agent)
+  for i in 1 2 3; do kube_config_token "$(account "kmodsmith-${who[i]}" "pod$i" "node$i")" >"config.$i"; done
+  node 1 --kubeconfig config.1
+  node 2 --kubeconfig config.2
+  role='' share_key=''
+  node 3 --kubeconfig config.3
+  ended 3
+  assert_equal "$(compiles)" 1
+  run cat log.3
+  assert_output --regexp 'node[12]_[0-9a-f]* compiles it; waiting for the package|pushed'
+  run noted 'select(.objectRef.resource == "leases" and .objectRef.namespace == "kmodsmith-compile" and .verb == "create") | .user.username'
+  assert_line system:serviceaccount:kmodsmith:kmodsmith-builder
+}
+
+@test "rights: nothing was refused, and nothing is granted that was not used" {
+  run noted 'select(.responseStatus.code == 403 or (.responseStatus.message // "" | test("ValidatingAdmissionPolicy"))) |
+    "\(.user.username) \(.verb) \(.requestURI): \(.responseStatus.message)"'
+  assert_output ""
+  noted '.objectRef as $o | "\(.user.username | sub(".*:"; "")) " +
+    "\($o.apiGroup // "")/\($o.resource)\(if $o.subresource then "/" + $o.subresource else "" end) \($o.namespace // "-") \(.verb)"' |
+    sort -u >"$BATS_TEST_TMPDIR/used"
+  python3 -c 'import sys, yaml
+docs = [d for path in sys.argv[1:] for d in yaml.safe_load_all(open(path))]
+for binding in (d for d in docs if d["kind"].endswith("Binding") and "roleRef" in d):
+    space = binding["metadata"].get("namespace")
+    role = next(d for d in docs if d["kind"] == binding["roleRef"]["kind"] and d["metadata"] == binding["metadata"] | {"name": binding["roleRef"]["name"]})
+    for who in binding["subjects"]:
+        for rule in role["rules"]:
+            for verb in rule["verbs"]:
+                for kind in rule["resources"]:
+                    print("^%s %s/%s %s %s$" % (who["name"], rule["apiGroups"][0], kind, space or "[^ ]*", verb))' \
+    "$top"/deploy/{rbac,coordinator}.yaml >"$BATS_TEST_TMPDIR/granted"
+  assert [ "$(wc -l <"$BATS_TEST_TMPDIR/granted")" -gt 20 ]
+  while read -r line; do grep -q "$line" "$BATS_TEST_TMPDIR/used" || echo "$line"; done <"$BATS_TEST_TMPDIR/granted" >"$BATS_TEST_TMPDIR/unused"
+  run grep -vxF '^kmodsmith-coordinator /nodes [^ ]* get$' "$BATS_TEST_TMPDIR/unused" # only when a patch lost a race, see the simulation
+  assert_output ""
+}
