@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Beside NVIDIA's operator: the DaemonSets that drive nodes for it are known before the nodes are, and whoever they
 // serve is held. All others are led as ever, so that a cluster moves from the operator to us, or back, node by node.
+#include "cluster/api.h"
 #include "cluster/coordinator_own.h"
 
 // Without the right to see them the annotation of a node is all that is known of the operator.
@@ -64,7 +65,22 @@ int watch_drivers(struct coordinator *c, struct err *err)
 	return c->sees_drivers ? kube_watch_begin(c->o.kube, &c->drivers, COORDINATOR_WATCH_S, err) : 0;
 }
 
-// The reason of each node is on the node; whoever reads the log hears how many there are, once.
+static void tell_event(struct coordinator *c, const char *message)
+{
+	struct err why;
+	const json_t *metadata = json_object_get(c->policy_map, "metadata");
+	const struct api_object of = { "v1", "ConfigMap", c->o.namespace, POLICY_NAME,
+				       json_string_value(json_object_get(metadata, "uid")) };
+	const struct api_event event = { .of = &of,
+					 .reason = "NodesOfOtherOperator",
+					 .message = message,
+					 .is_warning = true,
+					 .component = "kmodsmith-coordinator" };
+	if (c->policy_map && api_event(c->o.kube, &event, &why) < 0)
+		coordinator_say(c, "an event", &why);
+}
+
+// The reason of each node is on the node; how many there are is told in the log and on the policy, once.
 void tell_drivers(struct coordinator *c)
 {
 	struct err why;
@@ -78,11 +94,13 @@ void tell_drivers(struct coordinator *c)
 	}
 	if (count && count != c->told_foreign) {
 		err_set(&why, E_HOST_DRIVER,
-			"it drives %zu of the nodes that pools of the policy take (%s%s): they are held, and the "
+			"NVIDIA's operator drives %zu of the nodes that pools of the policy take (%s%s): they are "
+			"held, and the "
 			"others go on; "
 			"see kmodsmith-operator(7)",
 			count, first, count > 1 ? ", ..." : "");
-		coordinator_say(c, "NVIDIA's operator", &why);
+		coordinator_say(c, "the policy", &why);
+		tell_event(c, why.text);
 	}
 	c->told_foreign = count;
 }

@@ -47,8 +47,10 @@ mark() { kube PATCH "/api/v1/nodes/$(name_of "$1")" "{\"metadata\": $2}" applica
   assert_equal "$(cordoned)" ""
   assert_equal "$(kube GET /api/v1/namespaces/default/pods | jq '.items | length')" 1
   for i in 2 3; do assert_equal "$(unloads $i)" 0; done
-  run grep -c "it drives 2 of the nodes that pools of the policy take" "$BATS_TEST_TMPDIR/coordinator-a.log"
+  run grep -c "NVIDIA's operator drives 2 of the nodes that pools of the policy take" "$BATS_TEST_TMPDIR/coordinator-a.log"
   assert_output 1
+  kube GET /api/v1/namespaces/kube-system/events | jq -e '[.items[] | select(.reason == "NodesOfOtherOperator" and
+    .involvedObject.name == "kmodsmith-policy" and .type == "Warning")] | length == 1' >/dev/null
   mark 2 '{"labels": {"nvidia.com/gpu.deploy.driver": "false"}}'
   all_at_least "done" 2 120
   mark 3 '{"annotations": {"nvidia.com/gpu-driver-upgrade-enabled": null}}'

@@ -40,6 +40,16 @@ static void make_set(struct farm *f, const char *name, const char *owner, const 
 }
 #define NVIDIA_DRIVER "'apiVersion':'nvidia.com/v1alpha1','kind':'NVIDIADriver'"
 
+static unsigned events(struct farm *f) // on the policy, that nodes are held
+{
+	unsigned count = 0;
+	auto_json json_t *all = sim_ask(f->sim, "GET", "/api/v1/namespaces/kmodsmith/events", NULL);
+	const json_t *items = json_object_get(all, "items");
+	for (size_t i = 0; i < json_array_size(items); i++)
+		count += str_eq(sim_text(json_array_get(items, i), "reason"), "NodesOfOtherOperator");
+	return count;
+}
+
 // autoUpgrade is false, so that no annotation says whose the nodes are. One after the other goes over to us, and back.
 static void a_cluster_moves_node_by_node(void **state)
 {
@@ -55,6 +65,7 @@ static void a_cluster_moves_node_by_node(void **state)
 	farm_run(&boss, 1, MINUTES(30));
 	assert_true(is_held_by(&f, 0, set) && is_held_by(&f, 1, set));
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
+	assert_int_equal(events(&f), 1);
 	set_deploy(&f, "false");
 	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(10)));
 	assert_string_equal(farm_state(&f, 0), "done");
