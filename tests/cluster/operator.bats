@@ -12,6 +12,7 @@ setup_file() {
   deploy rbac.yaml
   deploy agent-policy.yaml
   deploy coordinator.yaml
+  deploy coordinator-policy.yaml
 }
 teardown_file() { kube_stop; }
 setup() { kube_needed && farm_make 3; }
@@ -49,7 +50,7 @@ mark() { kube PATCH "/api/v1/nodes/$(name_of "$1")" "{\"metadata\": $2}" applica
   for i in 2 3; do assert_equal "$(unloads $i)" 0; done
   run grep -c "NVIDIA's operator drives 2 of the nodes that pools of the policy take" "$BATS_TEST_TMPDIR/coordinator-a.log"
   assert_output 1
-  kube GET /api/v1/namespaces/kube-system/events | jq -e '[.items[] | select(.reason == "NodesOfOtherOperator" and
+  kube GET /api/v1/namespaces/kmodsmith/events | jq -e '[.items[] | select(.reason == "NodesOfOtherOperator" and
     .involvedObject.name == "kmodsmith-policy" and .type == "Warning")] | length == 1' >/dev/null
   mark 2 '{"labels": {"nvidia.com/gpu.deploy.driver": "false"}}'
   all_at_least "done" 2 120
