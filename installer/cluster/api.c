@@ -140,3 +140,9 @@ char *api_configmap(const char *namespace, const char *name)
 {
 	return str_fmt("/api/v1/namespaces/%s/configmaps%s%s", namespace, name ? "/" : "", name ? name : "");
 }
+
+char *api_driverrollout(const char *namespace, const char *name)
+{
+	return str_fmt("/apis/" DRIVERROLLOUT_VERSION "/namespaces/%s/driverrollouts%s%s", namespace, name ? "/" : "",
+		       name ? name : "");
+}

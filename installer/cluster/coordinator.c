@@ -37,15 +37,19 @@ void coordinator_done(struct coordinator *c)
 	kube_watch_done(&c->drivers);
 	strv_done(&c->driver_record);
 	driversets_done(&c->driversets);
+	kube_watch_done(&c->objects);
 	strv_done(&c->node_record);
 	leader_done(&c->leader);
 	ledger_done(&c->ledger);
 	fleet_done(&c->fleet);
 	policy_done(&c->policy);
 	free(c->maps_path);
+	free(c->objects_path);
 	free(c->policy_text);
 	free(c->told);
 	json_decref(c->policy_map);
+	json_decref(c->policy_object);
+	json_decref(c->object_said);
 	json_decref(c->status_map);
 	json_decref(c->status_doc);
 	*c = (struct coordinator){ 0 };
@@ -130,8 +134,11 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 		return lost(err);
 	c->is_dirty = false;
 	c->due_ms = kube_now_ms() + COORDINATOR_DUE_MS;
-	if (c->blind.code && c->o.ears.rests)
-		c->o.ears.rests(c->o.ears.ctx, NULL);
+	if (c->blind.code) {
+		driverrollout_tell(c, NULL);
+		if (c->o.ears.rests)
+			c->o.ears.rests(c->o.ears.ctx, NULL);
+	}
 	if (c->blind.code || act(c, &why) == 0)
 		return 1;
 	if (!c->leader.is_leading)

@@ -43,28 +43,34 @@ struct coordinator {
 	struct ledger ledger;
 	struct fleet fleet;
 	struct drain drain;
-	struct policy policy; // in force: the last one that was accepted
-	char *policy_text;    // its document as JSON, which agents read beside the status; NULL = there is none
-	bool has_policy;      // one was accepted, or there was none, since the start
-	bool pauses;          // the policy in force says so, whatever annotations say
-	struct err refused;   // why what stands there now is not in force; code 0 = it is
-	char *told;           // the refusal that the last Event was about; NULL = none
-	json_t *policy_map;   // the ConfigMap as it was read; NULL = there is none
-	json_t *status_map;   // likewise
-	const json_t *status; // the document in it, borrowed; NULL = none
-	json_t *status_doc;   // owns it
+	struct policy policy;  // in force: the last one that was accepted
+	char *policy_text;     // its document as JSON, which agents read beside the status; NULL = there is none
+	bool has_policy;       // one was accepted, or there was none, since the start
+	bool pauses;           // the policy in force says so, whatever annotations say
+	struct err refused;    // why what stands there now is not in force; code 0 = it is
+	bool has_told_double;  // that a ConfigMap is ignored beside a DriverRollout
+	char *told;            // the refusal that the last Event was about; NULL = none
+	json_t *policy_map;    // the ConfigMap as it was read; NULL = there is none
+	json_t *policy_object; // the DriverRollout, likewise; it comes before the ConfigMap
+	json_t *object_said;   // its status as it was written last; NULL = not since all was read
+	bool has_kind;         // of it: the CustomResourceDefinition is installed, and we may read
+	long kind_ms;          // it is looked for again then
+	long object_ms;        // its status is not written before that
+	json_t *status_map;    // likewise
+	const json_t *status;  // the document in it, borrowed; NULL = none
+	json_t *status_doc;    // owns it
 	struct rollout rollouts[POOLS_MOST];
 	struct err
 		blind; // no policy was ever accepted, or the status means nothing: nothing is done (T83); code 0 = not
 	bool has_led, is_loaded, is_dirty;
 	long due_ms, listed_ms, retry_ms;
-	struct kube_watch nodes, maps, drivers;
+	struct kube_watch nodes, maps, objects, drivers;
 	struct driversets driversets; // of NVIDIA's operator
 	struct strv driver_record;    // of the watch
 	bool sees_drivers;
 	size_t told_foreign;     // nodes that are NVIDIA's, as they were told last
 	struct strv node_record; // of the one of nodes
-	char *maps_path;
+	char *maps_path, *objects_path;
 	unsigned long writes, conflicts; // on nodes, since the start
 };
 void coordinator_init(const struct coordinator_options *o, struct coordinator *ret); // stays where it is
@@ -79,5 +85,8 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err);
 int coordinator_look(struct coordinator *c, struct err *err);
 // A clean end: the next one takes over at once (T78).
 int coordinator_leave(struct coordinator *c, struct err *err);
+// Where the policy stands that is in force or refused, with its annotations: a DriverRollout, else a ConfigMap, else
+// NULL. *ret_path: of its API, caller frees; NULL = is not asked for.
+const json_t *coordinator_source(const struct coordinator *c, char **ret_path);
 // What is decided from now.
 struct cluster coordinator_cluster(const struct coordinator *c);

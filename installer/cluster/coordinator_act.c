@@ -10,10 +10,11 @@
 static json_t *map_of(const struct coordinator *c, const char *text)
 {
 	const json_t *metadata = json_object_get(c->status_map, "metadata");
-	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*}}", "apiVersion", "v1", "kind", "ConfigMap",
+	const char *kind = c->policy_object ? DRIVERROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
+	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*}}", "apiVersion", "v1", "kind", "ConfigMap",
 			 "metadata", "name", ROLLSTATUS_NAME, "resourceVersion",
 			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLSTATUS_KEY, text,
-			 POLICY_KEY, c->policy_text);
+			 POLICY_KEY, c->policy_text, ROLLSTATUS_KIND_KEY, kind);
 }
 
 static bool is_kept(const struct coordinator *c)
@@ -48,7 +49,7 @@ static int record(struct coordinator *c, const struct rollout *rollouts, struct 
 
 static void apply_gates(struct coordinator *c)
 {
-	const json_t *notes = json_object_get(json_object_get(c->policy_map, "metadata"), "annotations");
+	const json_t *notes = json_object_get(json_object_get(coordinator_source(c, NULL), "metadata"), "annotations");
 	const char *values[GATE_COUNT];
 	for (unsigned i = 0; i < GATE_COUNT; i++)
 		values[i] = json_string_value(json_object_get(notes, gate_keys[i]));
@@ -256,6 +257,7 @@ int act(struct coordinator *c, struct err *err)
 			continue;
 		if (do_nodes(c, &cl, &slots, moves))
 			continue;
+		driverrollout_tell(c, &slots);
 		if (c->o.ears.rests)
 			c->o.ears.rests(c->o.ears.ctx, &slots);
 		return 0;

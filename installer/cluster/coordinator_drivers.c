@@ -65,21 +65,6 @@ int watch_drivers(struct coordinator *c, struct err *err)
 	return c->sees_drivers ? kube_watch_begin(c->o.kube, &c->drivers, COORDINATOR_WATCH_S, err) : 0;
 }
 
-static void tell_event(struct coordinator *c, const char *message)
-{
-	struct err why;
-	const json_t *metadata = json_object_get(c->policy_map, "metadata");
-	const struct api_object of = { "v1", "ConfigMap", c->o.namespace, POLICY_NAME,
-				       json_string_value(json_object_get(metadata, "uid")) };
-	const struct api_event event = { .of = &of,
-					 .reason = "NodesOfOtherOperator",
-					 .message = message,
-					 .is_warning = true,
-					 .component = "kmodsmith-coordinator" };
-	if (c->policy_map && api_event(c->o.kube, &event, &why) < 0)
-		coordinator_say(c, "an event", &why);
-}
-
 // The reason of each node is on the node; how many there are is told in the log and on the policy, once.
 void tell_drivers(struct coordinator *c)
 {
@@ -100,7 +85,7 @@ void tell_drivers(struct coordinator *c)
 			"see kmodsmith-operator(7)",
 			count, first, count > 1 ? ", ..." : "");
 		coordinator_say(c, "the policy", &why);
-		tell_event(c, why.text);
+		policy_event(c, coordinator_source(c, NULL), "NodesOfOtherOperator", why.text);
 	}
 	c->told_foreign = count;
 }

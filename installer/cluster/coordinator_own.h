@@ -3,7 +3,12 @@
 #pragma once
 #include "cluster/coordinator.h"
 
-enum { COORDINATOR_DUE_MS = 5000, COORDINATOR_RESYNC_MS = 30 * 60 * 1000, COORDINATOR_WATCH_S = 300 };
+enum {
+	COORDINATOR_DUE_MS = 5000,
+	COORDINATOR_RESYNC_MS = 30 * 60 * 1000,
+	COORDINATOR_WATCH_S = 300,
+	COORDINATOR_KIND_MS = 60 * 1000
+};
 
 const char *coordinator_datum(const json_t *map, const char *key); // of a ConfigMap; NULL = absent
 void coordinator_say(const struct coordinator *c, const char *what, const struct err *err);
@@ -17,12 +22,15 @@ int know_status(struct coordinator *c, struct err *err);
 
 // coordinator_policy.c: which policy is in force, of the ConfigMaps as they were read.
 void policy_choose(struct coordinator *c);
+void policy_event(struct coordinator *c, const json_t *object, const char *reason, const char *message); // NULL: none
 void policy_tell(struct coordinator *c); // what came of it, as an Event on the object, once
 
 // coordinator_drivers.c: who else loads drivers; between the policy and the nodes.
 int know_drivers(struct coordinator *c, struct err *err);
 int watch_drivers(struct coordinator *c, struct err *err);
 void tell_drivers(struct coordinator *c);
+// driverrollout.c: its status, where there is one; slots: as they were planned, NULL = nothing is known.
+void driverrollout_tell(struct coordinator *c, const struct slots *slots);
 
 // coordinator_act.c: until nothing more is to be done now. E_CONFLICT: the lead was lost.
 int act(struct coordinator *c, struct err *err);

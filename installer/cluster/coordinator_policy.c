@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which policy is in force: what stands in the ConfigMap when it means something, else the last one that did. That one
-// is kept beside the status, so that neither a typo nor a newer schema is taken for "no policy" after a restart; agents
-// read it there, too.
+// Which policy is in force: what stands in the DriverRollout, or in the ConfigMap where there is none, when it means
+// something, else the last one that did. That one is kept beside the status, so that neither a typo nor a newer schema
+// is taken for "no policy" after a restart; agents read it there, too.
 #include "cluster/api.h"
 #include "cluster/coordinator_own.h"
 
-static bool is_noted_true(const json_t *map, const char *key)
+static bool is_noted_true(const json_t *object, const char *key)
 {
-	const json_t *notes = json_object_get(json_object_get(map, "metadata"), "annotations");
+	const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
 	return str_eq(json_string_value(json_object_get(notes, key)), "true");
 }
 
@@ -22,17 +22,35 @@ static void accept(struct coordinator *c, struct policy *take, const json_t *doc
 	c->has_policy = true;
 }
 
+const json_t *coordinator_source(const struct coordinator *c, char **ret_path)
+{
+	if (ret_path)
+		*ret_path = c->policy_object ? api_driverrollout(c->o.namespace, POLICY_NAME) :
+					       api_configmap(c->o.namespace, POLICY_NAME);
+	return c->policy_object ? c->policy_object : c->policy_map;
+}
+
+// The document that stands there; NULL = there is none.
+static int read_offered(const struct coordinator *c, json_t **ret, struct err *err)
+{
+	const char *json = coordinator_datum(c->policy_map, POLICY_KEY);
+	const char *yaml = coordinator_datum(c->policy_map, POLICY_KEY_YAML), *text = json ? json : yaml;
+	if (c->policy_object) {
+		*ret = json_deep_copy(json_object_get(c->policy_object, "spec"));
+		return *ret ? 0 : err_set(err, E_CONFIG, "the " DRIVERROLLOUT_KIND " %s has no spec", POLICY_NAME);
+	}
+	if (c->policy_map && !json == !yaml)
+		return err_set(err, E_CONFIG, "the ConfigMap %s has %s " POLICY_KEY " %s " POLICY_KEY_YAML, POLICY_NAME,
+			       json ? "both" : "neither", json ? "and" : "nor");
+	return text ? policy_document(text, strlen(text), ret, err) : 0;
+}
+
 // No policy is one without pools: nodes in flight are released (T27).
 static int take_offered(struct coordinator *c, struct err *err)
 {
 	auto_policy struct policy now = { .schema = POLICY_SCHEMA };
 	auto_json json_t *doc = NULL;
-	const char *json = coordinator_datum(c->policy_map, POLICY_KEY);
-	const char *yaml = coordinator_datum(c->policy_map, POLICY_KEY_YAML), *text = json ? json : yaml;
-	if (c->policy_map && !json == !yaml)
-		return err_set(err, E_CONFIG, "the ConfigMap %s has %s " POLICY_KEY " %s " POLICY_KEY_YAML, POLICY_NAME,
-			       json ? "both" : "neither", json ? "and" : "nor");
-	if (text && (policy_document(text, strlen(text), &doc, err) < 0 || policy_read(doc, &now, err) < 0))
+	if (read_offered(c, &doc, err) < 0 || (doc && policy_read(doc, &now, err) < 0))
 		return -1;
 	accept(c, &now, doc);
 	return 0;
@@ -61,36 +79,51 @@ void policy_choose(struct coordinator *c)
 			err_set(&c->blind, E_CONFIG, "the policy is refused, and there is no last good one (%s): %s",
 				why.text, c->refused.text);
 	}
+	if (c->policy_object && c->policy_map) {
+		err_set(&why, E_CONFIG, "there is a " DRIVERROLLOUT_KIND ", and the ConfigMap %s is ignored",
+			POLICY_NAME);
+		coordinator_say(c, "the policy", &why);
+	}
 	if (c->policy.mode == MODE_SELF) {
 		err_set(&why, E_CONFIG, "its mode is self: nodes ask no coordinator, and nothing is begun");
 		coordinator_say(c, "the policy", &why);
 	}
-	c->policy.is_paused =
-		c->pauses || c->policy.mode == MODE_SELF || is_noted_true(c->policy_map, gate_keys[GATE_PAUSE]);
+	c->policy.is_paused = c->pauses || c->policy.mode == MODE_SELF ||
+			      is_noted_true(coordinator_source(c, NULL), gate_keys[GATE_PAUSE]);
+}
+
+void policy_event(struct coordinator *c, const json_t *object, const char *reason, const char *message)
+{
+	struct err why;
+	const json_t *uid = json_object_get(json_object_get(object, "metadata"), "uid");
+	bool is_map = object == c->policy_map;
+	const struct api_object of = { is_map ? "v1" : DRIVERROLLOUT_VERSION, is_map ? "ConfigMap" : DRIVERROLLOUT_KIND,
+				       c->o.namespace, POLICY_NAME, json_string_value(uid) };
+	const struct api_event event = { .of = &of,
+					 .reason = reason,
+					 .message = message,
+					 .is_warning = !str_eq(reason, "PolicyAccepted"),
+					 .component = "kmodsmith-coordinator" };
+	if (object && api_event(c->o.kube, &event, &why) < 0)
+		coordinator_say(c, "an event", &why);
 }
 
 void policy_tell(struct coordinator *c)
 {
-	struct err why;
-	const json_t *metadata = json_object_get(c->policy_map, "metadata");
+	const json_t *source = coordinator_source(c, NULL);
 	const char *refusal = c->refused.code ? c->refused.text : NULL;
-	const struct api_object of = { "v1", "ConfigMap", c->o.namespace, POLICY_NAME,
-				       json_string_value(json_object_get(metadata, "uid")) };
-	if (!c->policy_map || (refusal ? str_eq(refusal, c->told) : !c->told))
+	bool is_doubled = c->policy_object && c->policy_map;
+	if (is_doubled && !c->has_told_double)
+		policy_event(c, c->policy_map, "PolicyIgnored",
+			     "the " DRIVERROLLOUT_KIND " of the same name is the policy");
+	c->has_told_double = is_doubled;
+	if (!source || (refusal ? str_eq(refusal, c->told) : !c->told))
 		return;
 	auto_str char *message =
 		!refusal      ? str_dup("it is in force") :
 		c->blind.code ? str_fmt("%s; nothing is done until it is mended", refusal) :
 				str_fmt("%s; the last good policy stays in force until it is mended", refusal);
-	const struct api_event event = { .of = &of,
-					 .reason = refusal ? "PolicyRefused" : "PolicyAccepted",
-					 .message = message,
-					 .is_warning = refusal,
-					 .component = "kmodsmith-coordinator" };
-	if (api_event(c->o.kube, &event, &why) < 0) {
-		coordinator_say(c, "an event", &why);
-		return;
-	}
+	policy_event(c, source, refusal ? "PolicyRefused" : "PolicyAccepted", message);
 	free(c->told);
 	c->told = str_dup(refusal);
 }

@@ -31,7 +31,7 @@ unsigned limit_of(const struct limit *limit, unsigned total)
 	return part ? part : 1;
 }
 
-static const struct field target_fields[] = {
+const struct field target_fields[] = {
 	{ "driver", FIELD_WORD, offsetof(struct target, driver), 0, 0, NULL },
 	{ "flavour", FIELD_WORD, offsetof(struct target, flavour), 0, 0, NULL },
 	{ "package", FIELD_TEXT, offsetof(struct target, package), 0, 0, NULL },
@@ -91,7 +91,7 @@ static const char *const cordons[] = { "ignore", "use-first", NULL };
 static const char *const overflows[] = { "alone", "hold", NULL };
 
 #define AT(field_) offsetof(struct pool, field_)
-static const struct field pool_fields[] = {
+const struct field pool_fields[] = {
 	{ "name", FIELD_WORD, AT(name), 0, 0, NULL },
 	{ "selector", FIELD_OTHER, 0, 0, 0, NULL },
 	{ "target", FIELD_OTHER, 0, 0, 0, NULL },
@@ -110,7 +110,7 @@ static const struct field pool_fields[] = {
 	{ "zoneByZone", FIELD_BOOL, AT(is_by_zone), 0, 0, NULL },
 	{ 0 },
 };
-static const struct field drain_fields[] = {
+const struct field drain_fields[] = {
 	{ "evict", FIELD_CHOICE, AT(evict), 0, 0, evicts },
 	{ "attempts", FIELD_UINT, AT(drain_attempts), 1, 1000, NULL },
 	{ "onTimeout", FIELD_CHOICE, AT(on_timeout), 0, 0, timeouts },
@@ -120,18 +120,23 @@ static const struct field drain_fields[] = {
 	{ "deleteEmptyDir", FIELD_BOOL, AT(deletes_empty_dir), 0, 0, NULL },
 	{ 0 },
 };
-static const struct field breaker_fields[] = {
+const struct field breaker_fields[] = {
 	{ "percent", FIELD_UINT, AT(breaker_percent), 1, 100, NULL },
 	{ "inARow", FIELD_UINT, AT(breaker_row), 1, 1000, NULL },
 	{ 0 },
 };
 
+void policy_span_fields(struct field ret[SPAN_COUNT + 1])
+{
+	for (unsigned i = 0; i < SPAN_COUNT; i++)
+		ret[i] = (struct field){ span_names[i], FIELD_SPAN, AT(spans) + i * sizeof(unsigned), 1, MONTH, NULL };
+	ret[SPAN_COUNT] = (struct field){ 0 };
+}
+
 static int read_spans(const json_t *object, const char *path, struct pool *pool, struct err *err)
 {
-	struct field table[SPAN_COUNT + 1] = { 0 };
-	for (unsigned i = 0; i < SPAN_COUNT; i++)
-		table[i] =
-			(struct field){ span_names[i], FIELD_SPAN, AT(spans) + i * sizeof(unsigned), 1, MONTH, NULL };
+	struct field table[SPAN_COUNT + 1];
+	policy_span_fields(table);
 	return fields_read(object, table, path, pool, err);
 }
 
@@ -178,7 +183,7 @@ static int read_pool(const json_t *object, const char *path, struct strv *terms,
 	return policy_windows(object, path, pool, err);
 }
 
-static const struct pool pool_defaults = {
+const struct pool pool_defaults = {
 	.parallel = { 1, false },
 	.unavailable = { 10, true },
 	.waiting = 1,
@@ -190,7 +195,7 @@ static const struct pool pool_defaults = {
 
 static const char *const besides[] = { "hold", "allow", NULL };
 static const char *const modes[] = { "coordinator", "self", NULL };
-static const struct field policy_fields[] = {
+const struct field policy_fields[] = {
 	{ "mode", FIELD_CHOICE, offsetof(struct policy, mode), 0, 0, modes },
 	{ "schema", FIELD_UINT, offsetof(struct policy, schema), 1, UINT16_MAX, NULL },
 	{ "paused", FIELD_BOOL, offsetof(struct policy, is_paused), 0, 0, NULL },
@@ -271,30 +276,46 @@ static int read_policy(const json_t *object, struct policy *p, struct err *err)
 	return p->mode == MODE_SELF ? read_self(object, p, err) : 0;
 }
 
+// Of a whole object, as people keep it for kubectl, the document is what its spec says.
+static int take_spec(json_t *object, json_t **ret, struct err *err)
+{
+	auto_json json_t *own = object;
+	json_t *spec = json_object_get(own, "spec");
+	if (!str_eq(json_string_value(json_object_get(own, "kind")), "DriverRollout")) {
+		*ret = TAKE(own);
+		return 0;
+	}
+	if (!json_is_object(spec))
+		return err_set(err, E_CONFIG, "spec: must be an object");
+	*ret = json_incref(spec);
+	return 0;
+}
+
 int policy_document(const char *text, size_t len, json_t **ret, struct err *err)
 {
 	json_error_t problem;
 	if (len > POLICY_BYTES)
 		return err_set(err, E_CONFIG, "the policy is larger than %d bytes", POLICY_BYTES);
+	json_t *object = NULL;
 	size_t at = 0;
 	while (at < len && strchr(" \t\r\n", text[at]))
 		at++;
 	if (at == len || text[at] != '{')
-		return yaml_read_numbers(text, len, ret, err);
-	json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
+		return yaml_read_numbers(text, len, &object, err) < 0 ? -1 : take_spec(object, ret, err);
+	object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!object)
 		return err_set(err, E_CONFIG, "line %d, column %d is not JSON: %s", problem.line, problem.column,
 			       problem.text);
-	*ret = object;
-	return 0;
+	return take_spec(object, ret, err);
 }
+
+const struct policy policy_defaults = {
+	.schema = POLICY_SCHEMA, .parallel = { LIMIT_NONE, false }, .unavailable = { LIMIT_NONE, false }, .staging = 20
+};
 
 int policy_read(const json_t *document, struct policy *ret, struct err *err)
 {
-	auto_policy struct policy p = { .schema = POLICY_SCHEMA,
-					.parallel = { LIMIT_NONE, false },
-					.unavailable = { LIMIT_NONE, false },
-					.staging = 20 };
+	auto_policy struct policy p = policy_defaults;
 	if (read_policy(document, &p, err) < 0)
 		return -1;
 	*ret = p;

@@ -93,7 +93,7 @@ struct policy {
 #define POLICY_NONE ((struct policy){ 0 })
 
 // E_CONFIG with the field: "pools[0].waves[2].soak: ...".
-// Its text alone: JSON where it begins with {, else YAML.
+// Its text alone: JSON where it begins with {, else YAML. Of a DriverRollout its spec.
 int policy_document(const char *text, size_t len, json_t **ret, struct err *err);
 int policy_read(const json_t *document, struct policy *ret, struct err *err);
 int policy_parse(const char *text, size_t len, struct policy *ret, struct err *err);

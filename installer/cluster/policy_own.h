@@ -4,6 +4,13 @@
 #include "cluster/fields.h"
 #include "cluster/policy.h"
 
+// What there is to be said, table by table: policy_read() has no other fields, and deploy/crd.yaml has all of them.
+extern const struct field policy_fields[], pool_fields[], target_fields[], drain_fields[], breaker_fields[];
+extern const struct field wave_fields[], window_fields[];
+void policy_span_fields(struct field ret[SPAN_COUNT + 1]); // of deadlines
+extern const struct policy policy_defaults;                // of the cluster
+extern const struct pool pool_defaults;                    // besides the deadlines: span_defaults
+
 enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR, MONTH = 30 * DAY };
 
 // "key=value" of a selector as bits; each text once in terms.

@@ -34,7 +34,7 @@ struct wave_values {
 	unsigned approval;
 };
 #define IN_WAVE(field_) offsetof(struct wave_values, wave.field_)
-static const struct field wave_fields[] = {
+const struct field wave_fields[] = {
 	{ "name", FIELD_WORD, IN_WAVE(name), 0, 0, NULL },
 	{ "selector", FIELD_OTHER, 0, 0, 0, NULL },
 	{ "percent", FIELD_UINT, IN_WAVE(percent), 1, 100, NULL },
@@ -107,10 +107,10 @@ static int read_minute(const json_t *object, const char *name, const char *path,
 	return 0;
 }
 
-static const struct field window_fields[] = { { "days", FIELD_OTHER, 0, 0, 0, NULL },
-					      { "from", FIELD_OTHER, 0, 0, 0, NULL },
-					      { "to", FIELD_OTHER, 0, 0, 0, NULL },
-					      { 0 } };
+const struct field window_fields[] = { { "days", FIELD_OTHER, 0, 0, 0, NULL },
+				       { "from", FIELD_OTHER, 0, 0, 0, NULL },
+				       { "to", FIELD_OTHER, 0, 0, 0, NULL },
+				       { 0 } };
 
 static int read_window(const json_t *object, const char *path, struct window *ret, struct err *err)
 {

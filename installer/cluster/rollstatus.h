@@ -12,6 +12,7 @@
 
 #define ROLLSTATUS_NAME "kmodsmith-rollout"
 #define ROLLSTATUS_KEY "status.json"
+#define ROLLSTATUS_KIND_KEY "policy.kind" // of the object that the policy in force was in
 enum { ROLLSTATUS_SCHEMA = 1 };
 
 // before: the document as it was, for words that the policy no longer has; NULL = none. epoch: of who writes it, so that

@@ -63,7 +63,9 @@ void cluster_warn_no_policy(struct kube *kube)
 	auto_str char *path = api_configmap(before, POLICY_NAME);
 	auto_json json_t *map = NULL;
 	struct err ignored;
-	log_warn("there is no ConfigMap " POLICY_NAME " in the namespace %s; see --namespace", kube_namespace(kube));
+	log_warn("there is neither a " DRIVERROLLOUT_KIND " nor a ConfigMap " POLICY_NAME
+		 " in the namespace %s; see --namespace",
+		 kube_namespace(kube));
 	if (!str_eq(kube_namespace(kube), before) && api_get(kube, path, &map, &ignored) > 0)
 		log_warn("the namespace %s has one, of an older install: deploy/namespace.yaml says how it moves",
 			 before);

@@ -1,9 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout status, why: what the coordinator of a cluster sees, and what it will do next.
+#include "cluster/api.h"
 #include "cmd/cluster.h"
 #include "cmd/rollout.h"
 
 #include <stdio.h>
+
+static json_t *policy_json(const struct coordinator *c)
+{
+	const char *kind = c->policy_object ? DRIVERROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
+	return json_pack("{s:b, s:o, s:o, s:b}", "accepted", !c->refused.code, "refusal",
+			 json_text(c->refused.code ? c->refused.text : NULL), "kind", json_text(kind),
+			 "ignoresConfigMap", c->policy_object && c->policy_map);
+}
+
+static void show_policy(const struct coordinator *c)
+{
+	if (c->policy_object && c->policy_map)
+		printf("policy: there is a " DRIVERROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
+	if (c->refused.code)
+		printf("policy: refused, the last good one stays in force: %s\n", c->refused.text);
+}
 
 static int show(const struct cluster_values *v, const char *node, struct err *err)
 {
@@ -16,12 +33,11 @@ static int show(const struct cluster_values *v, const char *node, struct err *er
 		*err = c.blind;
 		return err_wrap(err, "nothing is done");
 	}
-	if (!c.policy_map)
+	if (!coordinator_source(&c, NULL))
 		cluster_warn_no_policy(kube);
-	auto_json json_t *policy = json_pack("{s:b, s:o}", "accepted", !c.refused.code, "refusal",
-					     json_text(c.refused.code ? c.refused.text : NULL));
-	if (c.refused.code && !v->common.is_json)
-		printf("policy: refused, the last good one stays in force: %s\n", c.refused.text);
+	auto_json json_t *policy = policy_json(&c);
+	if (!v->common.is_json)
+		show_policy(&c);
 	struct cluster cluster = coordinator_cluster(&c);
 	slots_plan(&cluster, &slots);
 	if (node)

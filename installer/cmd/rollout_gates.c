@@ -28,7 +28,7 @@ static const struct pool *find_pool(const struct coordinator *c, const char *nam
 
 static const char *note_of(const struct coordinator *c, enum gate gate)
 {
-	const json_t *notes = json_object_get(json_object_get(c->policy_map, "metadata"), "annotations");
+	const json_t *notes = json_object_get(json_object_get(coordinator_source(c, NULL), "metadata"), "annotations");
 	return json_string_value(json_object_get(notes, gate_keys[gate]));
 }
 
@@ -153,12 +153,13 @@ static int try_once(struct said *s, struct err *err)
 	auto_coordinator struct coordinator c = { 0 };
 	if (cluster_look(s->values, &kube, &c, err) < 0)
 		return -1;
-	if (!c.policy_map)
-		return err_set(err, E_NOT_FOUND, "there is no ConfigMap %s in namespace %s", POLICY_NAME,
-			       c.o.namespace);
-	auto_str char *path = api_configmap(c.o.namespace, POLICY_NAME);
-	const char *version =
-		json_string_value(json_object_get(json_object_get(c.policy_map, "metadata"), "resourceVersion"));
+	auto_str char *path = NULL;
+	const json_t *metadata = json_object_get(coordinator_source(&c, &path), "metadata");
+	if (!metadata)
+		return err_set(err, E_NOT_FOUND,
+			       "there is neither a " DRIVERROLLOUT_KIND " nor a ConfigMap %s in namespace %s",
+			       POLICY_NAME, c.o.namespace);
+	const char *version = json_string_value(json_object_get(metadata, "resourceVersion"));
 	auto_json json_t *patch = json_pack("{s:{s:s, s:{}}}", "metadata", "resourceVersion", version, "annotations");
 	free(TAKE(s->what));
 	return s->say(s, &c, patch, err) < 0 ? -1 : api_merge(kube, path, patch, NULL, err);
@@ -171,7 +172,7 @@ static int say(struct said *s, struct err *err)
 	for (int i = 0; i < TRIES && r == 0; i++)
 		r = try_once(s, err);
 	if (r == 0)
-		r = err_set(err, E_CONFLICT, "somebody else keeps writing to the ConfigMap %s", POLICY_NAME);
+		r = err_set(err, E_CONFLICT, "somebody else keeps writing to the policy %s", POLICY_NAME);
 	if (r > 0 && s->values->common.is_json) {
 		auto_json json_t *json = json_pack("{s:s}", "said", s->what);
 		show_json(json);

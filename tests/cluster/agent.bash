@@ -94,7 +94,7 @@ policy_passes() { # until the agent has read its policy, as it does every 5 s: f
   local word i
   word=nonsense$(tr 0-9 a-j <<<$RANDOM) # another one each time: what was told is not told again
   cp "$policy" "$policy.kept"
-  echo "$word" >"$policy.none"
+  echo "{$word" >"$policy.none"
   mv "$policy.none" "$policy"
   for ((i = 0; i < 300; i++)); do
     ! grep -q "the policy is not read: .*$word" "$BATS_TEST_TMPDIR/agent.log" || break

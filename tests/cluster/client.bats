@@ -3,7 +3,7 @@
 # Our client against the real API server: what installer/cluster takes for granted of it, and that the simulated one of tests/sim
 # answers the same to the table of conform.def.
 load helper
-setup_file() { kube_start; }
+setup_file() { kube_start && deploy_kind; }
 teardown_file() { kube_stop; }
 setup() { kube_needed; }
 

@@ -27,6 +27,8 @@ struct conform_row {
 #define EVENTS "/api/v1/namespaces/default/events"
 #define PODS "/api/v1/namespaces/default/pods"
 #define ENDING "/api/v1/namespaces/ending"
+#define ROLLOUTS "/apis/kmodsmith.io/v1alpha1/namespaces/default/driverrollouts"
+#define ROLLOUT ROLLOUTS "/kmodsmith-policy"
 #define BUDGETS "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 #define DAEMONSETS "/apis/apps/v1/namespaces/default/daemonsets"
 #define DRIVERSETS DRIVERSETS_PATH "?" DRIVERSETS_QUERY

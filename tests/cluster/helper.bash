@@ -81,6 +81,15 @@ deploy() { # FILE of deploy/: each document is created as it is, and nothing in 
       [ "$(jq -r .kind <<<"$answer")" != Status ] || { echo "$1: $answer" >&2 && return 1; }
     done
 }
+deploy_kind() { # crd.yaml, until the API server has such objects
+  [ -z "${KUBE_LACKS-}" ] || return 0
+  deploy crd.yaml
+  for ((i = 0; i < 150; i++)); do
+    [ "$(kube GET /apis/kmodsmith.io/v1alpha1/driverrollouts | jq -r .kind)" != DriverRolloutList ] || return 0
+    sleep 0.2
+  done
+  return 1
+}
 account() { # NAME [POD NODE]: a token of that service account of kmodsmith; of a pod on that node
   local spec={}
   if [ $# -gt 1 ]; then

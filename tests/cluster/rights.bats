@@ -164,7 +164,7 @@ END
   kube DELETE /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy >/dev/null
   unset ROOT # a cluster, not a machine
   run "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG"
-  assert_output --partial "there is no ConfigMap kmodsmith-policy in the namespace kmodsmith; see --namespace"
+  assert_output --partial "there is neither a DriverRollout nor a ConfigMap kmodsmith-policy in the namespace kmodsmith; see --namespace"
   refute_output --partial kube-system
   kube POST "$before" '{"metadata": {"name": "kmodsmith-policy"}}' >/dev/null
   run "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG"

@@ -29,9 +29,12 @@ node_make() { # NUMBER
 agent_config() { # NUMBER: with the rights of the agent of that node
   kube_config_token "$(account kmodsmith-agent "agent-$(name_of "$1")" "$(name_of "$1")")"
 }
-kubelet() { # pods of these nodes whose end has begun end
+kubelet() { # pods of these nodes whose end has begun end; agents have the policy in force as the file that they mount
   local path
   while sleep 0.5; do
+    kube GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-rollout | jq -rj '.data["policy.json"] // ""' >"$BATS_TEST_TMPDIR/policy.new"
+    [ ! -s "$BATS_TEST_TMPDIR/policy.new" ] || cmp -s "$BATS_TEST_TMPDIR/policy.new" "$BATS_TEST_TMPDIR/policy.json" ||
+      mv "$BATS_TEST_TMPDIR/policy.new" "$BATS_TEST_TMPDIR/policy.json"
     kube GET /api/v1/namespaces/default/pods | jq -r --argjson count "$FARM" '.items[] |
       select(.metadata.deletionTimestamp and (.spec.nodeName | sub(".*-"; "") | tonumber) <= $count) | .metadata.name' |
       while read -r path; do
@@ -58,12 +61,11 @@ farm_clean() {
   done
   kube DELETE /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy >/dev/null
 }
-policy() { # VERSION [JQ]: one pool; agents have it as the file that a kubelet would keep
+policy() { # VERSION [JQ]: one pool
   jq -n --arg driver "$1" "{maxUnavailable: \"50%\", pools: [{name: \"gpus\", maxUnavailable: \"50%\",
-    target: {driver: \$driver, flavour: \"open\"}}]} | ${2-.}" >"$BATS_TEST_TMPDIR/policy.new"
-  mv "$BATS_TEST_TMPDIR/policy.new" "$BATS_TEST_TMPDIR/policy.json"
+    target: {driver: \$driver, flavour: \"open\"}}]} | ${2-.}" >"$BATS_TEST_TMPDIR/policy.wanted"
   kube PATCH /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy \
-    "$(jq -n --rawfile text "$BATS_TEST_TMPDIR/policy.json" '{data: {"policy.json": $text}}')" application/merge-patch+json >/dev/null
+    "$(jq -n --rawfile text "$BATS_TEST_TMPDIR/policy.wanted" '{data: {"policy.json": $text}}')" application/merge-patch+json >/dev/null
 }
 coordinator_start() { # NAME
   kube_config_token "$(account kmodsmith-coordinator)" >"$BATS_TEST_TMPDIR/coordinator.config"

@@ -21,6 +21,10 @@ const struct sim_kind sim_kinds[SIM_KINDS] = {
 	  .has_status = true },
 	{ .resource = "daemonsets", .kind = "DaemonSet", .group = "apps", .is_namespaced = true, .has_status = true },
 	{ .resource = "namespaces", .kind = "Namespace", .group = "", .has_status = true },
+	{ .resource = "customresourcedefinitions", .kind = "CustomResourceDefinition",
+	  .group = "apiextensions.k8s.io" },
+	{ .resource = "driverrollouts", .kind = "DriverRollout", .group = "kmodsmith.io", .version = "v1alpha1",
+	  .is_namespaced = true, .needs_version = true, .has_status = true, .is_versioned = true },
 };
 // clang-format on
 
@@ -80,24 +84,32 @@ static void parse_query(const char *query, struct sim_path *p)
 	}
 }
 
-// "/api/v1/..." or "/apis/GROUP/v1/...": what follows, and the group.
-static bool parse_group(const struct strv *parts, size_t *at, const char **group)
+// "/api/v1/..." or "/apis/GROUP/VERSION/...": what follows, and the group.
+static bool parse_group(const struct strv *parts, size_t *at, const char **group, const char **version)
 {
+	*version = "v1";
 	if (parts->count >= 3 && str_eq(parts->items[0], "api") && str_eq(parts->items[1], "v1")) {
 		*group = "";
 		*at = 2;
 		return true;
 	}
-	if (parts->count < 4 || !str_eq(parts->items[0], "apis") || !str_eq(parts->items[2], "v1"))
+	if (parts->count < 4 || !str_eq(parts->items[0], "apis"))
 		return false;
+	*version = parts->items[2];
 	*group = parts->items[1];
 	*at = 3;
 	return true;
 }
 
+static bool is_there(const struct sim_kind *kind)
+{
+	auto_str char *name = str_fmt("%s.%s", kind->resource, kind->group);
+	return !kind->version || sim_store_get(&sim_current()->store, SIM_DEFINITIONS, name);
+}
+
 bool sim_path_parse(const char *path, struct sim_path *ret)
 {
-	const char *query = strchr(path, '?'), *group;
+	const char *query = strchr(path, '?'), *group, *version;
 	auto_str char *plain = str_ndup(path, query ? (size_t)(query - path) : strlen(path));
 	auto_strv struct strv parts = { 0 };
 	size_t at;
@@ -105,15 +117,17 @@ bool sim_path_parse(const char *path, struct sim_path *ret)
 	if (query)
 		parse_query(query + 1, ret);
 	strv_split(&parts, plain, "/");
-	if (!parse_group(&parts, &at, &group))
+	if (!parse_group(&parts, &at, &group, &version))
 		return false;
 	if (str_eq(parts.items[at], "namespaces") && at + 2 < parts.count) {
 		ret->namespace = unescape(parts.items[at + 1], strlen(parts.items[at + 1]));
 		at += 2;
 	}
 	for (size_t i = 0; i < SIM_KINDS; i++) {
-		if (str_eq(sim_kinds[i].group, group) && str_eq(sim_kinds[i].resource, parts.items[at]))
-			ret->kind = &sim_kinds[i];
+		const struct sim_kind *kind = &sim_kinds[i];
+		if (str_eq(kind->group, group) && str_eq(kind->resource, parts.items[at]) &&
+		    str_eq(kind->version ? kind->version : "v1", version) && is_there(kind))
+			ret->kind = kind;
 	}
 	if (at + 1 < parts.count)
 		ret->name = unescape(parts.items[at + 1], strlen(parts.items[at + 1]));

@@ -153,7 +153,8 @@ static char *new_uid(struct sim *s)
 json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespace, const json_t *body)
 {
 	json_t *object = json_deep_copy(body);
-	auto_str char *version = str_fmt("%s%sv1", kind->group, *kind->group ? "/" : "");
+	auto_str char *version =
+		str_fmt("%s%s%s", kind->group, *kind->group ? "/" : "", kind->version ? kind->version : "v1");
 	auto_str char *uid = new_uid(s), *now = date_text((time_t)sim_time(s));
 	sim_set(object, "kind", json_string(kind->kind));
 	sim_set(object, "apiVersion", json_string(version));
@@ -163,7 +164,7 @@ json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespa
 		sim_set(object, "metadata namespace", json_string(namespace));
 	if (kind->is_versioned)
 		sim_set(object, "metadata generation", json_integer(1));
-	if ((kind->has_status || str_eq(kind->kind, "Lease")) && !json_object_get(object, "spec"))
+	if (((kind->has_status && !kind->version) || str_eq(kind->kind, "Lease")) && !json_object_get(object, "spec"))
 		sim_set(object, "spec", json_object());
 	if (kind == SIM_NAMESPACES) // until its controller has emptied it
 		sim_set(object, "spec finalizers", json_pack("[s]", "kubernetes"));
@@ -171,11 +172,11 @@ json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespa
 		sim_set(object, "status", json_pack("{s:s}", "phase", "Active"));
 	else if (str_eq(kind->kind, "Pod"))
 		sim_set(object, "status", json_pack("{s:s}", "phase", "Pending"));
-	else if (kind->is_versioned)
+	else if (kind == SIM_BUDGETS)
 		sim_set(object, "status",
 			json_pack("{s:i, s:i, s:i, s:i}", "disruptionsAllowed", 0, "currentHealthy", 0,
 				  "desiredHealthy", 0, "expectedPods", 0));
-	else if (kind->has_status && !json_object_get(object, "status"))
+	else if (kind->has_status && !kind->version && !json_object_get(object, "status"))
 		sim_set(object, "status", json_object());
 	sim_tidy(object);
 	return object;

@@ -13,13 +13,16 @@ struct sim_kind {
 	bool has_status;        // as a part of its own
 	bool is_versioned;      // metadata.generation counts the changes of spec
 	const char *selectable; // fields, besides those of metadata
+	const char
+		*version; // of a kind that is there when its CustomResourceDefinition is; NULL = v1, and it always is
 };
-enum { SIM_KINDS = 9 };
+enum { SIM_KINDS = 11 };
 extern const struct sim_kind sim_kinds[SIM_KINDS];
 #define SIM_NODES (&sim_kinds[0])
 #define SIM_PODS (&sim_kinds[1])
 #define SIM_BUDGETS (&sim_kinds[5])
 #define SIM_NAMESPACES (&sim_kinds[8])
+#define SIM_DEFINITIONS (&sim_kinds[9])
 
 struct sim_path { // of a request
 	const struct sim_kind *kind;

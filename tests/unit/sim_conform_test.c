@@ -13,6 +13,8 @@ static void forget(void *ctx)
 static void begin(struct conform *c, struct sim **s)
 {
 	*s = sim_new(&(struct sim_options){ .is_bare = true });
+	sim_make(*s, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+		 "{'metadata':{'name':'driverrollouts.kmodsmith.io'}}");
 	*c = (struct conform){ .kube = sim_client(*s, "a"), .age = forget, .ctx = *s, .kept = json_object() };
 }
 

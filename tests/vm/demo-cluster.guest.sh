@@ -18,8 +18,8 @@ api() { # METHOD PATH [JSON]
     ${3:+-H "Content-Type: application/merge-patch+json" -d "$3"} "$(cat /beside/url)$2"
 }
 keep_policy() { # as a mounted ConfigMap: replaced when it changes
-  api GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy | jq -rj '.data["policy.json"]' >/tmp/policy.new
-  cmp -s /tmp/policy.new /tmp/policy.json || mv /tmp/policy.new /tmp/policy.json
+  api GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-rollout | jq -rj '.data["policy.json"] // ""' >/tmp/policy.new
+  [ ! -s /tmp/policy.new ] || cmp -s /tmp/policy.new /tmp/policy.json || mv /tmp/policy.new /tmp/policy.json
 }
 holder=
 pods() { api GET "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3D$name" | jq -r ".items[] | $1"; }
