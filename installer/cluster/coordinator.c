@@ -45,6 +45,7 @@ void coordinator_done(struct coordinator *c)
 	policy_done(&c->policy);
 	free(c->maps_path);
 	free(c->objects_path);
+	strv_done(&c->undone);
 	free(c->policy_text);
 	free(c->told);
 	json_decref(c->policy_map);

@@ -47,6 +47,7 @@ struct coordinator {
 	char *policy_text;     // its document as JSON, which agents read beside the status; NULL = there is none
 	bool has_policy;       // one was accepted, or there was none, since the start
 	bool pauses;           // the policy in force says so, whatever annotations say
+	struct strv undone;    // of its pools, in words: those whose target `rollout undo` replaces
 	struct err refused;    // why what stands there now is not in force; code 0 = it is
 	bool has_told_double;  // that a ConfigMap is ignored beside a DriverRollout
 	char *told;            // the refusal that the last Event was about; NULL = none
@@ -60,8 +61,7 @@ struct coordinator {
 	const json_t *status;  // the document in it, borrowed; NULL = none
 	json_t *status_doc;    // owns it
 	struct rollout rollouts[POOLS_MOST];
-	struct err
-		blind; // no policy was ever accepted, or the status means nothing: nothing is done (T83); code 0 = not
+	struct err blind; // why nothing is done: no policy was ever accepted, or the status means nothing (T83)
 	bool has_led, is_loaded, is_dirty;
 	long due_ms, listed_ms, retry_ms;
 	struct kube_watch nodes, maps, objects, drivers;

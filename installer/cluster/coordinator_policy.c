@@ -4,11 +4,12 @@
 // is taken for "no policy" after a restart; agents read it there, too.
 #include "cluster/api.h"
 #include "cluster/coordinator_own.h"
+#include "cluster/undo.h"
 
-static bool is_noted_true(const json_t *object, const char *key)
+static const char *note_of(const json_t *object, const char *key)
 {
 	const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
-	return str_eq(json_string_value(json_object_get(notes, key)), "true");
+	return json_string_value(json_object_get(notes, key));
 }
 
 static void accept(struct coordinator *c, struct policy *take, const json_t *doc)
@@ -20,6 +21,24 @@ static void accept(struct coordinator *c, struct policy *take, const json_t *doc
 	free(c->policy_text);
 	c->policy_text = doc ? json_dumps(doc, JSON_INDENT(1) | JSON_SORT_KEYS) : NULL;
 	c->has_policy = true;
+}
+
+// The document with what was undone by that note; agents read it so, too.
+static int take_document(struct coordinator *c, const json_t *document, const char *note, struct err *err)
+{
+	auto_policy struct policy now = POLICY_NONE, undone = POLICY_NONE;
+	auto_strv struct strv words = { 0 };
+	auto_json json_t *own = json_deep_copy(document);
+	if (policy_read(own, &now, err) < 0)
+		return -1;
+	int r = note ? undo_apply(note, &now, own, &words, err) : 0;
+	if (r < 0 || (r > 0 && policy_read(own, &undone, err) < 0))
+		return -1;
+	accept(c, r > 0 ? &undone : &now, own);
+	strv_done(&c->undone);
+	c->undone = words;
+	words = (struct strv){ 0 };
+	return 0;
 }
 
 const json_t *coordinator_source(const struct coordinator *c, char **ret_path)
@@ -48,25 +67,29 @@ static int read_offered(const struct coordinator *c, json_t **ret, struct err *e
 // No policy is one without pools: nodes in flight are released (T27).
 static int take_offered(struct coordinator *c, struct err *err)
 {
-	auto_policy struct policy now = { .schema = POLICY_SCHEMA };
+	auto_policy struct policy none = { .schema = POLICY_SCHEMA };
 	auto_json json_t *doc = NULL;
-	if (read_offered(c, &doc, err) < 0 || (doc && policy_read(doc, &now, err) < 0))
+	if (read_offered(c, &doc, err) < 0)
 		return -1;
-	accept(c, &now, doc);
+	if (doc)
+		return take_document(c, doc, note_of(coordinator_source(c, NULL), UNDO_NOTE), err);
+	accept(c, &none, NULL);
+	strv_done(&c->undone);
 	return 0;
 }
 
-static int take_kept(struct coordinator *c, struct err *err)
+// The one that was in force before, here or under another leader; what is undone since then is undone of it, too.
+static int take_last(struct coordinator *c, struct err *err)
 {
-	auto_policy struct policy kept = POLICY_NONE;
 	auto_json json_t *doc = NULL;
-	const char *text = coordinator_datum(c->status_map, POLICY_KEY);
+	const char *text = c->has_policy ? c->policy_text : coordinator_datum(c->status_map, POLICY_KEY);
 	if (!text)
-		return err_set(err, E_CONFIG, "none was accepted before");
-	if (policy_document(text, strlen(text), &doc, err) < 0 || policy_read(doc, &kept, err) < 0)
+		return c->has_policy ? 0 : err_set(err, E_CONFIG, "none was accepted before");
+	if (policy_document(text, strlen(text), &doc, err) < 0)
 		return -1;
-	accept(c, &kept, doc);
-	return 0;
+	if (take_document(c, doc, note_of(coordinator_source(c, NULL), UNDO_NOTE), err) == 0)
+		return 0;
+	return take_document(c, doc, NULL, err);
 }
 
 void policy_choose(struct coordinator *c)
@@ -75,7 +98,7 @@ void policy_choose(struct coordinator *c)
 	c->refused = (struct err){ 0 };
 	if (take_offered(c, &c->refused) < 0) {
 		coordinator_say(c, "the policy is refused", &c->refused);
-		if (!c->has_policy && take_kept(c, &why) < 0)
+		if (take_last(c, &why) < 0 && !c->has_policy)
 			err_set(&c->blind, E_CONFIG, "the policy is refused, and there is no last good one (%s): %s",
 				why.text, c->refused.text);
 	}
@@ -89,7 +112,7 @@ void policy_choose(struct coordinator *c)
 		coordinator_say(c, "the policy", &why);
 	}
 	c->policy.is_paused = c->pauses || c->policy.mode == MODE_SELF ||
-			      is_noted_true(coordinator_source(c, NULL), gate_keys[GATE_PAUSE]);
+			      str_eq(note_of(coordinator_source(c, NULL), gate_keys[GATE_PAUSE]), "true");
 }
 
 void policy_event(struct coordinator *c, const json_t *object, const char *reason, const char *message)

@@ -90,10 +90,13 @@ static void add(json_t *list, const json_t *before, json_int_t generation, const
 
 static char *accepted_text(const struct coordinator *c)
 {
-	return c->blind.code   ? str_dup(c->blind.text) :
-	       c->refused.code ? str_fmt("%s; the last good policy stays in force", c->refused.text) :
-	       c->policy_map   ? str_dup("it is in force; the ConfigMap " POLICY_NAME " is ignored") :
-				 str_dup("it is in force");
+	if (c->blind.code)
+		return str_dup(c->blind.text);
+	if (c->refused.code)
+		return str_fmt("%s; the last good policy stays in force", c->refused.text);
+	auto_str char *undone = strv_join(&c->undone, "; ");
+	return str_fmt("it is in force%s%s%s", *undone ? "; " : "", undone,
+		       c->policy_map ? "; the ConfigMap " POLICY_NAME " is ignored" : "");
 }
 
 static char *halted_text(const struct coordinator *c, const struct slots *s, char **ret_reason)

@@ -6,6 +6,7 @@
 //   kmodsmith.io/resume   POOL@TIME[,...]      lifts a halt that began before that
 //   kmodsmith.io/approve  POOL:WAVE@AIM[,...]  opens waves up to that one, for this target
 //   kmodsmith.io/abort    POOL@AIM[,...]       for as long as it stands there
+//   kmodsmith.io/undo     see undo.h
 // A target is recorded as {"aim": hash, "as": what the policy calls its target}, so that `rollout undo` can name it.
 #pragma once
 #include "cluster/slots.h"

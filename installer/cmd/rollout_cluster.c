@@ -9,15 +9,17 @@
 static json_t *policy_json(const struct coordinator *c)
 {
 	const char *kind = c->policy_object ? DRIVERROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
-	return json_pack("{s:b, s:o, s:o, s:b}", "accepted", !c->refused.code, "refusal",
+	return json_pack("{s:b, s:o, s:o, s:b, s:o}", "accepted", !c->refused.code, "refusal",
 			 json_text(c->refused.code ? c->refused.text : NULL), "kind", json_text(kind),
-			 "ignoresConfigMap", c->policy_object && c->policy_map);
+			 "ignoresConfigMap", c->policy_object && c->policy_map, "undone", json_strv(&c->undone));
 }
 
 static void show_policy(const struct coordinator *c)
 {
 	if (c->policy_object && c->policy_map)
 		printf("policy: there is a " DRIVERROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
+	for (size_t i = 0; i < c->undone.count; i++)
+		printf("policy: %s\n", c->undone.items[i]);
 	if (c->refused.code)
 		printf("policy: refused, the last good one stays in force: %s\n", c->refused.text);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (cluster/rollstatus.h); of
-// undo, as its target. Whoever writes there between our look and our word makes us look again.
+// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (cluster/rollstatus.h),
+// never as an edit of it. Whoever writes there between our look and our word makes us look again.
 #include "base/date.h"
 #include "cluster/api.h"
 #include "cluster/keys.h"
+#include "cluster/undo.h"
 #include "cmd/cluster.h"
 
 #include <stdio.h>
@@ -11,7 +12,8 @@
 struct said {
 	const struct cluster_values *values;
 	const char *pool, *wave;
-	char *what; // for people
+	char *what;     // for people
+	json_t *target; // that an undo goes back to; NULL = it is none
 	int (*say)(struct said *s, const struct coordinator *c, json_t *patch, struct err *err);
 };
 
@@ -32,10 +34,20 @@ static const char *note_of(const struct coordinator *c, enum gate gate)
 	return json_string_value(json_object_get(notes, gate_keys[gate]));
 }
 
+static const char *undo_of(const struct coordinator *c)
+{
+	const json_t *metadata = json_object_get(coordinator_source(c, NULL), "metadata");
+	return json_string_value(json_object_get(json_object_get(metadata, "annotations"), UNDO_NOTE));
+}
+
+static json_t *annotations_of(json_t *patch)
+{
+	return json_object_get(json_object_get(patch, "metadata"), "annotations");
+}
+
 static void set_note(json_t *patch, enum gate gate, const char *value)
 {
-	json_object_set_new(json_object_get(json_object_get(patch, "metadata"), "annotations"), gate_keys[gate],
-			    json_text(value));
+	json_object_set_new(annotations_of(patch), gate_keys[gate], json_text(value));
 }
 
 // The list with the pool's word replaced; is_added: beside those that are there (waves).
@@ -73,6 +85,8 @@ static int say_resume(struct said *s, const struct coordinator *c, json_t *patch
 		word = str_fmt("%s@%s", s->pool, now);
 		set_word(c, patch, GATE_RESUME, s->pool, word);
 		set_word(c, patch, GATE_ABORT, s->pool, NULL);
+		auto_str char *undo = undo_note(undo_of(c), s->pool, NULL, NULL);
+		json_object_set_new(annotations_of(patch), UNDO_NOTE, json_text(undo));
 	}
 	s->what = s->pool ? str_fmt("pool %s: resumed; what failed before is forgiven", s->pool) :
 			    str_dup("no longer paused");
@@ -126,23 +140,22 @@ static const json_t *stable_of(const struct coordinator *c, const char *pool)
 static int say_undo(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
 	size_t at;
-	json_error_t problem;
-	const char *text = json_string_value(json_object_get(json_object_get(c->policy_map, "data"), POLICY_KEY));
 	const json_t *stable = stable_of(c, s->pool);
-	if (!find_pool(c, s->pool, &at, err))
+	const struct pool *pool = find_pool(c, s->pool, &at, err);
+	if (!pool)
 		return -1;
-	if (!stable)
+	if (!stable || aim_eq(&c->rollouts[at].stable, &pool->target.aim))
 		return err_set(err, E_NOT_FOUND,
-			       "pool '%s' never had a driver on all its nodes that it could go back to", s->pool);
-	auto_json json_t *policy = json_loads(text, 0, &problem);
-	json_t *pool = json_array_get(json_object_get(policy, "pools"), at);
-	json_object_set_new(pool, "target", json_deep_copy(stable));
-	json_object_set_new(patch, "data", json_pack("{s:o}", POLICY_KEY, json_object()));
-	char *now = json_dumps(policy, JSON_INDENT(2));
-	json_object_set_new(json_object_get(patch, "data"), POLICY_KEY, json_text(now));
-	free(now);
-	s->what = str_fmt("pool %s: the target is driver %s again", s->pool,
-			  json_string_value(json_object_get(stable, "driver")));
+			       "pool '%s' has had no driver on all its nodes %s that it could go back to", s->pool,
+			       stable ? "before this one" : "yet");
+	auto_str char *note = undo_note(undo_of(c), s->pool, &pool->target.aim, stable);
+	json_object_set_new(annotations_of(patch), UNDO_NOTE, json_text(note));
+	json_decref(s->target);
+	s->target = json_deep_copy(stable);
+	s->what = str_fmt(
+		"pool %s: the target is driver %s again, for as long as the policy says what it says now; commit "
+		"this target to it:",
+		s->pool, json_string_value(json_object_get(stable, "driver")));
 	return 0;
 }
 
@@ -165,6 +178,21 @@ static int try_once(struct said *s, struct err *err)
 	return s->say(s, &c, patch, err) < 0 ? -1 : api_merge(kube, path, patch, NULL, err);
 }
 
+static void show_said(const struct said *s)
+{
+	if (s->values->common.is_json) {
+		auto_json json_t *json = json_pack("{s:s, s:O*}", "said", s->what, "target", s->target);
+		show_json(json);
+		return;
+	}
+	printf("%s\n", s->what);
+	if (s->target) {
+		char *text = json_dumps(s->target, JSON_SORT_KEYS); // which is YAML, too
+		printf("target: %s\n", text);
+		free(text);
+	}
+}
+
 static int say(struct said *s, struct err *err)
 {
 	enum { TRIES = 5 };
@@ -173,12 +201,9 @@ static int say(struct said *s, struct err *err)
 		r = try_once(s, err);
 	if (r == 0)
 		r = err_set(err, E_CONFLICT, "somebody else keeps writing to the policy %s", POLICY_NAME);
-	if (r > 0 && s->values->common.is_json) {
-		auto_json json_t *json = json_pack("{s:s}", "said", s->what);
-		show_json(json);
-	} else if (r > 0) {
-		printf("%s\n", s->what);
-	}
+	if (r > 0)
+		show_said(s);
+	json_decref(s->target);
 	free(TAKE(s->what));
 	return r < 0 ? -1 : 0;
 }
@@ -235,6 +260,12 @@ GATE(abort, "POOL", 1, 1, "give the target up: drains are called off, replacemen
      "For the target that the policy has now. Nodes that have it keep it; see kmodsmith-rollout-undo(8).\n\n"
      "  kmodsmith rollout abort gpus --kubeconfig admin.conf --namespace kmodsmith\n");
 GATE(undo, "POOL", 1, 1, "make the last driver that all nodes had the target again",
-     "Writes that target into the policy; nodes that moved go back the way they came, with slots, drain and "
-     "validation.\n\n"
+     "Nodes that moved go back the way they came, with slots, drain and validation. The policy itself is not edited, "
+     "since a\n"
+     "GitOps controller would put it back, and the driver with it: an annotation beside it says which target is "
+     "undone, "
+     "and is\n"
+     "in force until the policy has another target for the pool. Commit the target that is printed (JSON, which is "
+     "YAML, too).\n"
+     "`kmodsmith rollout resume POOL` takes the undo back.\n\n"
      "  kmodsmith rollout undo gpus --kubeconfig admin.conf --namespace kmodsmith\n");

@@ -37,29 +37,29 @@ until_condition() { # TYPE STATUS-REASON SECONDS: of the generation of now
   done
 }
 @test "the API server refuses what is no policy, with the field" {
-  while IFS='|' read -r filter text; do
+  while IFS=';' read -r filter text; do
     run kube POST "$OBJECTS?fieldValidation=Strict" "$(rollout "$filter")"
     assert_equal "$(jq -r .kind <<<"$output")" Status
     assert_output --partial "$text"
   done <<'END'
-.spec.pools[0].maxParalel = 1|unknown field \"spec.pools[0].maxParalel\"
-.spec.pools[0].maxUnavailable = "110%"|spec.pools[0].maxUnavailable
-.spec.pools[0].maxUnavailable = "some"|spec.pools[0].maxUnavailable
-.spec.pools[0].deadlines.evict = 0|spec.pools[0].deadlines.evict
-.spec.pools[0].target.driver = "new"|spec.pools[0].target.driver
-.spec.pools[0].target.package = "latest"|spec.pools[0].target.package
-del(.spec.pools[0].target)|spec.pools[0].target: Required value
-.spec.pools = []|spec.pools
-.spec.pools[1] = .spec.pools[0]|there are two pools of one name
-.spec.pools[1] = (.spec.pools[0] \| .name = "b" \| .selector = {a: "b"})|has to be the last one
-.spec.pools[1] = (.spec.pools[0] \| .name = "b")|there can be one of them
-.spec.pools[0].zoneByZone = true|zoneByZone of a pool needs zoneLabel
-.spec.pools[0].waves = [{name: "a"}]|must have one of selector, percent and count
-.spec.pools[0].waves = [{name: "a", percent: 60}, {name: "b", percent: 50}]|more than 100 percent
-.spec.pools[0].waves = [{name: "rest", count: 1}]|rest is the wave
-.spec.pools[0].windows = [{from: "24:00", to: "01:00"}]|spec.pools[0].windows[0].from
-.spec.pools[0].drain.evict = "some"|spec.pools[0].drain.evict
-.metadata.name = "other"|the coordinator reads the one that is called kmodsmith-policy
+.spec.pools[0].maxParalel = 1;unknown field \"spec.pools[0].maxParalel\"
+.spec.pools[0].maxUnavailable = "110%";spec.pools[0].maxUnavailable
+.spec.pools[0].maxUnavailable = "some";spec.pools[0].maxUnavailable
+.spec.pools[0].deadlines.evict = 0;spec.pools[0].deadlines.evict
+.spec.pools[0].target.driver = "new";spec.pools[0].target.driver
+.spec.pools[0].target.package = "latest";spec.pools[0].target.package
+del(.spec.pools[0].target);spec.pools[0].target: Required value
+.spec.pools = [];spec.pools
+.spec.pools[1] = .spec.pools[0];there are two pools of one name
+.spec.pools[1] = (.spec.pools[0] | .name = "b" | .selector = {a: "b"});has to be the last one
+.spec.pools[1] = (.spec.pools[0] | .name = "b");there can be one of them
+.spec.pools[0].zoneByZone = true;zoneByZone of a pool needs zoneLabel
+.spec.pools[0].waves = [{name: "a"}];must have one of selector, percent and count
+.spec.pools[0].waves = [{name: "a", percent: 60}, {name: "b", percent: 50}];more than 100 percent
+.spec.pools[0].waves = [{name: "rest", count: 1}];rest is the wave
+.spec.pools[0].windows = [{from: "24:00", to: "01:00"}];spec.pools[0].windows[0].from
+.spec.pools[0].drain.evict = "some";spec.pools[0].drain.evict
+.metadata.name = "other";the coordinator reads the one that is called kmodsmith-policy
 END
 }
 

@@ -79,9 +79,16 @@ teardown() { farm_clean; }
   kubectl_kmodsmith why "$(name_of 1)"
   assert_success
   kubectl_kmodsmith undo gpus
-  assert_output "pool gpus: the target is driver $old again"
+  assert_line --partial "pool gpus: the target is driver $old again"
+  assert_line "target: {\"driver\": \"$old\", \"flavour\": \"open\", \"parameters\": {}}"
+  assert_equal "$(kube GET /api/v1/namespaces/kube-system/configmaps/kmodsmith-policy | jq -r '.data["policy.json"] | fromjson | .pools[0].target.driver')" "$new"
   all_are "done" 60
   assert_equal "$(versions)" "$old $old $old"
+  kubectl_kmodsmith status
+  assert_line "policy: pool gpus: driver $old in place of $new, by rollout undo"
+  kubectl_kmodsmith undo gpus
+  assert_failure
+  assert_output --partial "has had no driver on all its nodes before this one"
 }
 
 @test "T78: the leader is killed in the middle, then the next one ends cleanly: another one goes on from the nodes" {

@@ -187,6 +187,46 @@ static void a_policy_in_yaml(void **state)
 	farm_end(&f);
 }
 
+// The undo of a bad target is a word beside the policy: whoever puts the document back as it was committed does not bring
+// the target back, nor do a restart and a lost status. Another target in the policy ends it.
+static void an_undo_is_no_edit(void **state)
+{
+	(void)state;
+	static const char bad[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}";
+	static const char third[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.4'}}]}";
+	struct farm f;
+	struct farm_boss boss;
+	struct aim target = farm_target(plain), wrong = farm_target(bad), last = farm_target(third);
+	char aim[AIM_TEXT];
+	aim_text(&wrong, aim);
+	farm_begin(&f, NODES, plain);
+	farm_boss_begin(&f, &boss, "boss");
+	all_done(&f, &boss, &target, MINUTES(30));
+	farm_policy(&f, bad);
+	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_run(&boss, 1, MINUTES(1));
+	sim_merge(f.sim, MAPS "/" POLICY_NAME,
+		  "{'metadata':{'annotations':{'kmodsmith.io/undo':'{\\'gpus\\':{\\'instead\\':\\'%s\\',\\'target\\':"
+		  "{\\'driver\\':\\'535.2\\'}}}'}}}",
+		  aim);
+	farm_run(&boss, 1, MINUTES(30));
+	all_done(&f, &boss, &target, MINUTES(1));
+	assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), "data policy.json"), "535.2"));
+	farm_policy(&f, bad); // by a GitOps controller
+	farm_boss_end(&boss);
+	sim_delete(f.sim, MAPS "/" ROLLSTATUS_NAME);
+	farm_boss_begin(&f, &boss, "boss2");
+	farm_run(&boss, 1, MINUTES(60));
+	all_done(&f, &boss, &target, MINUTES(1));
+	farm_policy(&f, third);
+	farm_run(&boss, 1, MINUTES(1));
+	assert_int_equal(boss.c.undone.count, 0);
+	farm_run(&boss, 1, MINUTES(30));
+	all_done(&f, &boss, &last, MINUTES(1));
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +235,7 @@ int main(void)
 		cmocka_unit_test(a_pause_counts_beside_a_typo),
 		cmocka_unit_test(a_deletion_is_a_deletion),
 		cmocka_unit_test(a_policy_in_yaml),
+		cmocka_unit_test(an_undo_is_no_edit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
