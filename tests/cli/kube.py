@@ -29,7 +29,8 @@ POD = {
         {"matchExpressions": [{"key": str, "operator": str}]}]}}}, "containers": [CONTAINER],
     "initContainers": [CONTAINER], "restartPolicy": str, "hostUsers": bool, "enableServiceLinks": bool,
     "securityContext": {"runAsUser": int, "seccompProfile": SECCOMP},
-    "volumes": [{"name": str, "configMap": {"name": str, "optional": bool}, "hostPath": {"path": str, "type": str},
+    "volumes": [{"name": str, "configMap": {"name": str, "optional": bool, "items": [{"key": str, "path": str}]},
+                  "hostPath": {"path": str, "type": str},
                  "emptyDir": {"sizeLimit": str}, "secret": {"secretName": str, "defaultMode": int}}],
 }
 METADATA = {"name": str, "namespace": str, "labels": TEXTS}
