@@ -16,7 +16,8 @@ static unsigned drained_in_vain(const struct member *m)
 	return aim_eq(&m->record.drains.aim, &m->record.target) ? m->record.drains.failed : 0;
 }
 
-// wave, drained in vain last, asked for again, idle first, zone by zone, earlier failures last, the coordinator's own node last, name
+// wave, drained in vain last, asked for again, idle first, zone by zone, earlier failures last, the coordinator's own
+// node last, name
 static int by_turn(const void *a, const void *b, void *round)
 {
 	const struct round *r = round;

@@ -188,8 +188,8 @@ static bool has_drain(const struct view *v)
 		phase == PHASE_RESTORING);
 }
 
-// 1 = something was written or seen, 0 = nothing is to be done for it now. What cl and s say of nodes is not looked at any
-// more once something was asked for.
+// 1 = something was written or seen, 0 = nothing is to be done for it now. What cl and s say of nodes is not looked at
+// any more once something was asked for.
 static int do_node(struct coordinator *c, const struct cluster *cl, const struct slots *s, size_t at)
 {
 	struct view v = slots_view(cl, s, at);

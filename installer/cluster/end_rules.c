@@ -73,7 +73,8 @@ static bool is_healed(const struct view *v)
 {
 	const struct report *r = &v->m->report;
 	const struct record *own = &v->m->record;
-	// A drain that did not end, where the policy holds: nothing was touched, so that nothing can have been repaired.
+	// A drain that did not end, where the policy holds: nothing was touched, so that nothing can have been
+	// repaired.
 	bool is_kept = !own->receipt.touched && own->reason.code == REASON_DRAIN_TIMEOUT;
 	bool is_tired = aim_eq(&own->target, &r->loaded) && own->attempts >= RECOVERIES;
 	return own->receipt.is_there && !is_tired && !is_kept && r->has_loaded && !r->is_foreign &&

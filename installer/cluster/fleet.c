@@ -159,8 +159,8 @@ static bool is_same_bytes(const void *a, const void *b, size_t len)
 	return memcmp(a, b, len) == 0;
 }
 
-// Of what was read before what is known, by the numbers that versions are (KEP-5504): those of the whole server, so that
-// an object that was deleted is older than the next one of its name.
+// Of what was read before what is known, by the numbers that versions are (KEP-5504): those of the whole server, so
+// that an object that was deleted is older than the next one of its name.
 static bool is_stale(const struct fellow *w, const json_t *metadata)
 {
 	uint64_t known, version;

@@ -165,3 +165,32 @@ END
   done
   [ "$(query gpu-operator-values.yaml 'd["driver"]["startupProbe"]["initialDelaySeconds"] < 60')" = True ]
 }
+
+@test "deploy: the operator's values have what a node without headers needs: packages, and whose they may be" {
+  local name env='d["driver"]["env"]'
+  for name in $(query gpu-operator-values.yaml "' '.join(e['name'] for e in $env)"); do
+    kmodsmith init --help
+    assert_output --partial "[$name]"
+  done
+  [ "$(query gpu-operator-values.yaml "sorted(e['name'] for e in $env)")" = "['KMODSMITH_FROM', 'KMODSMITH_TRUST_DIR']" ]
+  # The ConfigMap that the values and their comment name, as its keys lie in /drivers: a public key beside parameters.
+  run grep -c "configmap $(query gpu-operator-values.yaml 'd["driver"]["kernelModuleConfig"]["name"]') --from-file=site.pem" \
+    "$top/deploy/gpu-operator-values.yaml"
+  assert_output 1
+  mkdir "$BATS_TEST_TMPDIR/drivers"
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 2>/dev/null | openssl pkey -pubout >"$BATS_TEST_TMPDIR/drivers/site.pem"
+  echo NVreg_EnableGpuFirmware=0 >"$BATS_TEST_TMPDIR/drivers/nvidia.conf"
+  KMODSMITH_TRUST_DIR=$BATS_TEST_TMPDIR/drivers kmodsmith "trust ls"
+  assert_line --regexp '^site +ecdsa-p256 '
+}
+
+@test "deploy: the agent can be confined to nodes that the GPU Operator has given up, as kmodsmith-operator(7) says" {
+  command -v kubectl >/dev/null || skip "kubectl is not here"
+  local patch
+  patch=$(sed -n "/^kubectl patch --local/,/}'/p" "$top/man/kmodsmith-operator.7.scd" | sed "1s/.*-p '//; s/'.*//")
+  HOME=$BATS_TEST_TMPDIR kubectl patch --local -f "$top/deploy/daemonset-agent.yaml" -o yaml -p "$patch" >"$BATS_TEST_TMPDIR/d.yaml"
+  python3 "$top/tests/cli/kube.py" "$BATS_TEST_TMPDIR/d.yaml"
+  run grep -A1 -E 'nodeSelector:|name: KMODSMITH_CDI' "$BATS_TEST_TMPDIR/d.yaml"
+  assert_line --partial 'nvidia.com/gpu.deploy.driver: "false"'
+  assert_line --partial 'value: none'
+}

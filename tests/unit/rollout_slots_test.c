@@ -306,7 +306,8 @@ static void waves_open_one_after_the_other(void **state)
 	assert_true(slots.rollouts[0].is_halted && slots.rollouts[0].halt.code == REASON_WAVE_FAILURES);
 }
 
-// A canary whose agent never spoke, that somebody else cordoned, or that no node is: nothing says that the target works.
+// A canary whose agent never spoke, that somebody else cordoned, or that no node is: nothing says that the target
+// works.
 static void a_wave_without_a_proof_stays_closed(void **state)
 {
 	(void)state;
