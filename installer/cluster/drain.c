@@ -39,8 +39,8 @@ static bool is_first(const json_t *pods, size_t at)
 	return true;
 }
 
-// Wherever the claim lives (T12); one that cannot be read is taken for one.
-static bool claims_gpu(struct kube *k, const json_t *pod)
+// Wherever the claim lives (T12).
+bool drain_claims_gpu(struct kube *k, const json_t *pod)
 {
 	auto_strv struct strv names = { 0 };
 	const char *space = json_string_value(json_object_get(json_object_get(pod, "metadata"), "namespace"));
@@ -163,7 +163,7 @@ static int judge_all(struct drain *d, const struct node *n, const json_t *pods, 
 		char why[OBJECT_TEXT];
 		if (!is_first(pods, i))
 			continue;
-		bool is_claim = rules->pool->evict == EVICT_GPU && claims_gpu(d->kube, pod);
+		bool is_claim = rules->pool->evict == EVICT_GPU && drain_claims_gpu(d->kube, pod);
 		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
 		l->jobs += pod_is_job(pod, rules->pool);
 		l->pods += verdict != POD_STAYS;

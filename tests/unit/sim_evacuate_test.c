@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the driver manager does to a Node and its pods, on the simulated API server: operands paused and given back with
+// the operator's words, others' cordons kept, evictions only where they are allowed, and all of it taken back on each
+// way out, by the next run where this one was killed.
+#include "cluster/evacuate.h"
+#include "cluster/operands.h"
+#include "tests/sim/sim.h"
+#include "tests/unit/test.h"
+
+#define NODE "/api/v1/nodes/n00"
+#define PODS "/api/v1/namespaces/default/pods"
+#define PAUSED "paused-for-driver-upgrade"
+
+static void test_words(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *value, *paused, *resumed; // NULL = it stays
+	} rows[] = {
+		{ NULL, NULL, NULL },           { "", NULL, NULL },
+		{ "false", NULL, NULL },        { "true", PAUSED, NULL },
+		{ "dgx", "dgx_" PAUSED, NULL }, { PAUSED, NULL, "true" },
+		{ "dgx_" PAUSED, NULL, "dgx" }, { PAUSED "_dgx", NULL, "dgx" },
+		{ "_", "__" PAUSED, NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *paused = operand_pause(rows[i].value), *resumed = operand_resume(rows[i].value);
+		const char *row = rows[i].value ? rows[i].value : "absent";
+		expect(rows[i].paused ? str_eq(paused, rows[i].paused) : !paused, row);
+		expect(rows[i].resumed ? str_eq(resumed, rows[i].resumed) : !resumed, row);
+	}
+}
+
+struct scene {
+	struct sim *sim;
+	struct kube *kube;
+	struct evacuation e;
+	char *said;
+	bool is_ended;
+};
+
+static void on_note(void *ctx, const char *text)
+{
+	struct scene *s = ctx;
+	str_add(&s->said, "%s\n", text);
+}
+
+static bool is_ended(void *ctx)
+{
+	return ((struct scene *)ctx)->is_ended;
+}
+
+static void begin(struct scene *s, const char *node)
+{
+	*s = (struct scene){ .sim = sim_new(NULL) };
+	sim_make(s->sim, "/api/v1/nodes", "%s", node);
+	s->kube = sim_client(s->sim, "manager");
+	s->e = (struct evacuation){
+		.kube = s->kube, .node = "n00", .may_evict = true, .note = on_note, .is_ended = is_ended, .ctx = s
+	};
+}
+
+static void end(struct scene *s)
+{
+	kube_free(s->kube);
+	sim_free(s->sim);
+	free(s->said);
+}
+
+static const char PLAIN[] = "{'metadata':{'name':'n00','labels':{'nvidia.com/gpu.deploy.device-plugin':'true',"
+			    "'nvidia.com/gpu.deploy.dcgm':'false','site/gpu-user':'yes'}}}";
+
+static void make_pod(struct scene *s, const char *name, const char *owner, const char *spec)
+{
+	auto_str char *status = str_fmt(PODS "/%s/status", name);
+	sim_make(s->sim, PODS,
+		 "{'metadata':{'name':'%s','namespace':'default','labels':{'app':'%s'}%s},"
+		 "'spec':{'nodeName':'n00','terminationGracePeriodSeconds':3,%s}}",
+		 name, name, owner, spec);
+	sim_merge(s->sim, status, "{'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}]}}");
+}
+#define OF_JOB ",'ownerReferences':[{'kind':'Job','name':'j','uid':'1','apiVersion':'batch/v1','controller':true}]"
+#define OF_SET ",'ownerReferences':[{'kind':'DaemonSet','name':'d','uid':'2','apiVersion':'apps/v1','controller':true}]"
+#define GPU "'containers':[{'name':'c','resources':{'limits':{'nvidia.com/gpu':'1'}}}]"
+#define NO_GPU "'containers':[{'name':'c'}]"
+
+static const char *label(struct scene *s, const char *key)
+{
+	return json_string_value(json_object_get(sim_at(sim_get(s->sim, NODE), "metadata labels"), key));
+}
+static const char *mark(struct scene *s)
+{
+	return json_string_value(
+		json_object_get(sim_at(sim_get(s->sim, NODE), "metadata annotations"), EVACUATE_CORDON));
+}
+static bool cordoned(struct scene *s)
+{
+	return json_is_true(sim_at(sim_get(s->sim, NODE), "spec unschedulable"));
+}
+static bool is_there(struct scene *s, const char *pod)
+{
+	auto_str char *path = str_fmt(PODS "/%s", pod);
+	return sim_get(s->sim, path) != NULL;
+}
+
+static void the_daemonset_takes_its_pod(void *ctx)
+{
+	struct scene *s = ctx;
+	if (str_eq(label(s, "nvidia.com/gpu.deploy.device-plugin"), PAUSED))
+		sim_delete(s->sim, PODS "/plugin");
+	else
+		sim_after(1000, the_daemonset_takes_its_pod, s);
+}
+
+static void make_plugin(struct scene *s)
+{
+	make_pod(s, "plugin", OF_SET, "'nodeSelector':{'nvidia.com/gpu.deploy.device-plugin':'true'}," NO_GPU);
+	sim_after(1000, the_daemonset_takes_its_pod, s);
+}
+
+static void a_free_node_and_back(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	make_plugin(&s);
+	make_pod(&s, "train", OF_JOB, GPU);
+	make_pod(&s, "web", OF_JOB, NO_GPU);
+	s.e.label = "site/gpu-user";
+	expect(evacuate_begin(&s.e, &err) == 0 && evacuate_check(&s.e, &err) == 0, err.text);
+	assert_false(cordoned(&s)); // a look changes nothing
+	expect(evacuate_run(&s.e, &err) == 0, err.text);
+	assert_true(cordoned(&s));
+	assert_string_equal(mark(&s), "true");
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.device-plugin"), PAUSED);
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.dcgm"), "false");
+	assert_string_equal(label(&s, "site/gpu-user"), "yes_" PAUSED);
+	assert_null(label(&s, "nvidia.com/gpu.deploy.mig-manager")); // no label that was not there
+	assert_false(is_there(&s, "plugin"));
+	assert_false(is_there(&s, "train"));
+	assert_true(is_there(&s, "web"));
+	assert_non_null(strstr(s.said, "evicted default/train"));
+	assert_int_equal(evacuate_restore(&s.e, &err), 1);
+	assert_false(cordoned(&s));
+	assert_null(mark(&s));
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.device-plugin"), "true");
+	assert_string_equal(label(&s, "site/gpu-user"), "yes");
+	assert_int_equal(evacuate_restore(&s.e, &err), 0); // and nothing is left to do
+	end(&s);
+}
+
+static void the_cordon_of_others_stays(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	sim_merge(s.sim, NODE, "{'spec':{'unschedulable':true}}");
+	expect(evacuate_run(&s.e, &err) == 0 && evacuate_restore(&s.e, &err) == 1, err.text);
+	assert_true(cordoned(&s));
+	assert_null(mark(&s));
+	end(&s);
+}
+
+// Killed at any request: the next run, which has nothing to do by itself, gives all of it back.
+static void what_a_killed_run_left_is_given_back(void **state)
+{
+	(void)state;
+	for (unsigned nth = 1; nth < 24; nth++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, PLAIN);
+		make_plugin(&s);
+		make_pod(&s, "train", OF_JOB, GPU);
+		sim_fault(s.sim, &(struct sim_fault){ .what = nth % 2 ? SIM_DIE_BEFORE : SIM_DIE_AFTER,
+						      .client = "manager",
+						      .nth = (nth + 1) / 2 });
+		evacuate_run(&s.e, &err);
+		kube_free(s.kube);
+		sim_heal(s.sim);
+		s.e.kube = s.kube = sim_client(s.sim, "next");
+		expect(evacuate_restore(&s.e, &err) >= 0, err.text);
+		assert_false(cordoned(&s));
+		assert_null(mark(&s));
+		assert_string_equal(label(&s, "nvidia.com/gpu.deploy.device-plugin"), "true");
+		end(&s);
+	}
+}
+
+// Nobody is disturbed for what could not be ended.
+static void who_may_not_be_evicted_is_named_before_anything_is_done(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *owner, *spec, *annotation; // NULL = none
+		bool may_evict, is_forced, deletes_empty_dir;
+		const char *why; // NULL = it may
+	} rows[] = {
+		{ "a pod of a job", OF_JOB, GPU, NULL, true, false, false, NULL },
+		{ "a bare pod", "", GPU, NULL, true, false, false, "default/train: nothing would start it again" },
+		{ "a bare pod by force", "", GPU, NULL, true, true, false, NULL },
+		{ "an emptyDir", OF_JOB, GPU ",'volumes':[{'name':'v','emptyDir':{}}]", NULL, true, false, false,
+		  "default/train: its emptyDir would be lost" },
+		{ "an emptyDir that may be lost", OF_JOB, GPU ",'volumes':[{'name':'v','emptyDir':{}}]", NULL, true,
+		  false, true, NULL },
+		{ "no eviction here", OF_JOB, GPU, NULL, false, false, false, "nothing allows to evict them" },
+		{ "nobody uses a GPU", OF_JOB, NO_GPU, NULL, false, false, false, NULL },
+		{ "the operator evicts", OF_JOB, GPU, "true", true, false, false, "nothing allows to evict them" },
+		{ "the operator does not", OF_JOB, GPU, "false", true, false, false, NULL },
+		{ "a DaemonSet's pod", OF_SET, GPU, NULL, true, false, false, NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, PLAIN);
+		if (rows[i].annotation)
+			sim_merge(s.sim, NODE, "{'metadata':{'annotations':{'" EVACUATE_UPGRADES "':'%s'}}}",
+				  rows[i].annotation);
+		make_pod(&s, "train", rows[i].owner, rows[i].spec);
+		s.e.may_evict = rows[i].may_evict;
+		s.e.is_forced = rows[i].is_forced;
+		s.e.deletes_empty_dir = rows[i].deletes_empty_dir;
+		expect(evacuate_begin(&s.e, &err) == 0, rows[i].name);
+		int r = evacuate_check(&s.e, &err);
+		if (rows[i].why ? r == 0 || err.code != E_IN_USE || !strstr(err.text, rows[i].why) : r < 0)
+			fail_msg("%s: %d %s", rows[i].name, r, err.text);
+		assert_int_equal(sim_count(s.sim, "manager", "patch"), 0);
+		end(&s);
+	}
+}
+
+static void a_process_with_the_gpu_open_is_its_pods(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	make_pod(&s, "hidden", OF_JOB, NO_GPU);
+	auto_str char *holders = str_fmt("1 0 %s", sim_text(sim_get(s.sim, PODS "/hidden"), "metadata uid"));
+	s.e.holders = holders;
+	expect(evacuate_run(&s.e, &err) == 0, err.text);
+	assert_false(is_there(&s, "hidden"));
+	end(&s);
+}
+
+static void a_budget_blocks_until_the_deadline_and_all_is_given_back(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	make_pod(&s, "train", OF_JOB, GPU);
+	sim_make(s.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+		 "{'metadata':{'name':'b','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
+		 "'app':'train'}}}}");
+	s.e.timeout_s = 60;
+	long begun = sim_now_ms();
+	assert_true(evacuate_run(&s.e, &err) < 0);
+	assert_int_equal(err.code, E_IN_USE);
+	assert_non_null(strstr(err.text, "default/train"));
+	assert_non_null(strstr(err.text, "disruption budget"));
+	assert_in_range(sim_now_ms() - begun, 60000, 75000);
+	assert_true(is_there(&s, "train"));
+	expect(evacuate_restore(&s.e, &err) == 1, err.text);
+	assert_false(cordoned(&s));
+	end(&s);
+}
+
+static void an_operand_that_does_not_end_has_a_deadline(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	make_pod(&s, "plugin", OF_SET, "'nodeSelector':{'nvidia.com/gpu.deploy.device-plugin':'true'}," NO_GPU);
+	make_pod(&s, "train", OF_JOB, GPU);
+	assert_true(evacuate_run(&s.e, &err) < 0);
+	assert_int_equal(err.code, E_IN_USE);
+	assert_non_null(strstr(err.text, "operand default/plugin"));
+	assert_true(is_there(&s, "train"));
+	end(&s);
+}
+
+static void who_is_told_to_end_does_so_within_a_second(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	make_pod(&s, "plugin", OF_SET, "'nodeSelector':{'nvidia.com/gpu.deploy.device-plugin':'true'}," NO_GPU);
+	s.is_ended = true;
+	long begun = sim_now_ms();
+	assert_true(evacuate_run(&s.e, &err) < 0);
+	assert_int_equal(err.code, EINTR);
+	assert_in_range(sim_now_ms() - begun, 0, 1000);
+	end(&s);
+}
+
+static void a_full_drain_takes_the_others_but_no_daemonset(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	make_pod(&s, "web", OF_JOB, NO_GPU);
+	make_pod(&s, "cache", OF_JOB, NO_GPU);
+	make_pod(&s, "agent", OF_SET, NO_GPU);
+	s.e.selector = "app=web";
+	expect(evacuate_drain(&s.e, &err) == 0, err.text);
+	assert_false(is_there(&s, "web"));
+	assert_true(is_there(&s, "cache") && is_there(&s, "agent"));
+	s.e.selector = "";
+	expect(evacuate_drain(&s.e, &err) == 0, err.text);
+	assert_false(is_there(&s, "cache"));
+	assert_true(is_there(&s, "agent"));
+	end(&s);
+}
+
+// DRA: its plugin gives back the claims of pods that end, so it stays until they have.
+static void the_plugin_of_dra_goes_last(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, "{'metadata':{'name':'n00','labels':{'nvidia.com/gpu.deploy.dra-driver':'true',"
+		  "'nvidia.com/gpu.deploy.dra-validator':'true'}}}");
+	make_pod(&s, "train", OF_JOB, NO_GPU ",'resourceClaims':[{'name':'g','resourceClaimName':'gpu-0'}]");
+	sim_make(s.sim, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
+		 "{'metadata':{'name':'gpu-0','namespace':'default'},'status':{'allocation':{'devices':{'results':[{"
+		 "'driver':'gpu.nvidia.com'}]}}}}");
+	s.e.may_evict = false;
+	s.e.may_drain = true;
+	sim_merge(s.sim, PODS "/train", "{'metadata':{'finalizers':['test/stays']}}");
+	assert_true(evacuate_run(&s.e, &err) < 0);
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.dra-driver"), "true");
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.dra-validator"), PAUSED);
+	sim_merge(s.sim, PODS "/train", "{'metadata':{'finalizers':null}}");
+	expect(evacuate_run(&s.e, &err) == 0, err.text);
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.dra-driver"), PAUSED);
+	expect(evacuate_restore(&s.e, &err) == 1, err.text);
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.dra-driver"), "true");
+	end(&s);
+}
+
+static void others_may_change_the_node_meanwhile(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	sim_fault(s.sim, &(struct sim_fault){
+				 .what = SIM_STATUS, .client = "manager", .verb = "patch", .times = 3, .status = 409 });
+	expect(evacuate_run(&s.e, &err) == 0, err.text);
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.device-plugin"), PAUSED);
+	sim_delete(s.sim, NODE);
+	assert_true(evacuate_restore(&s.e, &err) < 0);
+	assert_int_equal(err.code, E_NOT_FOUND);
+	end(&s);
+}
+
+static void a_driver_of_the_hosts_is_told(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	expect(evacuate_say_installed(&s.e, &err) == 0, err.text);
+	assert_string_equal(label(&s, OPERAND_DRIVER), "pre-installed");
+	end(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(a_free_node_and_back),
+		cmocka_unit_test(the_cordon_of_others_stays),
+		cmocka_unit_test(what_a_killed_run_left_is_given_back),
+		cmocka_unit_test(who_may_not_be_evicted_is_named_before_anything_is_done),
+		cmocka_unit_test(a_process_with_the_gpu_open_is_its_pods),
+		cmocka_unit_test(a_budget_blocks_until_the_deadline_and_all_is_given_back),
+		cmocka_unit_test(an_operand_that_does_not_end_has_a_deadline),
+		cmocka_unit_test(who_is_told_to_end_does_so_within_a_second),
+		cmocka_unit_test(a_full_drain_takes_the_others_but_no_daemonset),
+		cmocka_unit_test(the_plugin_of_dra_goes_last),
+		cmocka_unit_test(others_may_change_the_node_meanwhile),
+		cmocka_unit_test(a_driver_of_the_hosts_is_told),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
