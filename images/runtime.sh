@@ -68,7 +68,7 @@ ours() { # the build id would tell in which directory it was built
   strip -R .note.gnu.build-id -o "$root/usr/bin/kmodsmith" build/release/kmodsmith
   strip -R .note.gnu.build-id -o "$root/usr/libexec/kmodsmith" build/release/kmodsmith-static
   needs "$root/usr/bin/kmodsmith"
-  for name in nvidia-driver ocp_dtk_entrypoint; do ln -s kmodsmith "$root/usr/bin/$name"; done
+  for name in nvidia-driver driver-manager ocp_dtk_entrypoint; do ln -s kmodsmith "$root/usr/bin/$name"; done
 }
 files() {
   mkdir -p "$root"/{dev,drivers,etc/modprobe.d,etc/ssl/certs,mnt,opt,proc,root,run,sys,usr/local/bin,var/lib,var/log} "$root"/usr/share

@@ -2,6 +2,7 @@
 // The names that the program is called by, and the way into its commands; no decision is made here.
 #include "base/launch.h"
 #include "cmd/common.h"
+#include "cmd/driver_manager.h"
 #include "cmd/dtk.h"
 #include "cmd/entry.h"
 #include "cmd/nvidia_driver.h"
@@ -22,6 +23,7 @@ static const struct program {
 	int (*main)(int argc, char **argv);
 } programs[] = {
 	{ "nvidia-driver", nvidia_driver_main },
+	{ "driver-manager", driver_manager_main },
 	{ DTK_PROGRAM, dtk_main },
 	{ "kubectl-kmodsmith", kubectl_main },
 };

@@ -264,6 +264,12 @@ void entry_blame(struct err *err)
 		opt_blame(running.in, running.parsed, running.values, err);
 }
 
+int entry_again(const struct cmd *cmd, void *values, struct err *err)
+{
+	struct opt_parsed parsed;
+	return opt_parse(cmd, running.in, values, &parsed, err) < 0 ? -1 : 0;
+}
+
 // Without the values, which may be a proxy's password.
 static void tell_origins(const struct opt_input *in, const struct opt_parsed *parsed)
 {

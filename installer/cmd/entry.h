@@ -13,6 +13,8 @@ int entry_values(const struct cmd *cmd, int argc, char **argv, void *values);
 // An error that a running command tells by itself: where it comes from a wrong line of the configuration file, or a
 // wrong variable, it names that. Errors that are returned need no such call.
 void entry_blame(struct err *err);
+// The values of the command that runs, from what its environment says by now. values: zeroed.
+int entry_again(const struct cmd *cmd, void *values, struct err *err);
 int entry_usage(bool is_error);
 int entry_version(void);
 int entry_unknown(int argc, char **argv); // argv[0] is no command; it may be a group

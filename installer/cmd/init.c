@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The container's entry: install once, then stay until told to stop. The driver outlives the process: no signal unloads
 // it.
-#include "base/file.h"
 #include "cmd/job.h"
 #include "cmd/serve_agent.h"
 #include "cmd/serve_kernels.h"
 #include "cmd/serve_peermem.h"
+#include "cmd/termlog.h"
 #include "node/daemon_record.h"
 #include "node/daemons.h"
 #include "node/operator.h"
 #include "node/pulse.h"
 #include "node/rights.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 
 struct values {
@@ -24,8 +23,7 @@ struct values {
 };
 
 static const struct opt opts[] = {
-	{ "termination-log", 0, "FILE", NULL, OPT_STR, offsetof(struct values, termination_log),
-	  "gets the error of a failed start, where it exists; default /dev/termination-log" },
+	{ "termination-log", 0, "FILE", NULL, OPT_STR, offsetof(struct values, termination_log), TERMLOG_HELP },
 	{ "operator", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_operator),
 	  "keep the files below /run/nvidia that the GPU Operator's pods read; `nvidia-driver` does" },
 	{ "config-digest", 0, "TEXT", "DRIVER_CONFIG_DIGEST", OPT_STR, offsetof(struct values, config_digest),
@@ -324,23 +322,10 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	return r;
 }
 
-// For `kubectl describe pod`: Kubernetes mounts the file and shows at most 4096 bytes of it, which an error never
-// fills. Written in place, because it is a mount point. The error has been logged already, so nothing is said when
-// there is none.
 static void failed(const void *values, const struct err *err)
 {
-	static const char DEFAULT[] = "/dev/termination-log";
 	const struct values *v = values;
-	const struct err_info *info = err_info(err->code);
-	const char *path = v->termination_log ? v->termination_log : DEFAULT;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
-	struct err ignored;
-	if (machine_open(&v->job.origin.remote.common, &m, &ignored) < 0)
-		return;
-	auto_fd int fd = root_open(&m.kern, path, O_WRONLY | O_TRUNC | O_NONBLOCK, &ignored);
-	auto_str char *text = str_fmt("%s (%s): %s\nnext: %s\n", info->name, info->reason, err->text, info->next);
-	if (fd >= 0)
-		file_write(fd, path, text, strlen(text), &ignored);
+	termlog_write(&v->job.origin.remote.common, v->termination_log, err);
 }
 
 const struct cmd cmd_init = {

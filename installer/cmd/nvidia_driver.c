@@ -141,6 +141,11 @@ static const struct variable {
 	{ "GPU_DIRECT_RDMA_ENABLED", "true or false", as_bool },
 	{ "USE_HOST_MOFED", "true or false", as_bool },
 	{ "MAX_THREADS", "a number of threads", as_count },
+	{ "ENABLE_GPU_POD_EVICTION", "true or false", as_bool },
+	{ "ENABLE_AUTO_DRAIN", "true or false", as_bool },
+	{ "DRAIN_USE_FORCE", "true or false", as_bool },
+	{ "DRAIN_DELETE_EMPTYDIR_DATA", "true or false", as_bool },
+	{ "FORCE_REINSTALL", "true or false", as_bool },
 };
 
 static void apply(const struct variable *v, struct strv *ret_warnings)

@@ -104,6 +104,17 @@ void operator_leave(struct operator_pod *o)
 	}
 }
 
+int operator_clear(const struct root *host, struct err *err)
+{
+	auto_fd int fd = -1;
+	int r = 0;
+	if (!root_exists(host, PID))
+		return 0;
+	while (r == 0)
+		r = lock(host, &fd, err);
+	return r < 0 || root_unlink(host, PID, err) < 0 ? -1 : 0;
+}
+
 void operator_done(struct operator_pod *o)
 {
 	close_fdp(&o->lock);

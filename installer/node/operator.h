@@ -23,6 +23,9 @@ int operator_begin(struct operator_pod *o, const struct root *host, struct err *
 int operator_ready(const struct operator_pod *o, const char *digest, struct err *err);
 // Until the host's next boot or start of a container the driver stays: only who serves, and that it does, is withdrawn.
 void operator_leave(struct operator_pod *o);
+// For the driver manager, while no container of a driver is here: a pid that was left behind is removed. E_LOCKED with
+// the pid when one is alive.
+int operator_clear(const struct root *host, struct err *err);
 void operator_done(struct operator_pod *o); // ends the lock; says nothing
 #define auto_operator __attribute__((cleanup(operator_done)))
 

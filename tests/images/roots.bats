@@ -77,7 +77,7 @@ TOOLS=(sh bash lsmod modprobe rm mv chroot ls cat sleep mkdir grep cut head tail
     assert_success
     assert_output --partial kmod
   done
-  for name in nvidia-driver ocp_dtk_entrypoint; do assert_equal "$(readlink "$images/runtime/root/usr/bin/$name")" kmodsmith; done
+  for name in nvidia-driver driver-manager ocp_dtk_entrypoint; do assert_equal "$(readlink "$images/runtime/root/usr/bin/$name")" kmodsmith; done
   in_root runtime kmodsmith explain E_IN_USE
   assert_success
   in_root runtime /usr/libexec/kmodsmith explain E_IN_USE

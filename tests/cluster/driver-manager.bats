@@ -1,0 +1,202 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The init container of the GPU Operator's driver pods against the real API server: what is proven before anybody is
+# disturbed, who is evicted, and that labels and cordons are given back on each way out.
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
+load helper
+load agent
+load driver-manager
+
+setup_file() {
+  kube_start
+  operator_rights
+}
+teardown_file() { kube_stop; }
+setup() {
+  kube_needed
+  agent_machine
+  node_begin
+  image=$new
+  from=(KMODSMITH_FROM="oci:$repository" KERNEL_MODULE_TYPE=open)
+}
+teardown() { node_end; }
+
+@test "another configuration of the same driver unloads nothing, evicts nobody and pauses nothing" {
+  local before
+  image=$old
+  gpu_pod train
+  driver_pod "$old" "${from[@]}" HTTPS_PROXY=http://proxy.example:3128
+  before=$(kube GET "/api/v1/nodes/$node" | jq -r .metadata.resourceVersion)
+  manage uninstall_driver DRIVER_CONFIG_DIGEST=2
+  assert_success
+  assert_output "nothing was touched: the kernel has what the pod would load, driver $old (open) for kernel $kernel"
+  assert_untouched "plugin train"
+  assert_equal "$(kube GET "/api/v1/nodes/$node" | jq -r .metadata.resourceVersion)" "$before"
+}
+
+@test "a next driver that cannot be had: the reason in the termination log, and nothing is touched" {
+  gpu_pod train
+  rm -r "$repository"
+  driver_pod "$new" "${from[@]}"
+  manage uninstall_driver DRIVER_CONFIG_DIGEST=2
+  assert_failure 1
+  assert_error E_NOT_FOUND
+  run cat "$ROOT/dev/termination-log"
+  assert_line --regexp "^E_NOT_FOUND \(NotFound\): no package of driver $new "
+  assert_line --partial "next: "
+  assert_untouched "plugin train"
+}
+
+@test "a next driver: proven, operands paused, GPU pods evicted, unloaded, and all given back" {
+  gpu_pod train
+  a_pod web Job
+  driver_pod "$new" "${from[@]}"
+  manage uninstall_driver DRIVER_CONFIG_DIGEST=2
+  assert_success
+  assert_output --partial "unloaded: driver $old is loaded, $new is wished; driver $new (open) for kernel $kernel is at hand"
+  assert_regex "$stderr" "evicted default/train-$node"
+  assert_equal "$(calls_of 'unload nvidia')" 1
+  assert_equal "$(there)" web
+  assert_equal "$(label $operand) $(label nvidia.com/gpu.deploy.dcgm) $(label nvidia.com/gpu.deploy.nvsm)" "true false null"
+  assert_equal "$(cordoned) $(cordon_is_ours)" "false no"
+  # What it left is what the driver's container finds: nothing is loaded, and the next driver is in the store.
+  loads "$new"
+  rm -r "$repository"
+  kmodsmith install --driver "$new" --flavour open --insecure-skip-verify
+  assert_status 0
+}
+
+@test "who may not be evicted is named before anybody is disturbed" {
+  gpu_pod train ""
+  driver_pod "$new" "${from[@]}"
+  manage uninstall_driver
+  assert_error E_IN_USE "default/train-$node: nothing would start it again"
+  assert_untouched "plugin train"
+  manage uninstall_driver ENABLE_GPU_POD_EVICTION=false
+  assert_error E_IN_USE "train-$node"
+  node_patch '{"metadata": {"annotations": {"nvidia.com/gpu-driver-upgrade-enabled": "true"}}}'
+  manage uninstall_driver
+  assert_error E_IN_USE "train-$node"
+  assert_regex "$stderr" "nobody is evicted from here: the operator's controller of upgrades does that"
+  assert_untouched "plugin train"
+  node_patch '{"metadata": {"annotations": null}}'
+  manage uninstall_driver DRAIN_USE_FORCE=true
+  assert_success
+  assert_equal "$(there)" ""
+}
+
+@test "a node that others cordoned stays cordoned" {
+  node_patch '{"spec": {"unschedulable": true}}'
+  driver_pod "$new" "${from[@]}"
+  manage uninstall_driver
+  assert_success
+  assert_equal "$(calls_of 'unload nvidia')" 1
+  assert_equal "$(label $operand) $(cordoned) $(cordon_is_ours)" "true true no"
+}
+
+@test "a budget that blocks: given up at the deadline; told to end: at once; and killed: by the next start" {
+  local pid
+  gpu_pod train
+  kube PATCH "/api/v1/namespaces/default/pods/train-$node/status" '{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}' \
+    application/merge-patch+json >/dev/null
+  kube POST /apis/policy/v1/namespaces/default/poddisruptionbudgets \
+    '{"metadata": {"name": "guard"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "train"}}}}' >/dev/null
+  driver_pod "$new" "${from[@]}"
+  manage uninstall_driver DRAIN_TIMEOUT_SECONDS=1s
+  assert_error E_IN_USE "disruption budget"
+  assert_equal "$(calls_of unload) $(label $operand) $(cordoned) $(cordon_is_ours)" "0 true false no"
+  for signal in TERM KILL; do
+    manager uninstall_driver >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- 4>&- &
+    pid=$!
+    log=$BATS_TEST_TMPDIR/log soon is_paused
+    kill -"$signal" "$pid"
+    wait "$pid" || true
+    [ "$signal" = KILL ] || assert_equal "$(label $operand) $(cordoned) $(cordon_is_ours)" "true false no"
+  done
+  assert_equal "$(label $operand) $(cordoned) $(cordon_is_ours)" "paused-for-driver-upgrade true true"
+  mkdir -p "$ROOT/run/nvidia"
+  echo 7 >"$ROOT/run/nvidia/nvidia-driver.state" # the configuration of before is wished again
+  manage uninstall_driver DRIVER_CONFIG_DIGEST=7
+  assert_success
+  assert_output --partial "was ready with this configuration, 7"
+  assert_equal "$(calls_of unload) $(label $operand) $(cordoned) $(cordon_is_ours)" "0 true false no"
+}
+is_paused() { [ "$(label $operand)" = paused-for-driver-upgrade ]; }
+
+@test "a driver that the host has by itself is left to it, and the operator is told" {
+  local ko=lib/modules/$kernel/updates/dkms
+  sed -i 's/"boot_id": *"[^"]*"/"boot_id": "another"/' "$ROOT"/run/kmodsmith/*.json
+  rm -rf "$ROOT/var/lib/kmodsmith/store"
+  mkdir -p "$ROOT/$ko"
+  cp "$BATS_TEST_TMPDIR/package.d/nvidia.ko" "$ROOT/$ko/"
+  echo "updates/dkms/nvidia.ko:" >"$ROOT/lib/modules/$kernel/modules.dep"
+  driver_pod "$new" "${from[@]}"
+  manage uninstall_driver
+  assert_error E_HOST_DRIVER
+  assert_equal "$(label nvidia.com/gpu.deploy.driver)" pre-installed
+  assert_equal "$(calls_of unload) $(label $operand)" "0 true"
+}
+
+@test "module parameters of the pod are known: others mean another load, the same ones none" {
+  image=$old
+  local dir=$ROOT/var/lib/kubelet/pods
+  VOLUMES='[{"name": "params", "configMap": {"name": "m"}}]' MOUNTS='[{"name": "params", "mountPath": "/drivers/nvidia.conf", "subPath": "nvidia.conf"}]' \
+    driver_pod "$old" "${from[@]}"
+  manage uninstall_driver
+  assert_error E_NOT_FOUND "KMODSMITH_KUBELET_DIR"
+  dir=$dir/$(kube GET /api/v1/namespaces/$OPERATOR/pods/$pod | jq -r .metadata.uid)/volumes/kubernetes.io~configmap/params
+  mkdir -p "$dir"
+  echo "NVreg_DeviceFileMode=0$(printf %o "$(sed -n 's/^DeviceFileMode: //p' "$ROOT/proc/driver/nvidia/params")")" >"$dir/nvidia.conf"
+  manage uninstall_driver
+  assert_success
+  assert_untouched plugin
+  echo "NVreg_DeviceFileMode=0600" >"$dir/nvidia.conf"
+  manage uninstall_driver
+  assert_success
+  assert_output --partial "unloaded: only parameters differ"
+  assert_equal "$(calls_of 'unload nvidia')" 1
+}
+
+@test "preflight_check brings and proves the next driver, and writes nothing on the Node" {
+  gpu_pod train
+  driver_pod "$new" "${from[@]}"
+  manage preflight_check
+  assert_success
+  assert_output --partial "driver $new (open) for kernel $kernel is at hand"
+  assert_untouched "plugin train"
+  rm -r "$repository" "$ROOT/var/lib/kmodsmith/store"
+  manage preflight_check
+  assert_failure 1
+}
+
+@test "an image that is not the one of the driver's container proves nothing, and says so" {
+  driver_pod 595.99.01 "${from[@]}"
+  manage uninstall_driver
+  assert_error E_CONFIG "give driver.manager.version the version of driver.version"
+  assert_untouched plugin
+}
+
+@test "FORCE_REINSTALL takes the wished driver out, where it can come back" {
+  image=$old
+  driver_pod "$old" "${from[@]}"
+  manage uninstall_driver FORCE_REINSTALL=true
+  assert_success
+  assert_output --partial "unloaded: FORCE_REINSTALL; driver $old (open)"
+  assert_equal "$(calls_of 'unload nvidia')" 1
+}
+
+@test "no driver is loaded: nobody is evicted, and what an earlier start left is given back" {
+  gpu_pod train
+  kube DELETE "/api/v1/namespaces/default/pods/plugin-$node?gracePeriodSeconds=0" >/dev/null
+  kmodsmith unload
+  assert_status 0
+  node_patch "{\"spec\": {\"unschedulable\": true}, \"metadata\": {\"labels\": {\"$operand\": \"paused-for-driver-upgrade\"},
+    \"annotations\": {\"kmodsmith.io/driver-manager.cordon\": \"true\"}}}"
+  mkdir -p "$ROOT/run/nvidia"
+  echo 4711 >"$ROOT/run/nvidia/nvidia-driver.pid"
+  manage uninstall_driver
+  assert_success
+  assert_output "nothing was touched: no driver is loaded"
+  assert_equal "$(there) $(label $operand) $(cordoned) $(cordon_is_ours)" "train true false no"
+  assert [ ! -e "$ROOT/run/nvidia/nvidia-driver.pid" ]
+}
