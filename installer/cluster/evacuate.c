@@ -263,7 +263,8 @@ static int evict(const struct evacuation *e, const json_t *pod, struct look *l, 
 	auto_str char *name = name_of(pod);
 	if (api_evict(e->kube, text(m, "namespace"), text(m, "name"), text(m, "uid"), &done, err) < 0)
 		return err_wrap(err, "evict %s", name);
-	if (done.what == API_BLOCKED && !*l->why.text)
+	bool is_refused = done.what == API_BLOCKED || done.what == API_REFUSED;
+	if (is_refused && !*l->why.text)
 		err_set(&l->why, E_IN_USE, "%s: %s", name, done.why.text);
 	else if (done.what == API_EVICTED)
 		note(e, str_fmt("evicted %s", name));
