@@ -9,7 +9,8 @@ extern const struct field policy_fields[], pool_fields[], target_fields[], drain
 extern const struct field wave_fields[], window_fields[];
 void policy_span_fields(struct field ret[SPAN_COUNT + 1]); // of deadlines
 extern const struct policy policy_defaults;                // of the cluster
-extern const struct pool pool_defaults;                    // besides the deadlines: span_defaults
+extern const struct wave wave_defaults;
+extern const struct pool pool_defaults; // besides the deadlines: span_defaults
 
 enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR, MONTH = 30 * DAY };
 

@@ -46,9 +46,11 @@ const struct field wave_fields[] = {
 	{ 0 },
 };
 
+const struct wave wave_defaults = { .failures = LIMIT_NONE, .done = 1 };
+
 static int read_wave(const json_t *object, const char *path, struct strv *terms, struct wave *ret, struct err *err)
 {
-	struct wave_values v = { .wave = { .failures = LIMIT_NONE, .done = 1 } };
+	struct wave_values v = { .wave = wave_defaults };
 	if (fields_read(object, wave_fields, path, &v, err) < 0 ||
 	    policy_terms(object, path, terms, &v.wave.terms, err) < 0)
 		return -1;

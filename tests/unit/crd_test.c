@@ -137,7 +137,6 @@ static void every_field(void **state)
 	struct field spans[SPAN_COUNT + 1];
 	struct pool pool = pool_defaults;
 	const struct target target = { 0 };
-	const struct wave wave = { .failures = LIMIT_NONE };
 	const struct window window = { 0 };
 	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
 	policy_span_fields(spans);
@@ -147,7 +146,7 @@ static void every_field(void **state)
 	compare(s, "properties pools items properties drain", drain_fields, &pool, sizeof(pool));
 	compare(s, "properties pools items properties breaker", breaker_fields, &pool, sizeof(pool));
 	compare(s, "properties pools items properties deadlines", spans, &pool, sizeof(pool));
-	compare(s, "properties pools items properties waves items", wave_fields, &wave, sizeof(wave));
+	compare(s, "properties pools items properties waves items", wave_fields, &wave_defaults, sizeof(wave_defaults));
 	compare(s, "properties pools items properties windows items", window_fields, &window, sizeof(window));
 }
 

@@ -187,8 +187,8 @@ static void a_policy_in_yaml(void **state)
 	farm_end(&f);
 }
 
-// The undo of a bad target is a word beside the policy: whoever puts the document back as it was committed does not bring
-// the target back, nor do a restart and a lost status. Another target in the policy ends it.
+// The undo of a bad target is a word beside the policy: whoever puts the document back as it was committed does not
+// bring the target back, nor do a restart and a lost status. Another target in the policy ends it.
 static void an_undo_is_no_edit(void **state)
 {
 	(void)state;
