@@ -120,6 +120,15 @@ static void step_back(const struct view *v, struct decision *d)
 	take_back_order(v, d);
 }
 
+// Not at once again, nor for ever: a disk that somebody cleans.
+static void step_back_unstaged(const struct view *v, struct decision *d)
+{
+	bool is_ours = v->m->record.receipt.is_there;
+	count_drain(d);
+	enter(v, d, is_ours ? PHASE_FAILED : PHASE_IDLE, REASON_NOT_STAGED, "");
+	take_back_order(v, d);
+}
+
 static bool is_staged(const struct view *v)
 {
 	return is_ordered(v, VERB_STAGE, &v->m->record.target) && answered(v, RESULT_DONE) &&
@@ -279,7 +288,8 @@ const struct rule begin_rules[] = {
 	{ IN(STAGING), "staging failed or took too long: again", is_stage_again, stage_again },
 	{ IN(STAGING) | IN(LOADING), "the agent does not answer: held", is_silent, hold_silent },
 	{ IN(QUEUED), "the target is in the kernel: adopted", is_adopted, adopt },
-	{ IN(QUEUED), "the target is no longer on the disk for this kernel: staged anew", is_unstaged, step_back },
+	{ IN(QUEUED), "the target is no longer on the disk for this kernel: staged anew", is_unstaged,
+	  step_back_unstaged },
 	{ IN(QUEUED), "no driver is loaded: the target is loaded without a cordon", is_fresh, load },
 	{ IN(QUEUED), "a slot is granted: cordoned", is_granted, cordon },
 	{ IN(LOADING), "it is loaded", is_loaded, loaded },

@@ -74,6 +74,8 @@ bool backed_off(const struct view *v, unsigned tries)
 // A node in flight is released, not frozen.
 enum reason_code stands_down(const struct view *v)
 {
+	if (v->is_led_elsewhere)
+		return REASON_FOREIGN_COORDINATOR;
 	if (!v->pool)
 		return REASON_POLICY_GONE;
 	if (v->m->facts.is_skipped)

@@ -42,6 +42,7 @@ void coordinator_done(struct coordinator *c)
 	leader_done(&c->leader);
 	ledger_done(&c->ledger);
 	fleet_done(&c->fleet);
+	others_done(&c->others);
 	policy_done(&c->policy);
 	free(c->maps_path);
 	free(c->objects_path);
@@ -72,6 +73,8 @@ struct cluster coordinator_cluster(const struct coordinator *c)
 		.ledger = &c->ledger,
 		.epoch = leader_epoch(&c->leader),
 		.now = kube_time(c->o.kube),
+		.leader = c->o.namespace,
+		.gone = &c->others.gone,
 	};
 }
 
@@ -152,7 +155,10 @@ int coordinator_look(struct coordinator *c, struct err *err)
 	if (lease_read(&c->leader.lease, err) < 0)
 		return -1;
 	leader_ledger(&c->leader, &c->ledger);
-	return know_once(c, err);
+	if (know_once(c, err) < 0)
+		return -1;
+	others_look(c);
+	return 0;
 }
 
 int coordinator_leave(struct coordinator *c, struct err *err)

@@ -37,11 +37,23 @@ struct coordinator_options { // all borrowed
 	struct coordinator_ears ears;
 };
 
+enum { OTHERS_MOST = 8 };
+struct others { // coordinators of other namespaces that lead nodes of this cluster
+	struct other {
+		char *namespace, *version; // of its Lease
+		long seen_ms, asked_ms;    // since when it is that one; 0 = never
+		bool is_gone;
+	} items[OTHERS_MOST];
+	size_t count;
+	struct strv gone; // namespaces whose nodes may be taken over
+};
+
 struct coordinator {
 	struct coordinator_options o;
 	struct leader leader;
 	struct ledger ledger;
 	struct fleet fleet;
+	struct others others;
 	struct drain drain;
 	struct policy policy;  // in force: the last one that was accepted
 	char *policy_text;     // its document as JSON, which agents read beside the status; NULL = there is none

@@ -237,6 +237,7 @@ static int grant(struct coordinator *c, struct slots *s, struct err *err)
 int act(struct coordinator *c, struct err *err)
 {
 	enum { ROUNDS_MOST = 32 };
+	others_look(c);
 	for (int round = 0; round < ROUNDS_MOST; round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
 		apply_gates(c);

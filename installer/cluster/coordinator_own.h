@@ -32,5 +32,9 @@ void tell_drivers(struct coordinator *c);
 // driverrollout.c: its status, where there is one; slots: as they were planned, NULL = nothing is known.
 void driverrollout_tell(struct coordinator *c, const struct slots *slots);
 
+// coordinator_others.c: who else leads nodes here.
+void others_look(struct coordinator *c);
+void others_done(struct others *o);
+
 // coordinator_act.c: until nothing more is to be done now. E_CONFLICT: the lead was lost.
 int act(struct coordinator *c, struct err *err);

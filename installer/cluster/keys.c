@@ -240,6 +240,8 @@ WORD_KEY(pool)
 WORD_KEY(wave)
 WORD_KEY(version)
 
+WORD_KEY(leader)
+
 // The nonce's hash: what people write there may be long.
 static bool read_retry(const char *value, struct record *r)
 {
@@ -299,6 +301,7 @@ const struct key keys[] = {
 	KEY("driver-version", version, true),
 	KEY("retry-seen", retry, false),
 	KEY("drains", drains, false),
+	KEY("coordinator", leader, false),
 	{ 0 },
 };
 

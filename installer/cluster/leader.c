@@ -4,7 +4,6 @@
 #include "cluster/api.h"
 #include "cluster/ledger.h"
 
-#define LEASE_NAME "kmodsmith-coordinator"
 static const char SLOTS_NOTE[] = "kmodsmith.io/slots";
 static const char *const lease_event[] = { KUBE_EVENT, "object metadata annotations", "object spec", NULL };
 
@@ -20,11 +19,11 @@ void leader_init(struct kube *kube, const char *namespace, const char *holder, s
 {
 	*ret = (struct leader){ .path = api_lease(namespace, NULL) };
 	ret->watch = (struct kube_watch){ .path = ret->path,
-					  .query = "fieldSelector=metadata.name%3D" LEASE_NAME,
+					  .query = "fieldSelector=metadata.name%3D" LEADER_LEASE,
 					  .record = lease_event,
 					  .event = on_lease,
 					  .ctx = ret };
-	lease_init(kube, namespace, LEASE_NAME, holder, LEADER_LEASE_S, &ret->lease);
+	lease_init(kube, namespace, LEADER_LEASE, holder, LEADER_LEASE_S, &ret->lease);
 }
 
 void leader_done(struct leader *l)

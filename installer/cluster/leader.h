@@ -9,6 +9,7 @@
 #include "cluster/lease.h"
 #include "cluster/slots.h"
 
+#define LEADER_LEASE "kmodsmith-coordinator"
 enum { LEADER_LEASE_S = 30, LEADER_RENEW_DEADLINE_MS = 20000, LEADER_RETRY_MS = 5000 };
 
 struct leader {

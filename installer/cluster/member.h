@@ -51,6 +51,7 @@ struct record { // written by the coordinator alone
 	char wave[WORD_TEXT];    // that it was taken into
 	char version[WORD_TEXT]; // label for schedulers and people: what the agent said was loaded
 	uint64_t retry;          // the nonce that was seen
+	char leader[WORD_TEXT];  // namespace of the coordinator that leads it
 	struct {
 		struct aim aim;            // that they were for; another target begins anew
 		uint16_t failed, repeated; // ended without a replacement; replaced again what had been proven

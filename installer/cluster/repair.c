@@ -5,6 +5,10 @@
 
 enum { CLOCK_SLACK = 300 };
 
+static bool is_led_elsewhere(const struct view *v)
+{
+	return v->is_led_elsewhere;
+}
 static bool is_unknown_retry(const struct view *v)
 {
 	return v->m->record.phase == PHASE_UNKNOWN && is_retry(v);
@@ -142,6 +146,7 @@ static void drop_word(const struct view *v, struct decision *d)
 	(IN(STAGING) | IN(LOADING) | IN(CORDONED) | IN(WAITING) | IN(EVICTING) | IN(REPLACING) | IN(VALIDATING) | \
 	 IN(RESTORING))
 const struct rule repair_rules[] = {
+	{ ANY, "the coordinator of another namespace leads it: nothing is done", is_led_elsewhere, NULL },
 	{ IN(UNKNOWN), "somebody asks for a retry: the keys that mean nothing are dropped", is_unknown_retry, forget },
 	{ IN(UNKNOWN), "a key means nothing to this version: nothing is done", is_unknown, NULL },
 	{ ANY, "an earlier version left a word that starts NVIDIA's upgrade controller: it is taken away", is_word_left,

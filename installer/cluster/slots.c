@@ -24,6 +24,12 @@ static int by_uid(const void *a, const void *b)
 	return strcmp(x->uid, y->uid);
 }
 
+static bool is_led_elsewhere(const struct cluster *c, const struct member *m)
+{
+	return c->leader && *m->record.leader && !str_eq(m->record.leader, c->leader) &&
+	       !(c->gone && strv_has(c->gone, m->record.leader));
+}
+
 static void seat_all(const struct round *r)
 {
 	size_t count = r->c->ledger->count;
@@ -39,7 +45,8 @@ static void seat_all(const struct round *r)
 		const struct pool *pool = policy_pool(r->c->policy, &r->c->members[i]);
 		seat->had = entry ? entry->slot : SLOT_NONE;
 		const struct pool *home = policy_home(r->c->policy, &r->c->members[i]);
-		seat->pool = pool ? (int)(pool - r->c->policy->pools) : -1;
+		bool is_ours = !is_led_elsewhere(r->c, &r->c->members[i]); // else it is as if no pool had it
+		seat->pool = pool && is_ours ? (int)(pool - r->c->policy->pools) : -1;
 		seat->home = home ? (int)(home - r->c->policy->pools) : -1;
 	}
 	free(sorted);
@@ -58,6 +65,8 @@ struct view round_view(const struct round *r, size_t at)
 		.wave = pool ? slots_wave_name(pool, r->s->seats[at].wave) : "",
 		.epoch = r->c->epoch,
 		.now = r->c->now,
+		.leader = r->c->leader,
+		.is_led_elsewhere = is_led_elsewhere(r->c, &r->c->members[at]),
 	};
 }
 
@@ -75,6 +84,8 @@ static void keep_or_free(const struct round *r)
 		struct seat *seat = &r->s->seats[i];
 		enum phase phase = r->c->members[i].record.phase;
 		bool is_waiting = phase == PHASE_WAITING;
+		if (is_led_elsewhere(r->c, &r->c->members[i]))
+			continue;
 		if (phase == PHASE_UNKNOWN)
 			seat->has = seat->had;
 		else if (phase_info(phase)->is_disruptive)
@@ -131,7 +142,7 @@ static void revoke_one(const struct round *r)
 	for (size_t i = 0; i < r->c->count; i++) {
 		const struct member *m = &r->c->members[i];
 		const struct pool *pool = round_pool(r, i);
-		if (m->record.phase != PHASE_EVICTING)
+		if (m->record.phase != PHASE_EVICTING || is_led_elsewhere(r->c, m))
 			continue;
 		evicting++;
 		int64_t blocked_since = member_seen(m)->blocked_since;

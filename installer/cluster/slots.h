@@ -25,6 +25,8 @@ struct cluster {
 	const struct ledger *ledger;
 	uint32_t epoch;
 	int64_t now;
+	const char *leader; // namespace of whoever decides, which is written on nodes; NULL = it is nobody's matter
+	const struct strv *gone; // namespaces whose coordinator leads no more; NULL with it
 };
 
 struct seat {     // of a node, in the order of the members

@@ -49,6 +49,10 @@ static enum reason_code drain_waits(const struct view *v)
 static void explain(const struct view *v, struct decision *d)
 {
 	const struct record *r = &v->m->record;
+	if (v->is_led_elsewhere) {
+		wait_for(d, REASON_FOREIGN_COORDINATOR, r->leader);
+		return;
+	}
 	if ((DRAINING & 1U << r->phase) && stands_down(v) == REASON_FOREIGN_CONTROLLER) {
 		wait_for(d, REASON_FOREIGN_CONTROLLER, stands_down_for(v));
 		return;
@@ -107,4 +111,6 @@ void transition(const struct view *v, struct decision *ret)
 	if (seq_cmp(next, last) <= 0)
 		next = (struct seq){ last.epoch, last.n + 1 };
 	ret->next.seq = is_given ? order : next;
+	if (v->leader)
+		snprintf(ret->next.leader, sizeof(ret->next.leader), "%s", v->leader);
 }

@@ -29,6 +29,8 @@ struct view {
 	const char *wave;         // that it belongs to, by name; shorter than WORD_TEXT
 	uint32_t epoch;
 	int64_t now;
+	const char *leader;    // that is written on it; NULL = none is
+	bool is_led_elsewhere; // the coordinator of another namespace leads it
 };
 
 enum cordon { CORDON_KEEP, CORDON_ON, CORDON_OFF };

@@ -22,7 +22,7 @@ size_t why_slot(const struct cluster *c, const struct slots *s, size_t at, struc
 	size_t count = 0;
 	for (const struct refusal_row *row = refusals; row->text && count < WHY_MOST; row++) {
 		// Without a pool there is no policy that the others could be asked of.
-		enum reason_code why = s->seats[at].pool < 0 ? REASON_POLICY_GONE : row->test(&round, at);
+		enum reason_code why = s->seats[at].pool < 0 ? refusals[0].test(&round, at) : row->test(&round, at);
 		ret[count++] = (struct why_row){ row->text, why == REASON_NONE, why };
 	}
 	return count;

@@ -257,12 +257,17 @@ void farm_pod(struct farm *f, unsigned node, const char *name)
 
 void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name)
 {
+	farm_boss_begin_in(f, b, name, "kmodsmith");
+}
+
+void farm_boss_begin_in(struct farm *f, struct farm_boss *b, const char *name, const char *namespace)
+{
 	auto_str char *lease = str_fmt("%s-lease", name);
 	*b = (struct farm_boss){ .farm = f,
 				 .kube = sim_client_within(f->sim, name, COORDINATOR_CALL_MS),
 				 .lease_kube = sim_client_within(f->sim, lease, COORDINATOR_CALL_MS) };
 	const struct coordinator_options o = {
-		.kube = b->kube, .lease_kube = b->lease_kube, .namespace = "kmodsmith", .holder = name
+		.kube = b->kube, .lease_kube = b->lease_kube, .namespace = namespace, .holder = name
 	};
 	coordinator_init(&o, &b->c);
 }

@@ -55,6 +55,7 @@ struct farm_boss { // a coordinator of its own
 	bool is_dead;
 };
 void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name);
+void farm_boss_begin_in(struct farm *f, struct farm_boss *b, const char *name, const char *namespace);
 void farm_boss_end(struct farm_boss *b); // as kill -9 does
 // It takes its turns beside whoever else runs, also while a call of another one is under way or sleeps.
 void farm_boss_beside(struct farm_boss *b);

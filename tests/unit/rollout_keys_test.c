@@ -28,6 +28,7 @@ static const struct record full = {
 	.version = "535.261.03",
 	.retry = UINT64_MAX,
 	.drains = { { 6, 7 }, 3, 2 },
+	.leader = "kmodsmith",
 };
 
 static void put(struct member *m, const struct key *key, const char *value)
@@ -112,6 +113,7 @@ static const struct {
 				  "\x01" },
 	{ "kmodsmith.io/outcome", "evicting" },
 	{ "kmodsmith.io/retry-seen", "0" },
+	{ "kmodsmith.io/coordinator", "a b" },
 	{ "kmodsmith.io/drains", "1.0" },
 	{ "kmodsmith.io/drains", "0.0:0000000000000001-0000000000000001" },
 };

@@ -4,6 +4,7 @@
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 
+#define MINUTES(n) ((n)*60 * 1000L)
 #define HOURS(n) ((n)*60 * 60 * 1000L)
 enum { DRAINS = 5 }; // drain.attempts, as it is when nobody says it
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
@@ -193,6 +194,52 @@ static void an_agent_that_forgets_its_orders_is_given_up(void **state)
 	farm_end(&f);
 }
 
+// Two installs in two namespaces with other targets: one of the two works, the other says why not, and takes over when
+// the first one is gone.
+static void two_installs_do_not_fight(void **state)
+{
+	(void)state;
+	enum { NODES = 3 };
+	struct farm f;
+	struct farm_boss bosses[2];
+	farm_begin(&f, NODES, plain);
+	sim_make(f.sim, "/api/v1/namespaces/second/configmaps",
+		 "{'metadata':{'name':'" POLICY_NAME "'},'data':{'" POLICY_KEY
+		 "':'{\\'pools\\':[{\\'name\\':\\'gpus\\',\\'maxUnavailable\\':\\'50%%\\',\\'target\\':{\\'driver\\':"
+		 "\\'535.9\\'}}]}'}}");
+	farm_boss_begin(&f, &bosses[0], "boss");
+	farm_boss_begin_in(&f, &bosses[1], "rival", "second");
+	assert_true(farm_until(&f, bosses, 2, "done", NODES, MINUTES(60)));
+	farm_run(bosses, 2, MINUTES(60));
+	size_t patches = sim_count(f.sim, "boss", "patch"), rivals = sim_count(f.sim, "rival", "patch");
+	bool is_first = rivals == 0 || patches > rivals;
+	assert_in_range(patches + rivals, 1, 12 * NODES);
+	for (unsigned i = 0; i < NODES; i++) {
+		assert_string_equal(farm_state(&f, i), "done");
+		expect(!farm_is_cordoned(&f, i), f.nodes[i].name);
+		assert_string_equal(farm_note(&f, i, "kmodsmith.io/coordinator"), is_first ? "kmodsmith" : "second");
+	}
+	struct farm_boss *left = &bosses[is_first], *gone = &bosses[!is_first];
+	struct cluster cl = coordinator_cluster(&left->c);
+	auto_slots struct slots slots = SLOTS_NONE;
+	slots_plan(&cl, &slots);
+	struct view v = slots_view(&cl, &slots, 0);
+	struct decision d;
+	transition(&v, &d);
+	assert_int_equal(d.waits.code, REASON_FOREIGN_COORDINATOR);
+	assert_string_equal(d.waits.object, is_first ? "kmodsmith" : "second");
+	farm_boss_end(gone);
+	farm_run(left, 1, MINUTES(9));
+	assert_int_equal(sim_count(f.sim, "boss", "patch") + sim_count(f.sim, "rival", "patch"), patches + rivals);
+	farm_run(left, 1, MINUTES(4));
+	assert_true(farm_until(&f, left, 1, "done", NODES, MINUTES(60)));
+	for (unsigned i = 0; i < NODES; i++)
+		assert_string_equal(farm_note(&f, i, "kmodsmith.io/coordinator"), is_first ? "second" : "kmodsmith");
+	lawful(&f);
+	farm_boss_end(left);
+	farm_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +249,7 @@ int main(void)
 		cmocka_unit_test(a_store_that_vanishes_is_given_up),
 		cmocka_unit_test(a_driver_that_others_replace_is_given_up),
 		cmocka_unit_test(an_agent_that_forgets_its_orders_is_given_up),
+		cmocka_unit_test(two_installs_do_not_fight),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
