@@ -239,7 +239,6 @@ static void write_outcome(const struct record *r, char *ret, size_t size)
 WORD_KEY(pool)
 WORD_KEY(wave)
 WORD_KEY(version)
-
 WORD_KEY(leader)
 
 // The nonce's hash: what people write there may be long.

@@ -6,7 +6,7 @@
 #include "cluster/state.h"
 #include "cluster/target.h"
 
-enum { OBJECT_TEXT = 128, UID_TEXT = 40, KEY_VALUE_MOST = 256 };
+enum { OBJECT_TEXT = 128, UID_TEXT = 40, NAMESPACE_TEXT = 64, KEY_VALUE_MOST = 256 };
 
 // Of every write; compared as a pair. Epoch: the lease's number of transitions.
 struct seq {
@@ -46,12 +46,12 @@ struct record { // written by the coordinator alone
 	uint16_t attempts;       // orders to load this target
 	uint16_t tries;          // orders given in this state
 	struct reason reason;
-	enum phase outcome;      // of RELEASING: where to go then
-	char pool[WORD_TEXT];    // that its plan belongs to, until the end of the attempt (T40)
-	char wave[WORD_TEXT];    // that it was taken into
-	char version[WORD_TEXT]; // label for schedulers and people: what the agent said was loaded
-	uint64_t retry;          // the nonce that was seen
-	char leader[WORD_TEXT];  // namespace of the coordinator that leads it
+	enum phase outcome;          // of RELEASING: where to go then
+	char pool[WORD_TEXT];        // that its plan belongs to, until the end of the attempt (T40)
+	char wave[WORD_TEXT];        // that it was taken into
+	char version[WORD_TEXT];     // label for schedulers and people: what the agent said was loaded
+	uint64_t retry;              // the nonce that was seen
+	char leader[NAMESPACE_TEXT]; // namespace of the coordinator that leads it
 	struct {
 		struct aim aim;            // that they were for; another target begins anew
 		uint16_t failed, repeated; // ended without a replacement; replaced again what had been proven

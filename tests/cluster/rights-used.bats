@@ -14,6 +14,7 @@ setup_file() {
   registry_start plain
   kube_start --audit-policy-file="$SERVERS/audit.yaml" --audit-log-path="$SERVERS/audit"
   for file in rbac agent-policy coordinator coordinator-policy; do deploy $file.yaml; done
+  deploy_kind
 }
 teardown_file() { kube_stop; }
 setup() { kube_needed; }
@@ -39,6 +40,19 @@ noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
     \"resourceClaims\": [{\"name\": \"gpu\", \"resourceClaimName\": \"c1\"}], \"containers\": [{\"name\": \"c\", \"image\": \"i\"}]}}" >/dev/null
   policy "$new"
   all_are "done" 120
+}
+
+@test "rights: the policy as a DriverRollout" {
+  farm_make 1
+  farm_loads "$new"
+  farm_start
+  coordinator_start a
+  until grep -q leading "$BATS_TEST_TMPDIR/coordinator-a.log"; do sleep 0.2; done
+  jq -n --arg driver "$new" '{apiVersion: "kmodsmith.io/v1alpha1", kind: "DriverRollout", metadata: {name: "kmodsmith-policy"},
+    spec: {pools: [{name: "gpus", target: {driver: $driver, flavour: "open"}}]}}' >"$BATS_TEST_TMPDIR/object"
+  kube POST /apis/kmodsmith.io/v1alpha1/namespaces/kmodsmith/driverrollouts "$(cat "$BATS_TEST_TMPDIR/object")" >/dev/null
+  all_are "done" 120
+  kube DELETE /apis/kmodsmith.io/v1alpha1/namespaces/kmodsmith/driverrollouts/kmodsmith-policy >/dev/null
 }
 
 @test "rights: Events of an agent and of a builder about their Nodes" {

@@ -28,7 +28,7 @@ static const struct record full = {
 	.version = "535.261.03",
 	.retry = UINT64_MAX,
 	.drains = { { 6, 7 }, 3, 2 },
-	.leader = "kmodsmith",
+	.leader = "a-namespace-may-have-as-many-letters-as-a-label-has-63-of-them-",
 };
 
 static void put(struct member *m, const struct key *key, const char *value)
