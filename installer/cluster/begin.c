@@ -88,6 +88,7 @@ static void queue_goal(const struct view *v, struct decision *d)
 	set_target(v, d, transition_goal(v));
 	count_repeat(v, d);
 	enter(v, d, PHASE_QUEUED, REASON_NONE, "");
+	keep_reason(v, d);
 	take_back_order(v, d);
 }
 static bool may_stage(const struct view *v)
@@ -99,6 +100,7 @@ static void stage(const struct view *v, struct decision *d)
 	set_target(v, d, transition_goal(v));
 	count_repeat(v, d);
 	enter(v, d, PHASE_STAGING, REASON_NONE, "");
+	keep_reason(v, d);
 	give_order(v, d, VERB_STAGE, d->next.target);
 }
 
@@ -137,6 +139,7 @@ static bool is_staged(const struct view *v)
 static void queue(const struct view *v, struct decision *d)
 {
 	enter(v, d, PHASE_QUEUED, REASON_NONE, "");
+	keep_reason(v, d);
 	take_back_order(v, d);
 }
 enum { STAGE_TRIES = 3 };

@@ -58,7 +58,7 @@ static bool is_busy_again(const struct view *v)
 }
 static void drain_again(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_EVICTING, REASON_HOLDERS, ack_code(v));
+	enter(v, d, PHASE_EVICTING, failed_as(v, FAILING_BUSY) ? REASON_HOLDERS : REASON_REPLACE_AGAIN, ack_code(v));
 	take_back_order(v, d);
 	pause_operands(v, d);
 	if (failed_as(v, FAILING_BUSY))

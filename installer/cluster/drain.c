@@ -80,13 +80,23 @@ struct look {
 	bool has_evicted, is_blocked, is_refused; // is_blocked: by a budget
 	long retry_ms;                            // what a server asked for
 	struct reason blocker;
+	char job[OBJECT_TEXT]; // the first of them
 };
+
+// One line of plain characters: it becomes an annotation, and is compared with what stands there.
+static void plain_copy(char to[OBJECT_TEXT], const char *from)
+{
+	for (size_t i = 0; i < OBJECT_TEXT - 1 && from[i]; i++)
+		to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
+}
 
 // Who is most in the way is told: who lets go of nothing by itself before who only takes its time; the first of them.
 static void name_blocker(struct look *l, enum reason_code code, const char *object)
 {
-	static const enum reason_code order[] = { REASON_NONE, REASON_PODS_LEFT, REASON_EVICTION_REFUSED,
-						  REASON_PDB_BLOCKED };
+	static const enum reason_code order[] = {
+		REASON_NONE,       REASON_HOLDERS, REASON_PODS_LEFT, REASON_HOLDER_PROTECTED, REASON_EVICTION_REFUSED,
+		REASON_PDB_BLOCKED
+	};
 	size_t was = 0, is = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(order); i++) {
 		was = order[i] == l->blocker.code ? i : was;
@@ -95,7 +105,7 @@ static void name_blocker(struct look *l, enum reason_code code, const char *obje
 	if (is <= was)
 		return;
 	l->blocker = (struct reason){ .code = code };
-	snprintf(l->blocker.object, sizeof(l->blocker.object), "%s", object);
+	plain_copy(l->blocker.object, object);
 }
 
 // The pod, and the budget where the server's words name it (pkg/registry/core/pod/storage/eviction.go).
@@ -155,6 +165,13 @@ static bool is_still_ours(const struct node *n)
 	return m && stay_eq(member_stay(m), n->stay) && m->record.receipt.is_there && m->facts.is_unschedulable;
 }
 
+static enum reason_code verdict_reason(enum pod_verdict verdict)
+{
+	return verdict == POD_STUCK ? REASON_HOLDER_PROTECTED :
+	       verdict == POD_HOLDS ? REASON_HOLDERS :
+				      REASON_PODS_LEFT;
+}
+
 static int judge_all(struct drain *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
 		     bool evicts, struct look *l, struct err *err)
 {
@@ -165,10 +182,11 @@ static int judge_all(struct drain *d, const struct node *n, const json_t *pods, 
 			continue;
 		bool is_claim = rules->pool->evict == EVICT_GPU && drain_claims_gpu(d->kube, pod);
 		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
-		l->jobs += pod_is_job(pod, rules->pool);
-		l->pods += verdict != POD_STAYS;
+		if (pod_is_job(pod, rules->pool) && !l->jobs++)
+			pod_name(pod, l->job);
+		l->pods += verdict != POD_STAYS && verdict != POD_HOLDS;
 		if (*why)
-			name_blocker(l, REASON_PODS_LEFT, why);
+			name_blocker(l, verdict_reason(verdict), why);
 		bool is_to_go = verdict == POD_GOES && evicts && is_still_ours(n);
 		if (is_to_go && take_token(d) && evict(d, pod, l, err) < 0)
 			return -1;
@@ -185,6 +203,18 @@ static long next_look(struct fellow *w, const struct look *l)
 		wait += wait / 2;
 	wait = wait < DRAIN_LOOK_MOST_MS ? wait : DRAIN_LOOK_MOST_MS;
 	return kube_now_ms() + (l->retry_ms > wait ? l->retry_ms : wait);
+}
+
+// Whom nobody has named yet: jobs while they are waited for, and processes without a pod.
+static void name_others(struct look *l, enum phase phase, int holders)
+{
+	if (phase == PHASE_WAITING) {
+		l->blocker = (struct reason){ .code = l->jobs ? REASON_JOBS : REASON_NONE };
+		memcpy(l->blocker.object, l->job, sizeof(l->job));
+	} else if (l->pods == 0 && holders != 0) {
+		name_blocker(l, REASON_HOLDERS,
+			     holders > 0 ? "processes of no pod on this node" : "the agent does not know who");
+	}
 }
 
 static bool is_same_reason(const struct reason *a, const struct reason *b)
@@ -224,8 +254,10 @@ int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *p
 	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL };
 	struct look l = { 0 };
 	auto_json json_t *pods = json_array();
+	int held = f->members[at].report.holders;
 	bool is_seen =
 		list_pods(d->kube, name, pods, err) == 0 && judge_all(d, &node, pods, &rules, evicts, &l, err) == 0;
+	name_others(&l, stay.phase, held);
 	at = fleet_find(f, name, uid);
 	if (at == f->count)
 		return is_seen ? 0 : -1;

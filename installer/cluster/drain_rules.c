@@ -12,6 +12,13 @@ static bool is_behind_us(const struct view *v)
 	return m->facts.has_initial_cordon && m->record.receipt.is_there && v->now < m->record.receipt.until &&
 	       (is_upgraded(v) || (member_is_foreign(m) && m->facts.upgrade == UPGRADE_REQUIRED));
 }
+// After a restart nobody may have looked yet.
+static const char *blocker_of(const struct view *v)
+{
+	const struct pods_seen *seen = member_seen(v->m);
+	return seen->pods < 0 ? v->m->record.reason.object : seen->blocker.object;
+}
+
 static bool is_called_off(const struct view *v)
 {
 	return stands_down(v) != REASON_NONE;
@@ -35,7 +42,7 @@ static bool is_revoked(const struct view *v)
 }
 static void call_off_deadlock(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_PDB_DEADLOCK, member_seen(v->m)->blocker.object);
+	stop_drain(v, d, REASON_PDB_DEADLOCK, blocker_of(v));
 }
 
 static bool is_uncordoned(const struct view *v)
@@ -176,7 +183,7 @@ static bool is_blocked_long(const struct view *v)
 }
 static void call_off_blocked(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, blocked_by(v), member_seen(v->m)->blocker.object);
+	stop_drain(v, d, blocked_by(v), blocker_of(v));
 }
 static bool is_drain_held(const struct view *v)
 {
@@ -184,23 +191,37 @@ static bool is_drain_held(const struct view *v)
 }
 static void hold_cordoned(const struct view *v, struct decision *d)
 {
-	fail(v, d, REASON_DRAIN_TIMEOUT, member_seen(v->m)->blocker.object);
+	fail(v, d, REASON_DRAIN_TIMEOUT, blocker_of(v));
 }
 static void call_off_drain(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_DRAIN_TIMEOUT, member_seen(v->m)->blocker.object);
+	stop_drain(v, d, REASON_DRAIN_TIMEOUT, blocker_of(v));
 }
-// Only a budget is worth a write, once.
-static bool is_newly_blocked(const struct view *v)
+// Who is in the way is worth a write when it is somebody else than the node tells: at once if only people can help, later
+// if it may go by itself, so that a drain without trouble writes nothing.
+static int64_t patience(enum reason_code was, enum reason_code is)
 {
-	return member_seen(v->m)->blocked_since && v->m->record.reason.code != REASON_PDB_BLOCKED;
+	enum { SAME_S = 60, SLOW_S = 120 };
+	if (was == is || is == REASON_NONE)
+		return SAME_S;
+	return is == REASON_PODS_LEFT || is == REASON_HOLDERS ? SLOW_S : 0;
 }
-static void tell_blocked(const struct view *v, struct decision *d)
+static bool is_to_tell(const struct view *v)
 {
-	struct record next = d->next;
-	enter(v, d, PHASE_EVICTING, REASON_PDB_BLOCKED, member_seen(v->m)->blocker.object);
-	next.reason = d->next.reason;
-	d->next = next;
+	const struct pods_seen *seen = member_seen(v->m);
+	const struct reason *was = &v->m->record.reason, *is = &seen->blocker;
+	bool is_first = was->code == REASON_JOBS && !*was->object; // the wait began before anybody had looked
+	if (seen->pods < 0 || (was->code == is->code && str_eq(was->object, is->object)) ||
+	    (v->m->record.phase == PHASE_WAITING && (was->code != REASON_JOBS || is->code != REASON_JOBS)) ||
+	    (is->code == REASON_PDB_BLOCKED && !seen->blocked_since))
+		return false;
+	return v->now >= seen->blocker_since + (is_first ? 0 : patience(was->code, is->code));
+}
+static void tell(const struct view *v, struct decision *d)
+{
+	const struct pods_seen *seen = member_seen(v->m);
+	d->next.reason = seen->blocker;
+	d->next.reason_since = seen->blocker.code == REASON_NONE ? 0 : seen->blocker_since;
 }
 
 const struct rule drain_rules[] = {
@@ -229,6 +250,6 @@ const struct rule drain_rules[] = {
 	{ IN(EVICTING), "a budget blocks for too long: the slot is given back", is_blocked_long, call_off_blocked },
 	{ IN(EVICTING), "the drain took too long, and the policy holds: stays cordoned", is_drain_held, hold_cordoned },
 	{ IN(EVICTING), "the drain took too long: called off, the driver was not touched", is_expired, call_off_drain },
-	{ IN(EVICTING), "a budget blocks: said once", is_newly_blocked, tell_blocked },
+	{ IN(WAITING) | IN(EVICTING), "somebody is in the way: told on the node", is_to_tell, tell },
 	{ 0 },
 };

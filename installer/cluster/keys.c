@@ -208,6 +208,14 @@ static bool read_reason(const char *value, struct record *r)
 	snprintf(r->reason.object, sizeof(r->reason.object), "%s", at ? at : "");
 	return true;
 }
+static bool read_reason_since(const char *value, struct record *r)
+{
+	return read_date(value, &r->reason_since);
+}
+static void write_reason_since(const struct record *r, char *ret, size_t size)
+{
+	write_date(r->reason_since, ret, size);
+}
 static void write_reason(const struct record *r, char *ret, size_t size)
 {
 	if (r->reason.code != REASON_NONE)
@@ -301,6 +309,7 @@ const struct key keys[] = {
 	KEY("retry-seen", retry, false),
 	KEY("drains", drains, false),
 	KEY("coordinator", leader, false),
+	KEY("reason-since", reason_since, false),
 	{ 0 },
 };
 

@@ -6,7 +6,7 @@
 #include "cluster/state.h"
 #include "cluster/target.h"
 
-enum { OBJECT_TEXT = 128, UID_TEXT = 40, NAMESPACE_TEXT = 64, KEY_VALUE_MOST = 256 };
+enum { OBJECT_TEXT = 96, UID_TEXT = 40, NAMESPACE_TEXT = 64, KEY_VALUE_MOST = 256 };
 
 // Of every write; compared as a pair. Epoch: the lease's number of transitions.
 struct seq {
@@ -46,6 +46,7 @@ struct record { // written by the coordinator alone
 	uint16_t attempts;       // orders to load this target
 	uint16_t tries;          // orders given in this state
 	struct reason reason;
+	int64_t reason_since;        // of one that came up during the state; 0 = since the state began
 	enum phase outcome;          // of RELEASING: where to go then
 	char pool[WORD_TEXT];        // that its plan belongs to, until the end of the attempt (T40)
 	char wave[WORD_TEXT];        // that it was taken into

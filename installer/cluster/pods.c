@@ -119,6 +119,13 @@ static void say(const json_t *pod, const char *what, char why[OBJECT_TEXT])
 	snprintf(why, OBJECT_TEXT, "%s/%s: %s", text(m, "namespace"), text(m, "name"), what);
 }
 
+void pod_name(const json_t *pod, char ret[OBJECT_TEXT])
+{
+	const json_t *m = json_object_get(pod, "metadata");
+	memset(ret, 0, OBJECT_TEXT);
+	snprintf(ret, OBJECT_TEXT, "%s/%s", text(m, "namespace"), text(m, "name"));
+}
+
 static void say_leaving(const json_t *pod, char why[OBJECT_TEXT])
 {
 	const char *finalizer = json_string_value(json_array_get(meta(pod, "finalizers"), 0));
@@ -130,8 +137,14 @@ enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool cl
 {
 	const char *uid = text(json_object_get(pod, "metadata"), "uid");
 	bool is_held = r->holders && is_holder(r->holders, uid);
-	*why = '\0';
-	if (is_over(pod) || is_fixture(pod) || str_eq(r->own_uid, uid) || !is_in_the_way(pod, r, is_held, claims_gpu))
+	memset(why, 0, OBJECT_TEXT);
+	if (is_over(pod) || str_eq(r->own_uid, uid))
+		return POD_STAYS;
+	if (is_fixture(pod) && is_held)
+		say(pod, "has the GPU open, and is evicted by nobody", why);
+	if (is_fixture(pod))
+		return is_held ? POD_HOLDS : POD_STAYS;
+	if (!is_in_the_way(pod, r, is_held, claims_gpu))
 		return POD_STAYS;
 	if (meta(pod, "deletionTimestamp")) {
 		say_leaving(pod, why);

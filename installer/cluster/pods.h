@@ -23,9 +23,11 @@ enum pod_verdict {
 	POD_GOES,    // to be evicted
 	POD_LEAVING, // its end has begun
 	POD_STUCK,   // in the way, and the policy or its owner forbids to evict it
+	POD_HOLDS,   // has the GPU open, and ends by other means than an eviction
 };
-// claims_gpu: a claim of it is for a GPU. why: of POD_LEAVING and POD_STUCK, for people: "NAMESPACE/NAME: ...".
+// claims_gpu: a claim of it is for a GPU. why: of POD_LEAVING, POD_STUCK, POD_HOLDS, for people: "NAMESPACE/NAME: ...".
 enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *rules, bool claims_gpu, char why[OBJECT_TEXT]);
+void pod_name(const json_t *pod, char ret[OBJECT_TEXT]);     // "NAMESPACE/NAME"
 bool pod_is_job(const json_t *pod, const struct pool *pool); // the policy waits for it
 // Names of the ResourceClaims of a pod, as they are called in its namespace.
 void pod_claims(const json_t *pod, struct strv *ret);

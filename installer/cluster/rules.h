@@ -41,6 +41,7 @@ const char *stands_down_for(const struct view *v); // what takes it out, by name
 
 // Steps (steps.c)
 void enter(const struct view *v, struct decision *d, enum phase phase, enum reason_code why, const char *object);
+void keep_reason(const struct view *v, struct decision *d);
 void give_order(const struct view *v, struct decision *d, enum verb verb, struct aim aim);
 void take_back_order(const struct view *v, struct decision *d);
 void pause_operands(const struct view *v, struct decision *d);

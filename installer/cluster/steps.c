@@ -3,9 +3,19 @@
 
 #include <stdio.h>
 
+// Of a drain that ended, for as long as nothing else is to be told: until the next one begins.
+void keep_reason(const struct view *v, struct decision *d)
+{
+	if (phase_info(v->m->record.phase)->is_disruptive || v->m->record.reason.code == REASON_STAGE_FAILED)
+		return;
+	d->next.reason = v->m->record.reason;
+	d->next.reason_since = v->m->record.reason_since;
+}
+
 static void because(struct record *r, enum reason_code why, const char *object)
 {
 	r->reason = (struct reason){ .code = why };
+	r->reason_since = 0;
 	if (why == REASON_NONE)
 		return;
 	// One line of plain characters: it may come from an agent or a pod's name.

@@ -49,6 +49,7 @@ static enum reason_code drain_waits(const struct view *v)
 static void explain(const struct view *v, struct decision *d)
 {
 	const struct record *r = &v->m->record;
+	enum reason_code why;
 	if (v->is_led_elsewhere) {
 		wait_for(d, REASON_FOREIGN_COORDINATOR, r->leader);
 		return;
@@ -61,7 +62,8 @@ static void explain(const struct view *v, struct decision *d)
 	case PHASE_IDLE:
 	case PHASE_DONE:
 	case PHASE_ROLLEDBACK:
-		wait_for(d, transition_rests(v) != REASON_NONE ? transition_rests(v) : v->refused, "");
+		why = transition_rests(v) != REASON_NONE ? transition_rests(v) : v->refused;
+		wait_for(d, why, why == r->reason.code ? r->reason.object : "");
 		return;
 	case PHASE_STAGING:
 		wait_for(d, REASON_STAGING_UNDER_WAY, ack_code(v));

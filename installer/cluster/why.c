@@ -3,6 +3,49 @@
 
 #include "cluster/admit.h"
 
+const char *why_deadline(const struct view *v)
+{
+	if (!v->pool)
+		return "";
+	switch (v->m->record.phase) {
+	case PHASE_STAGING:
+		return "it is staged once more, or held; nobody is disturbed";
+	case PHASE_CORDONED:
+		return "the drain is called off, and the node goes back into service";
+	case PHASE_WAITING:
+		return v->m->record.reason.code != REASON_WAIT_OVER && v->pool->on_wait_timeout == WAIT_EVICT ?
+			       "the wait is over: the jobs are evicted, too" :
+			       "the drain is called off, and the node goes back into service";
+	case PHASE_EVICTING:
+		return v->pool->on_timeout == TIMEOUT_HOLD ?
+			       "the node is failed and stays cordoned, with the driver that it has" :
+			       "the drain is called off, the node goes back into service, and it is tried again later";
+	case PHASE_LOADING:
+		return "the node is held without a driver";
+	case PHASE_REPLACING:
+	case PHASE_VALIDATING:
+		return "the previous driver is brought back";
+	case PHASE_RESTORING:
+		return "the node is failed and stays cordoned";
+	default:
+		return "";
+	}
+}
+
+const char *why_cordon(const struct member *m)
+{
+	bool is_ours = m->record.receipt.is_there && !m->record.receipt.prior;
+	return !m->facts.is_unschedulable ? "none" : is_ours ? "ours" : "somebody else's";
+}
+
+struct reason why_last(const struct member *m)
+{
+	const struct record *r = &m->record;
+	bool is_between = r->phase == PHASE_IDLE || r->phase == PHASE_STAGING || r->phase == PHASE_QUEUED;
+	bool is_old = r->reason.code == REASON_STAGE_FAILED && r->phase == PHASE_STAGING;
+	return is_between && !is_old && !r->receipt.is_there ? r->reason : (struct reason){ .code = REASON_NONE };
+}
+
 size_t why_rules(const struct view *v, struct why_row ret[WHY_MOST])
 {
 	size_t count = 0;

@@ -10,6 +10,7 @@ void show_rollouts(const struct cluster *c, const struct slots *s, const json_t 
 // Of one pool, with the warnings about waves that cannot open the next one; nothing where it has none.
 void show_waves(const struct cluster *c, const struct slots *s, size_t pool_at);
 json_t *waves_json(const struct cluster *c, const struct slots *s, size_t pool_at);
+json_t *times_json(const struct view *v); // since when, until when, whose cordon, which drain it is
 // The rules of one node's state and what a slot asks for, row by row. E_NOT_FOUND: there is no such node.
 int show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy, bool is_json,
 	     struct err *err);

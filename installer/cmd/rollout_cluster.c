@@ -24,6 +24,22 @@ static void show_policy(const struct coordinator *c)
 		printf("policy: refused, the last good one stays in force: %s\n", c->refused.text);
 }
 
+// Nobody has told yet who is in the way: its pods are listed, and none is evicted.
+static void look_at_pods(struct coordinator *c, const char *node)
+{
+	struct err why;
+	size_t at = 0;
+	while (at < c->fleet.count && !str_eq(c->fleet.fellows[at].name, node))
+		at++;
+	const struct member *m = at < c->fleet.count ? &c->fleet.members[at] : NULL;
+	const struct pool *pool = m ? policy_pool(&c->policy, m) : NULL;
+	enum phase phase = m ? m->record.phase : PHASE_IDLE;
+	bool is_drained = phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING;
+	if (pool && is_drained && !*m->record.reason.object &&
+	    drain_look(&c->drain, &c->fleet, at, pool, false, kube_time(c->o.kube), &why) < 0)
+		log_warn("the pods of %s cannot be listed: %s", node, why.text);
+}
+
 static int show(const struct cluster_values *v, const char *node, struct err *err)
 {
 	auto_kube struct kube *kube = NULL;
@@ -40,6 +56,8 @@ static int show(const struct cluster_values *v, const char *node, struct err *er
 	auto_json json_t *policy = policy_json(&c);
 	if (!v->common.is_json)
 		show_policy(&c);
+	if (node)
+		look_at_pods(&c, node);
 	struct cluster cluster = coordinator_cluster(&c);
 	slots_plan(&cluster, &slots);
 	if (node)
@@ -78,7 +96,10 @@ const struct cmd cmd_rollout_why = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "why a node is where it is: every rule of its state, and everything that a slot asks for",
-	.about = "The rows that are shown are those that decide.\n\n"
+	.about = "The rows that are shown are those that decide; with them: since when, what happens at the deadline, "
+		 "how many drains there\n"
+		 "were, and why the last one ended. Where a node is drained and nobody has told yet who is in the way, "
+		 "its pods are listed.\n\n"
 		 "  kmodsmith rollout why gpu-17 --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { cluster_opts, common_opts },
 	.values_size = sizeof(struct cluster_values),

@@ -4,6 +4,7 @@
 
 #include "base/date.h"
 #include "cluster/patch.h"
+#include "cluster/why.h"
 
 #include <stdio.h>
 
@@ -40,6 +41,17 @@ static json_t *changes_json(const struct member *m, const struct decision *d, bo
 	return set;
 }
 
+json_t *times_json(const struct view *v)
+{
+	const struct record *r = &v->m->record;
+	struct reason last = why_last(v->m);
+	auto_str char *ended = reason_text(&last);
+	return json_pack("{s:o, s:o, s:o, s:s, s:s, s:s, s:i}", "since", date_json(r->since), "reasonSince",
+			 date_json(r->reason_since ? r->reason_since : r->since), "deadline", date_json(r->deadline),
+			 "atDeadline", why_deadline(v), "cordonedBy", why_cordon(v->m), "lastDrain", ended, "drains",
+			 (int)r->drains.failed);
+}
+
 static json_t *node_json(const struct cluster *c, const struct slots *s, size_t at)
 {
 	const struct member *m = &c->members[at];
@@ -50,13 +62,25 @@ static json_t *node_json(const struct cluster *c, const struct slots *s, size_t 
 	const struct reason *why = d.rule ? &d.next.reason : &d.waits;
 	const struct reason_info *info = reason_info(why->code);
 	static const char *const cordons[] = { "keep", "on", "off" };
-	return json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name, "pool",
-			 json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
-			 phase_info(m->record.phase)->name, "step", json_text(d.rule ? rule_text(d.rule) : NULL),
-			 "next", json_text(d.rule ? phase_info(d.next.phase)->name : NULL), "reason", info->code,
-			 "object", why->object, "action", info->next, "deadline", date_json(d.next.deadline), "slot",
-			 slot_step(m, seat), "cordon", cordons[d.cordon], "writes",
-			 changes_json(m, &d, c->policy->has_mirror));
+	auto_json json_t *times = times_json(&v);
+	json_t *json = json_pack(
+		"{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name, "pool",
+		json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state", phase_info(m->record.phase)->name,
+		"step", json_text(d.rule ? rule_text(d.rule) : NULL), "next",
+		json_text(d.rule ? phase_info(d.next.phase)->name : NULL), "reason", info->code, "object", why->object,
+		"action", info->next, "deadline", date_json(d.next.deadline), "slot", slot_step(m, seat), "cordon",
+		cordons[d.cordon], "writes", changes_json(m, &d, c->policy->has_mirror));
+	json_object_update_missing(json, times);
+	return json;
+}
+
+// Of a node that waits for another drain, where its reason is another one by now.
+static char *last_drain(const struct member *m, const struct decision *d)
+{
+	struct reason last = why_last(m);
+	bool is_told = last.code == REASON_NONE || (!d->rule && last.code == d->waits.code);
+	auto_str char *text = reason_text(&last);
+	return is_told ? str_dup("") : str_fmt("last drain: %s", text);
 }
 
 static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t at)
@@ -106,11 +130,13 @@ static void show_nodes(const struct cluster *c, const struct slots *s)
 		auto_str char *why = reason_text(d.rule ? &d.next.reason : &d.waits);
 		auto_str char *deadline = d.next.deadline ? date_text((time_t)d.next.deadline) : NULL;
 		const char *slot = slot_step(&c->members[i], &s->seats[i]), *step = d.rule ? rule_text(d.rule) : "";
-		strv_add(&rows,
-			 str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s", c->members[i].name, v.pool ? v.pool->name : "-",
-				 *v.wave ? v.wave : "-", phase_info(c->members[i].record.phase)->name,
-				 d.rule ? phase_info(d.next.phase)->name : "-", *why ? why : "-",
-				 deadline ? deadline : "-", slot, *slot && *step ? "; " : "", step));
+		auto_str char *last = last_drain(&c->members[i], &d);
+		strv_add(&rows, str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s%s%s", c->members[i].name,
+					v.pool ? v.pool->name : "-", *v.wave ? v.wave : "-",
+					phase_info(c->members[i].record.phase)->name,
+					d.rule ? phase_info(d.next.phase)->name : "-", *why ? why : "-",
+					deadline ? deadline : "-", slot, *slot && *step ? "; " : "", step,
+					*last && (*slot || *step) ? "; " : "", last));
 	}
 	show_table(&rows);
 }

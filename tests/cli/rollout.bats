@@ -104,6 +104,37 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_error E_NOT_FOUND "no node 'nobody'"
 }
 
+@test "why a node that is drained is where it is: since when, until when and what then, who cordoned it, which drain it is" {
+  queue
+  alter "$nodes" ".items[1] |= (.spec.unschedulable = true | .metadata.labels[\"kmodsmith.io/state\"] = \"evicting\" |
+    .metadata.annotations += {\"kmodsmith.io/since\": \"2027-01-15T07:50:00Z\", \"kmodsmith.io/deadline\": \"2027-01-15T08:20:00Z\",
+      \"kmodsmith.io/reason\": \"pdb-blocked default/db, budget all\", \"kmodsmith.io/reason-since\": \"2027-01-15T07:55:00Z\",
+      \"kmodsmith.io/drains\": \"2.0:$target\", \"kmodsmith.io/cordon\":
+        \"{\\\"by\\\":\\\"kmodsmith\\\",\\\"prior\\\":false,\\\"touched\\\":false,\\\"again\\\":0,\\\"until\\\":1800003600}\"})"
+  plan --resumed --node n1
+  assert_status 0
+  assert_output --partial 'n1 is evicting: pdb-blocked default/db, budget all'
+  assert_output --partial 'so since 2027-01-15T07:55:00Z, for 5 min; cordoned by: ours'
+  assert_output --partial 'at 2027-01-15T08:20:00Z: the drain is called off, the node goes back into service'
+  assert_output --partial 'drains for this target that ended without a replacement: 2 of 5'
+  refute_output --partial 'what a slot asks for'
+  plan --resumed --node n1 --json
+  assert_json '.slot | length' 0
+  assert_json .since 2027-01-15T07:50:00Z
+  assert_json .reasonSince 2027-01-15T07:55:00Z
+  assert_json .drains 2
+  assert_json .cordonedBy ours
+  alter "$nodes" '.items[2].metadata.annotations["kmodsmith.io/reason"] = "drain-timeout default/alone: nothing would start it again"'
+  plan --resumed --node n2
+  assert_output --partial 'its last drain ended with drain-timeout default/alone: nothing'
+  assert_output --partial 'what a slot asks for'
+  plan --resumed
+  assert_line --regexp '^n2 .*last drain: drain-timeout default/alone'
+  plan --resumed --json
+  assert_json "$(node n2 .lastDrain)" 'drain-timeout default/alone: nothing would start it again'
+  assert_json "$(node n1 .cordonedBy)" ours
+}
+
 @test "a policy that makes no sense is refused with the field" {
   while IFS='|' read -r filter text; do
     setup

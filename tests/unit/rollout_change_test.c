@@ -42,7 +42,7 @@ static const struct row rows[] = {
 	  .answer = RESULT_FAILED,
 	  .failing = FAILING_TRANSIENT,
 	  .next = PHASE_EVICTING,
-	  .reason = REASON_HOLDERS },
+	  .reason = REASON_REPLACE_AGAIN },
 	{ .name = "T43: but no more than allowed",
 	  .phase = PHASE_REPLACING,
 	  OURS,

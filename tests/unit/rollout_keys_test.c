@@ -22,6 +22,7 @@ static const struct record full = {
 	.attempts = 2,
 	.tries = 1,
 	.reason = { REASON_PDB_BLOCKED, "ns/pod budget" },
+	.reason_since = 1800000300,
 	.outcome = PHASE_ROLLEDBACK,
 	.pool = "h100",
 	.wave = "canary",

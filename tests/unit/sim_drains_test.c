@@ -62,7 +62,7 @@ static void a_job_is_waited_for_in_every_rollout(void **state)
 		farm_run(&boss, 1, MINUTES(1));
 		expect(str_eq(farm_state(&f, 0), "waiting"), farm_state(&f, 0));
 	}
-	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "jobs");
+	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "jobs default/train");
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), evictions);
 	sim_merge(f.sim, "/api/v1/namespaces/default/pods/train/status", "{'status':{'phase':'Succeeded'}}");
 	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who keeps a drain from its end is told on the node, once, for as long as it is true, and after the drain. T04, T08, T10b.
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+#define NOTE(f) farm_note(f, 0, "kmodsmith.io/reason")
+static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
+static const char BUDGETS[] = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+
+static void begin(struct farm *f, struct farm_boss *boss)
+{
+	farm_begin(f, 1, plain);
+	farm_boss_begin(f, boss, "boss");
+}
+static void end(struct farm *f, struct farm_boss *boss)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+	farm_boss_end(boss);
+	farm_end(f);
+}
+
+static void until_evicting(struct farm *f, struct farm_boss *boss)
+{
+	assert_true(farm_until(f, boss, 1, "evicting", 1, MINUTES(5)));
+}
+
+static void finalizer(struct farm *f, const char *pod)
+{
+	auto_str char *path = str_fmt("/api/v1/namespaces/default/pods/%s", pod);
+	farm_pod(f, 0, pod);
+	sim_merge(f->sim, path, "{'metadata':{'finalizers':['example.com/keep']}}");
+}
+
+// A drain without trouble tells nothing; what takes longer than pods are given to end is told, and cleared when it ends.
+static void a_pod_that_does_not_end_is_named(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	begin(&f, &boss);
+	finalizer(&f, "stuck");
+	until_evicting(&f, &boss);
+	farm_run(&boss, 1, MINUTES(1));
+	assert_string_equal(NOTE(&f), "");
+	farm_run(&boss, 1, MINUTES(4));
+	assert_string_equal(NOTE(&f), "pods-left default/stuck: waits for example.com/keep");
+	assert_true(*farm_note(&f, 0, "kmodsmith.io/reason-since"));
+	size_t patches = sim_count(f.sim, "boss", "patch");
+	farm_run(&boss, 1, MINUTES(10));
+	assert_int_equal(sim_count(f.sim, "boss", "patch"), patches); // once
+	assert_true(farm_until(&f, &boss, 1, "idle", 1, MINUTES(30)));
+	assert_string_equal(NOTE(&f), "drain-timeout default/stuck: waits for example.com/keep");
+	sim_merge(f.sim, "/api/v1/nodes/n00", "{'spec':{'unschedulable':true}}"); // so that it stays queued
+	assert_true(farm_until(&f, &boss, 1, "queued", 1, MINUTES(60)));
+	assert_string_equal(NOTE(&f), "drain-timeout default/stuck: waits for example.com/keep");
+	end(&f, &boss);
+}
+
+// What was so yesterday is not told today: the budget is gone, and a pod is left that nobody may evict.
+static void a_reason_is_replaced_by_the_next_one(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	begin(&f, &boss);
+	farm_pod(&f, 0, "db");
+	sim_make(f.sim, BUDGETS,
+		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
+		 "'app':'db'}}}}");
+	until_evicting(&f, &boss);
+	farm_run(&boss, 1, MINUTES(1));
+	assert_string_equal(NOTE(&f), "pdb-blocked default/db, budget all");
+	sim_make(
+		f.sim, "/api/v1/namespaces/default/pods",
+		"{'metadata':{'name':'alone','namespace':'default'},'spec':{'nodeName':'n00','containers':[{'name':'c',"
+		"'image':'i','resources':{'limits':{'nvidia.com/gpu':'1'}}}]}}");
+	auto_str char *path = str_fmt("%s/all", BUDGETS);
+	sim_delete(f.sim, path);
+	farm_run(&boss, 1, MINUTES(2));
+	assert_string_equal(NOTE(&f), "holder-protected default/alone: nothing would start it again; see drain.force");
+	sim_delete(f.sim, "/api/v1/namespaces/default/pods/alone");
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(5)));
+	assert_string_equal(NOTE(&f), "");
+	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason-since"), "");
+	end(&f, &boss);
+}
+
+static void a_refusal_is_told_in_the_servers_words(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	begin(&f, &boss);
+	farm_pod(&f, 0, "a");
+	sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
+					      .verb = "evict",
+					      .status = 403,
+					      .message = "admission webhook \"keep\" denied the request:\n\tnot today",
+					      .times = 100000 });
+	until_evicting(&f, &boss);
+	farm_run(&boss, 1, MINUTES(1));
+	assert_string_equal(NOTE(&f),
+			    "eviction-refused default/a: admission webhook \"keep\" denied the request:??not today");
+	size_t patches = sim_count(f.sim, "boss", "patch");
+	farm_run(&boss, 1, MINUTES(10));
+	assert_int_equal(sim_count(f.sim, "boss", "patch"), patches);
+	end(&f, &boss);
+}
+
+// Holders that no eviction ends: by the pod where there is one, and by what is known where there is none.
+static void a_holder_is_named(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	begin(&f, &boss);
+	f.nodes[0].holders = 2;
+	until_evicting(&f, &boss);
+	farm_run(&boss, 1, MINUTES(5));
+	bool is_named = str_eq(NOTE(&f), "holders processes of no pod on this node");
+	expect(is_named, NOTE(&f));
+	f.nodes[0].holders = 0;
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(5)));
+	end(&f, &boss);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_pod_that_does_not_end_is_named),
+		cmocka_unit_test(a_reason_is_replaced_by_the_next_one),
+		cmocka_unit_test(a_refusal_is_told_in_the_servers_words),
+		cmocka_unit_test(a_holder_is_named),
+	};
+	return cmocka_run_group_tests_name("blocker", tests, NULL, NULL);
+}
