@@ -130,6 +130,8 @@ static enum asked asked(const struct agent *a)
 	case PHASE_QUEUED:
 	case PHASE_WAITING:
 		return ASKED_COARSE;
+	case PHASE_HELD: // for a pod that nobody may evict, until it has gone
+		return orders->reason.code == REASON_HOLDER_PROTECTED ? ASKED_COARSE : ASKED_NOT;
 	default:
 		return ASKED_NOT;
 	}
@@ -141,7 +143,7 @@ static void copy_holders(const struct agent_holders *from, bool is_coarse, struc
 	*to = (struct agent_holders){
 		.is_published = true, .is_coarse = is_coarse, .count = from->count, .generation = from->generation
 	};
-	for (size_t i = 0; !is_coarse && i < from->pods.count; i++)
+	for (size_t i = 0; i < from->pods.count; i++) // coarsely: those of that moment, and no later ones
 		strv_add(&to->pods, str_dup(from->pods.items[i]));
 }
 

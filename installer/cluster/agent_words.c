@@ -60,7 +60,7 @@ static void write_holders(const struct agent_holders *h, char *ret)
 		snprintf(ret, AGENT_VALUE, "unknown %u", h->generation);
 	else
 		snprintf(ret, AGENT_VALUE, "%d %u", h->is_coarse ? h->count > 0 : h->count, h->generation);
-	for (size_t i = 0; !h->is_coarse && i < h->pods.count; i++)
+	for (size_t i = 0; i < h->pods.count; i++)
 		if ((len = strlen(ret)) + 1 + strlen(h->pods.items[i]) <= KEY_VALUE_MOST)
 			snprintf(ret + len, AGENT_VALUE - len, " %s", h->pods.items[i]);
 }

@@ -193,9 +193,21 @@ static void load(const struct view *v, struct decision *d)
 	enter(v, d, PHASE_LOADING, REASON_NONE, "");
 	give_order(v, d, VERB_LOAD, d->next.target);
 }
+// Before anybody is disturbed its pods are looked at (5.7). What is cordoned already, since it failed, goes on.
 static bool is_granted(const struct view *v)
 {
-	return v->slot != SLOT_NONE && v->refused == REASON_NONE;
+	return v->slot != SLOT_NONE && v->refused == REASON_NONE &&
+	       (v->m->record.receipt.is_there || member_seen(v->m)->pods >= 0);
+}
+static bool is_protected(const struct view *v)
+{
+	return is_granted(v) && !v->m->record.receipt.is_there &&
+	       member_seen(v->m)->blocker.code == REASON_HOLDER_PROTECTED;
+}
+static void hold_protected(const struct view *v, struct decision *d)
+{
+	enter(v, d, PHASE_HELD, REASON_HOLDER_PROTECTED, member_seen(v->m)->blocker.object);
+	take_back_order(v, d);
 }
 // The state before is read in this very patch, which tests it (T20, T21, T22). A receipt that is there stays: the node
 // has been ours since it failed.
@@ -264,7 +276,7 @@ static bool is_cause_gone(const struct view *v)
 {
 	const struct record *r = &v->m->record;
 	struct aim goal = transition_goal(v);
-	bool is_new = aim_is(&goal) && !aim_eq(&goal, &r->target);
+	bool is_new = aim_is(&goal) && !aim_eq(&goal, &r->target), is_gone;
 	switch (r->reason.code) {
 	case REASON_FOREIGN_CONTROLLER:
 		return !member_is_foreign(v->m);
@@ -272,6 +284,9 @@ static bool is_cause_gone(const struct view *v)
 		return answered(v, RESULT_DONE) || answered(v, RESULT_FAILED) || is_new;
 	case REASON_RECEIPT_MISSING:
 		return !v->m->facts.is_unschedulable;
+	case REASON_HOLDER_PROTECTED:
+		is_gone = member_seen(v->m)->pods >= 0 && member_seen(v->m)->blocker.code != REASON_HOLDER_PROTECTED;
+		return is_gone || is_new || is_at(v, &goal);
 	default:
 		return is_new || is_at(v, &goal);
 	}
@@ -294,6 +309,8 @@ const struct rule begin_rules[] = {
 	{ IN(QUEUED), "the target is no longer on the disk for this kernel: staged anew", is_unstaged,
 	  step_back_unstaged },
 	{ IN(QUEUED), "no driver is loaded: the target is loaded without a cordon", is_fresh, load },
+	{ IN(QUEUED), "a pod that nobody may evict uses the GPU: held, nobody was disturbed", is_protected,
+	  hold_protected },
 	{ IN(QUEUED), "a slot is granted: cordoned", is_granted, cordon },
 	{ IN(LOADING), "it is loaded", is_loaded, loaded },
 	{ IN(LOADING), "the load failed, and the roll-out is halted: judged anew", is_load_halted, let_go },

@@ -179,12 +179,15 @@ static int write_node(struct coordinator *c, const struct node_id *id, size_t at
 	return 0;
 }
 
-// Its pods matter: it is being drained, or is about to be, or is on its way back.
+// Its pods matter: it is being drained, or is about to be, or is on its way back, or is held for one of them.
 static bool has_drain(const struct view *v)
 {
 	enum phase phase = v->m->record.phase;
+	bool is_held = phase == PHASE_HELD && v->m->record.reason.code == REASON_HOLDER_PROTECTED;
+	if (v->pool && is_held)
+		return true;
 	return v->pool && v->slot != SLOT_NONE &&
-	       (phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING ||
+	       (phase == PHASE_QUEUED || phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING ||
 		phase == PHASE_RESTORING);
 }
 

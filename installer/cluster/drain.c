@@ -165,11 +165,16 @@ static bool is_still_ours(const struct node *n)
 	return m && stay_eq(member_stay(m), n->stay) && m->record.receipt.is_there && m->facts.is_unschedulable;
 }
 
+// The cordon.
+static bool is_before(enum phase phase)
+{
+	return phase == PHASE_QUEUED || phase == PHASE_HELD;
+}
+
 static enum reason_code verdict_reason(enum pod_verdict verdict)
 {
-	return verdict == POD_STUCK ? REASON_HOLDER_PROTECTED :
-	       verdict == POD_HOLDS ? REASON_HOLDERS :
-				      REASON_PODS_LEFT;
+	bool is_protected = verdict == POD_STUCK || verdict == POD_FIXED;
+	return is_protected ? REASON_HOLDER_PROTECTED : verdict == POD_HOLDS ? REASON_HOLDERS : REASON_PODS_LEFT;
 }
 
 static int judge_all(struct drain *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
@@ -182,10 +187,11 @@ static int judge_all(struct drain *d, const struct node *n, const json_t *pods, 
 			continue;
 		bool is_claim = rules->pool->evict == EVICT_GPU && drain_claims_gpu(d->kube, pod);
 		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
-		if (pod_is_job(pod, rules->pool) && !l->jobs++)
+		bool is_job = pod_is_job(pod, rules->pool);
+		if (is_job && !l->jobs++)
 			pod_name(pod, l->job);
-		l->pods += verdict != POD_STAYS && verdict != POD_HOLDS;
-		if (*why)
+		l->pods += verdict == POD_GOES || verdict == POD_LEAVING || verdict == POD_STUCK;
+		if (*why && !(is_job && is_before(n->stay.phase))) // its end will be waited for
 			name_blocker(l, verdict_reason(verdict), why);
 		bool is_to_go = verdict == POD_GOES && evicts && is_still_ours(n);
 		if (is_to_go && take_token(d) && evict(d, pod, l, err) < 0)
@@ -194,14 +200,16 @@ static int judge_all(struct drain *d, const struct node *n, const json_t *pods, 
 	return 0;
 }
 
-// 5 s, half as much again each time that nobody may go, at most a minute (T04, T05).
-static long next_look(struct fellow *w, const struct look *l)
+// 5 s, half as much again each time that nobody may go, at most a minute (T04, T05). Who is held waits for people: a
+// minute, up to ten.
+static long next_look(struct fellow *w, enum phase phase, const struct look *l)
 {
-	long wait = DRAIN_LOOK_MS;
-	w->blocked = l->is_refused && !l->has_evicted ? (uint8_t)(w->blocked < 10 ? w->blocked + 1 : 10) : 0;
+	bool is_held = phase == PHASE_HELD, is_stuck = is_held || (l->is_refused && !l->has_evicted);
+	long wait = is_held ? DRAIN_HELD_MS : DRAIN_LOOK_MS, most = is_held ? DRAIN_HELD_MOST_MS : DRAIN_LOOK_MOST_MS;
+	w->blocked = is_stuck ? (uint8_t)(w->blocked < 10 ? w->blocked + 1 : 10) : 0;
 	for (unsigned i = 1; i < w->blocked; i++)
 		wait += wait / 2;
-	wait = wait < DRAIN_LOOK_MOST_MS ? wait : DRAIN_LOOK_MOST_MS;
+	wait = wait < most ? wait : most;
 	return kube_now_ms() + (l->retry_ms > wait ? l->retry_ms : wait);
 }
 
@@ -211,7 +219,7 @@ static void name_others(struct look *l, enum phase phase, int holders)
 	if (phase == PHASE_WAITING) {
 		l->blocker = (struct reason){ .code = l->jobs ? REASON_JOBS : REASON_NONE };
 		memcpy(l->blocker.object, l->job, sizeof(l->job));
-	} else if (l->pods == 0 && holders != 0) {
+	} else if (!is_before(phase) && l->pods == 0 && holders != 0) {
 		name_blocker(l, REASON_HOLDERS,
 			     holders > 0 ? "processes of no pod on this node" : "the agent does not know who");
 	}
@@ -240,7 +248,7 @@ static int keep_look(struct member *m, struct fellow *w, struct stay stay, const
 	bool is_other = !is_same || seen.pods != was->pods || seen.jobs != was->jobs ||
 			seen.blocked_since != was->blocked_since;
 	*was = seen;
-	w->look_ms = next_look(w, l);
+	w->look_ms = next_look(w, stay.phase, l);
 	return is_other;
 }
 

@@ -12,7 +12,13 @@ struct drain {
 	long filled_ms;                        // when tokens were counted last
 	unsigned long asked, evicted, blocked; // evictions, since the start
 };
-enum { DRAIN_RATE = 10 /* a second */, DRAIN_LOOK_MS = 5000, DRAIN_LOOK_MOST_MS = 60000 };
+enum {
+	DRAIN_RATE = 10 /* a second */,
+	DRAIN_LOOK_MS = 5000,
+	DRAIN_LOOK_MOST_MS = 60000,
+	DRAIN_HELD_MS = 60000,
+	DRAIN_HELD_MOST_MS = 600000
+};
 
 bool drain_is_due(const struct fleet *f, size_t at);
 // Fills facts.seen, and says when the next look is due. evicts: those that have to go are evicted, else only counted. 1 =

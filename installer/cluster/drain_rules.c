@@ -213,6 +213,8 @@ static bool is_to_tell(const struct view *v)
 	bool is_first = was->code == REASON_JOBS && !*was->object; // the wait began before anybody had looked
 	if (seen->pods < 0 || (was->code == is->code && str_eq(was->object, is->object)) ||
 	    (v->m->record.phase == PHASE_WAITING && (was->code != REASON_JOBS || is->code != REASON_JOBS)) ||
+	    (v->m->record.phase == PHASE_HELD &&
+	     (was->code != REASON_HOLDER_PROTECTED || is->code != REASON_HOLDER_PROTECTED)) ||
 	    (is->code == REASON_PDB_BLOCKED && !seen->blocked_since))
 		return false;
 	return v->now >= seen->blocker_since + (is_first ? 0 : patience(was->code, is->code));
@@ -250,6 +252,6 @@ const struct rule drain_rules[] = {
 	{ IN(EVICTING), "a budget blocks for too long: the slot is given back", is_blocked_long, call_off_blocked },
 	{ IN(EVICTING), "the drain took too long, and the policy holds: stays cordoned", is_drain_held, hold_cordoned },
 	{ IN(EVICTING), "the drain took too long: called off, the driver was not touched", is_expired, call_off_drain },
-	{ IN(WAITING) | IN(EVICTING), "somebody is in the way: told on the node", is_to_tell, tell },
+	{ IN(WAITING) | IN(EVICTING) | IN(HELD), "somebody is in the way: told on the node", is_to_tell, tell },
 	{ 0 },
 };

@@ -133,6 +133,25 @@ static void say_leaving(const json_t *pod, char why[OBJECT_TEXT])
 	say(pod, what ? what : "is ending", why);
 }
 
+// Operands of NVIDIA's operator run where a label of the node says so, which pausing changes.
+static bool is_operand(const json_t *pod)
+{
+	const json_t *selector = spec(pod, "nodeSelector");
+	for (unsigned i = 0; operands[i].key; i++)
+		if (json_object_get(selector, operands[i].key))
+			return true;
+	return false;
+}
+
+static enum pod_verdict judge_fixture(const json_t *pod, char why[OBJECT_TEXT])
+{
+	bool ends = is_operand(pod);
+	say(pod,
+	    ends ? "has the GPU open, and its operand is paused" : "has the GPU open, and no gpu.deploy label ends it",
+	    why);
+	return ends ? POD_HOLDS : POD_FIXED;
+}
+
 enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool claims_gpu, char why[OBJECT_TEXT])
 {
 	const char *uid = text(json_object_get(pod, "metadata"), "uid");
@@ -140,10 +159,8 @@ enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool cl
 	memset(why, 0, OBJECT_TEXT);
 	if (is_over(pod) || str_eq(r->own_uid, uid))
 		return POD_STAYS;
-	if (is_fixture(pod) && is_held)
-		say(pod, "has the GPU open, and is evicted by nobody", why);
 	if (is_fixture(pod))
-		return is_held ? POD_HOLDS : POD_STAYS;
+		return is_held ? judge_fixture(pod, why) : POD_STAYS;
 	if (!is_in_the_way(pod, r, is_held, claims_gpu))
 		return POD_STAYS;
 	if (meta(pod, "deletionTimestamp")) {

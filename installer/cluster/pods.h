@@ -6,12 +6,12 @@
 #include "cluster/policy.h"
 
 // What is kept of a pod.
-#define PODS_RECORD                                                                                                  \
-	"metadata name", "metadata namespace", "metadata uid", "metadata deletionTimestamp", "metadata labels",      \
-		"metadata annotations kubernetes.io/config.mirror", "metadata finalizers",                           \
-		"metadata ownerReferences kind", "metadata ownerReferences controller", "spec containers resources", \
-		"spec initContainers resources", "spec volumes emptyDir", "spec resourceClaims", "status phase",     \
-		"status resourceClaimStatuses"
+#define PODS_RECORD                                                                                                   \
+	"metadata name", "metadata namespace", "metadata uid", "metadata deletionTimestamp", "metadata labels",       \
+		"metadata annotations kubernetes.io/config.mirror", "metadata finalizers",                            \
+		"metadata ownerReferences kind", "metadata ownerReferences controller", "spec containers resources",  \
+		"spec initContainers resources", "spec volumes emptyDir", "spec nodeSelector", "spec resourceClaims", \
+		"status phase", "status resourceClaimStatuses"
 
 struct pod_rules {
 	const struct pool *pool;
@@ -23,9 +23,10 @@ enum pod_verdict {
 	POD_GOES,    // to be evicted
 	POD_LEAVING, // its end has begun
 	POD_STUCK,   // in the way, and the policy or its owner forbids to evict it
-	POD_HOLDS,   // has the GPU open, and ends by other means than an eviction
+	POD_HOLDS,   // has the GPU open, and ends when its operand is paused
+	POD_FIXED,   // has the GPU open, and nothing here ends it: of another DaemonSet, or static
 };
-// claims_gpu: a claim of it is for a GPU. why: of POD_LEAVING, POD_STUCK, POD_HOLDS, for people: "NAMESPACE/NAME: ...".
+// claims_gpu: a claim of it is for a GPU. why: of all but POD_STAYS and POD_GOES, for people: "NAMESPACE/NAME: ...".
 enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *rules, bool claims_gpu, char why[OBJECT_TEXT]);
 void pod_name(const json_t *pod, char ret[OBJECT_TEXT]);     // "NAMESPACE/NAME"
 bool pod_is_job(const json_t *pod, const struct pool *pool); // the policy waits for it

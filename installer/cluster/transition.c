@@ -69,7 +69,8 @@ static void explain(const struct view *v, struct decision *d)
 		wait_for(d, REASON_STAGING_UNDER_WAY, ack_code(v));
 		return;
 	case PHASE_QUEUED:
-		wait_for(d, v->refused != REASON_NONE ? v->refused : REASON_NO_SLOT, "");
+		why = v->slot != SLOT_NONE ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
+		wait_for(d, v->refused != REASON_NONE ? v->refused : why, "");
 		return;
 	case PHASE_EVICTING: // whoever does not look at pods has what was noted when a budget began to block
 		if (member_seen(v->m)->pods < 0 && r->reason.code != REASON_NONE)

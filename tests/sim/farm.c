@@ -97,7 +97,7 @@ static void say(struct farm *f, struct farm_node *n, const char *ack, bool is_il
 				      aim_is(&n->store[1]) ? second : "");
 	auto_str char *health =
 		aim_is(&n->loaded) ? str_fmt("%s:%s", loaded, is_ill ? "fail:E_NOT_READY" : "ok") : str_dup("");
-	auto_str char *now = str_fmt("%s %s %s %s %d", ack, version, both, health, n->holders);
+	auto_str char *now = str_fmt("%s %s %s %s %d%s", ack, version, both, health, n->holders, n->held_by);
 	if (str_eq(now, n->said))
 		return;
 	free(n->said);
@@ -106,8 +106,8 @@ static void say(struct farm *f, struct farm_node *n, const char *ack, bool is_il
 	sim_merge(f->sim, path,
 		  "{'metadata':{'annotations':{'kmodsmith.io/agent.ack':'%s','kmodsmith.io/agent.loaded':'%s',"
 		  "'kmodsmith.io/agent.store':'%s','kmodsmith.io/agent.health':'%s','kmodsmith.io/agent.holders':'%d "
-		  "1'}}}",
-		  ack, version, both, health, n->holders);
+		  "1%s'}}}",
+		  ack, version, both, health, n->holders, n->held_by);
 }
 
 static void obey(struct farm *f, unsigned i)
@@ -253,6 +253,13 @@ void farm_pod(struct farm *f, unsigned node, const char *name)
 		 name, name, f->nodes[node].name);
 	auto_str char *path = str_fmt("/api/v1/namespaces/default/pods/%s/status", name);
 	sim_merge(f->sim, path, "{'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}]}}");
+}
+
+void farm_pod_that_stays(struct farm *f, unsigned node, const char *name)
+{
+	auto_str char *path = str_fmt("/api/v1/namespaces/default/pods/%s", name);
+	farm_pod(f, node, name);
+	sim_merge(f->sim, path, "{'metadata':{'finalizers':['example.com/keep']}}");
 }
 
 void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name)

@@ -12,6 +12,7 @@ struct farm_node {
 	char name[16];
 	struct aim loaded, store[2];
 	int holders;
+	char held_by[80];   // " UID..." of pods, behind the number of holders
 	long busy_until_ms; // what it was told takes until then
 	char go[FARM_TEXT]; // that it works on or did
 	bool is_silent;     // says nothing
@@ -43,7 +44,8 @@ void farm_old(struct target *ret);                              // what hands fi
 void farm_store(struct farm_node *n, const struct aim *aim);    // onto its disk
 void farm_policy(struct farm *f, const char *policy);           // another one
 void farm_pod(struct farm *f, unsigned node, const char *name); // that asks for a GPU, of a ReplicaSet
-const char *farm_state(const struct farm *f, unsigned node);    // label; "" = none
+void farm_pod_that_stays(struct farm *f, unsigned node, const char *name);   // a finalizer keeps it
+const char *farm_state(const struct farm *f, unsigned node);                 // label; "" = none
 const char *farm_note(const struct farm *f, unsigned node, const char *key); // annotation; "" = none
 bool farm_is_cordoned(const struct farm *f, unsigned node);
 unsigned farm_in(const struct farm *f, const char *state); // nodes that are in it

@@ -147,7 +147,7 @@ static void t08_holders(void **state)
 	assert_true(str_ends(w.value[AGENT_HOLDERS], "6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e05")); // whole uids only
 	h.is_coarse = true;
 	agent_words(&j, &f, &h, BOOT, &w);
-	assert_string_equal(w.value[AGENT_HOLDERS], "1 4294967295");
+	assert_true(str_starts(w.value[AGENT_HOLDERS], "1 4294967295 6e0d5b0c-"));
 	h.count = HOLDERS_UNKNOWN;
 	agent_words(&j, &f, &h, BOOT, &w);
 	m = read_back(&w);

@@ -26,13 +26,6 @@ static void until_evicting(struct farm *f, struct farm_boss *boss)
 	assert_true(farm_until(f, boss, 1, "evicting", 1, MINUTES(5)));
 }
 
-static void finalizer(struct farm *f, const char *pod)
-{
-	auto_str char *path = str_fmt("/api/v1/namespaces/default/pods/%s", pod);
-	farm_pod(f, 0, pod);
-	sim_merge(f->sim, path, "{'metadata':{'finalizers':['example.com/keep']}}");
-}
-
 // A drain without trouble tells nothing; what takes longer than pods are given to end is told, and cleared when it ends.
 static void a_pod_that_does_not_end_is_named(void **state)
 {
@@ -40,7 +33,7 @@ static void a_pod_that_does_not_end_is_named(void **state)
 	struct farm f;
 	struct farm_boss boss;
 	begin(&f, &boss);
-	finalizer(&f, "stuck");
+	farm_pod_that_stays(&f, 0, "stuck");
 	until_evicting(&f, &boss);
 	farm_run(&boss, 1, MINUTES(1));
 	assert_string_equal(NOTE(&f), "");

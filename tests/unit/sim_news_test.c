@@ -115,11 +115,10 @@ static void a_node_that_is_gone_from_the_list_is_forgotten(void **state)
 	struct farm f;
 	struct farm_boss boss;
 	farm_begin(&f, 2, plain);
-	for (unsigned i = 0; i < 2; i++) // nothing would start it again, so that it is not evicted
-		sim_make(f.sim, "/api/v1/namespaces/default/pods",
-			 "{'metadata':{'name':'alone-%u','namespace':'default'},'spec':{'nodeName':'n%02u',"
-			 "'containers':[{'name':'c','image':'i','resources':{'limits':{'nvidia.com/gpu':'1'}}}]}}",
-			 i, i);
+	for (unsigned i = 0; i < 2; i++) {
+		auto_str char *pod = str_fmt("stays-%u", i);
+		farm_pod_that_stays(&f, i, pod);
+	}
 	farm_boss_begin(&f, &boss, "boss");
 	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
 	assert_string_equal(farm_state(&f, 0), "evicting");
@@ -127,7 +126,7 @@ static void a_node_that_is_gone_from_the_list_is_forgotten(void **state)
 	const struct sim_fault *gone =
 		sim_fault(f.sim, &(struct sim_fault){ .what = SIM_WATCH_GONE, .client = "boss", .resource = "nodes" });
 	sim_delete(f.sim, "/api/v1/nodes/n00");
-	sim_delete(f.sim, "/api/v1/namespaces/default/pods/alone-1");
+	sim_merge(f.sim, "/api/v1/namespaces/default/pods/stays-1", "{'metadata':{'finalizers':null}}");
 	sim_compact(f.sim);
 	farm_run(&boss, 1, SECONDS(10));
 	assert_int_equal(gone->hits, 1);

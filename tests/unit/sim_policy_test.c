@@ -129,12 +129,10 @@ static void a_deletion_is_a_deletion(void **state)
 		struct farm f;
 		struct farm_boss boss;
 		farm_begin(&f, NODES, plain);
-		for (unsigned i = 0; i < NODES; i++) // which nothing would start again, so that it is not evicted
-			sim_make(f.sim, "/api/v1/namespaces/default/pods",
-				 "{'metadata':{'name':'alone-%u','namespace':'default'},'spec':{'nodeName':'%s',"
-				 "'containers':[{'name':'c','image':'i','resources':{'limits':{'nvidia.com/"
-				 "gpu':'1'}}}]}}",
-				 i, f.nodes[i].name);
+		for (unsigned i = 0; i < NODES; i++) {
+			auto_str char *pod = str_fmt("stays-%u", i);
+			farm_pod_that_stays(&f, i, pod);
+		}
 		farm_boss_begin(&f, &boss, "boss");
 		assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)));
 		farm_policy(&f, typo);

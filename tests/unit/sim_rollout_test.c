@@ -99,12 +99,10 @@ static void others_and_nothing(void **state)
 	struct farm_boss boss;
 	farm_begin(&f, NODES, plain);
 	sim_merge(f.sim, "/api/v1/nodes/n03", "{'spec':{'unschedulable':true}}");
-	for (unsigned i = 0; i < NODES; i++) // which nothing would start again, so that it is not evicted
-		sim_make(f.sim, "/api/v1/namespaces/default/pods",
-			 "{'metadata':{'name':'alone-%u','namespace':'default'},'spec':{'nodeName':'%s','containers':[{"
-			 "'name':'c',"
-			 "'image':'i','resources':{'limits':{'nvidia.com/gpu':'1'}}}]}}",
-			 i, f.nodes[i].name);
+	for (unsigned i = 0; i < NODES; i++) {
+		auto_str char *pod = str_fmt("stays-%u", i);
+		farm_pod_that_stays(&f, i, pod);
+	}
 	farm_boss_begin(&f, &boss, "boss");
 	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)));
 	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/paused"), "dcgm");
