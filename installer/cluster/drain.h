@@ -21,8 +21,8 @@ enum {
 };
 
 bool drain_is_due(const struct fleet *f, size_t at);
-// Fills facts.seen, and says when the next look is due. evicts: those that have to go are evicted, else only counted. 1 =
-// they are others than before, 0 = the same, or the node has gone meanwhile. An error leaves them as they were.
+// Fills facts.seen, and says when the next look is due. evicts: those that have to go are evicted, else only counted.
+// 1 = they are others than before, 0 = the same, or the node has gone meanwhile. An error leaves them as they were.
 int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *pool, bool evicts, int64_t now,
 	       struct err *err);
 // Whether a claim of a pod is for a GPU (DRA); one that cannot be read is taken for one.

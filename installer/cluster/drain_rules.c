@@ -197,8 +197,8 @@ static void call_off_drain(const struct view *v, struct decision *d)
 {
 	stop_drain(v, d, REASON_DRAIN_TIMEOUT, blocker_of(v));
 }
-// Who is in the way is worth a write when it is somebody else than the node tells: at once if only people can help, later
-// if it may go by itself, so that a drain without trouble writes nothing.
+// Who is in the way is worth a write when it is somebody else than the node tells: at once if only people can help,
+// later if it may go by itself, so that a drain without trouble writes nothing.
 static int64_t patience(enum reason_code was, enum reason_code is)
 {
 	enum { SAME_S = 60, SLOW_S = 120 };

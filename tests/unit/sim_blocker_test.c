@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who keeps a drain from its end is told on the node, once, for as long as it is true, and after the drain. T04, T08, T10b.
+// Who keeps a drain from its end is told on the node, once, for as long as it is true, and after the drain. T04, T08,
+// T10b.
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 
@@ -26,7 +27,8 @@ static void until_evicting(struct farm *f, struct farm_boss *boss)
 	assert_true(farm_until(f, boss, 1, "evicting", 1, MINUTES(5)));
 }
 
-// A drain without trouble tells nothing; what takes longer than pods are given to end is told, and cleared when it ends.
+// A drain without trouble tells nothing; what takes longer than pods are given to end is told, and is told of the drain
+// when that is over.
 static void a_pod_that_does_not_end_is_named(void **state)
 {
 	(void)state;

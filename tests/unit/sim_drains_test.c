@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One drain after the other in the life of one coordinator: what was seen of pods, jobs and budgets belongs to the state
-// of the node in which it was looked at, and decides nothing in a later one. T04, T05, T82.
+// One drain after the other in the life of one coordinator: what was seen of pods, jobs and budgets belongs to the stay
+// of a node in a state, and decides nothing in a later one. T04, T05, T82.
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node whose GPU is used by a pod that nobody may evict is found out before it is cordoned: it is held with the name of
-// that pod, its other pods stay, the other nodes go on, and so does it when the pod has gone. T08.
+// A node whose GPU is used by a pod that nobody may evict is found out before it is cordoned: it is held with the name
+// of that pod, its other pods stay, the other nodes go on, and so does it when the pod has gone. T08.
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 
