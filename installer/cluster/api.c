@@ -58,7 +58,8 @@ int api_patch(struct kube *k, const char *path, const json_t *operations, json_t
 }
 
 // registry/core/pod/storage/eviction.go: a budget is a 429 with a cause, and other 429 come from whoever guards the
-// server itself; a pod with two budgets is a 500. NamespaceLifecycle: a 403 with a cause, as kubectl drain tells it apart.
+// server itself; a pod with two budgets is a 500. NamespaceLifecycle: a 403 with a cause, as kubectl drain tells
+// it apart.
 static enum api_evicted evicted_not(const struct kube_call *call)
 {
 	if (call->status == 429 && kube_cause(call, "DisruptionBudget"))
