@@ -190,7 +190,7 @@ static int judge_all(struct drain *d, const struct node *n, const json_t *pods, 
 		bool is_job = pod_is_job(pod, rules->pool);
 		if (is_job && !l->jobs++)
 			pod_name(pod, l->job);
-		l->pods += verdict == POD_GOES || verdict == POD_LEAVING || verdict == POD_STUCK;
+		l->pods += pod_has_to_go(verdict);
 		if (*why && !(is_job && is_before(n->stay.phase))) // its end will be waited for
 			name_blocker(l, verdict_reason(verdict), why);
 		bool is_to_go = verdict == POD_GOES && evicts && is_still_ours(n);

@@ -280,11 +280,11 @@ static int judge_all(const struct evacuation *e, const json_t *pods, struct look
 		char why[OBJECT_TEXT];
 		bool is_claim = l->evict == EVICT_GPU && drain_claims_gpu(e->kube, pod);
 		enum pod_verdict verdict = pod_judge(pod, &rules, is_claim, why);
-		l->left += verdict != POD_STAYS;
+		l->left += pod_has_to_go(verdict);
 		l->stuck += verdict == POD_STUCK;
 		if (verdict == POD_GOES && l->is_asking && evict(e, pod, l, err) < 0)
 			return -1;
-		if (verdict != POD_STAYS)
+		if (pod_has_to_go(verdict))
 			blame(l, pod, why);
 	}
 	return 0;

@@ -26,6 +26,11 @@ enum pod_verdict {
 	POD_HOLDS,   // has the GPU open, and ends when its operand is paused
 	POD_FIXED,   // has the GPU open, and nothing here ends it: of another DaemonSet, or static
 };
+// It has to go before there are no pods left; of the others only what they hold has to end.
+static inline bool pod_has_to_go(enum pod_verdict v)
+{
+	return v == POD_GOES || v == POD_LEAVING || v == POD_STUCK;
+}
 // claims_gpu: a claim of it is for a GPU. why: of all but POD_STAYS and POD_GOES, for people: "NAMESPACE/NAME: ...".
 enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *rules, bool claims_gpu, char why[OBJECT_TEXT]);
 void pod_name(const json_t *pod, char ret[OBJECT_TEXT]);     // "NAMESPACE/NAME"
