@@ -2,8 +2,8 @@
 // The invariants of a roll-out, looked at on every request before it is done (upgrade-design 4.4). They know the API
 // and the design, and nothing of the code that they judge.
 //
-// I1 limits, I2 cordons, I3 holders, I4 proofs, I5 deadlines, I6 evictions, I7 attempts, I8 halts, I9 owners, agents;
-// seq: numbers; and fence: who was deposed. Not of one request but of a whole run are three, so tests look at them at
+// I1 limits, I2 cordons, I3 holders, I4 proofs, I5 deadlines, I6 evictions, I7 attempts, I8 halts, I9 owners, agents,
+// I13 pods; seq: numbers; and fence: who was deposed. Not of one request but of a whole run are three, so tests look at them at
 // its end:
 // I10 (writes a node) sim_rollout_test all_is_well, sim_hand_test undisturbed; I11 (nothing changes, nothing is
 // written) sim_rollout_test all_is_well; I12 (all come to rest) sim_seeds_test expect_node, and every kill.
@@ -82,6 +82,34 @@ static void holders(struct farm *f, const struct sim_request *r)
 	bool is_new = !str_eq(go, note(r->before, "kmodsmith.io/go"));
 	if (is_new && strstr(go, ":replace:") && !str_starts(note(r->before, "kmodsmith.io/agent.holders"), "0"))
 		broken(f, "I3", r, "replaces under a holder");
+}
+
+static bool uses_gpu(const json_t *pod)
+{
+	const char *phase = sim_text(pod, "status phase"),
+		   *kind = sim_text(json_array_get(sim_at(pod, "metadata ownerReferences"), 0), "kind");
+	bool is_over = str_eq(phase, "Succeeded") || str_eq(phase, "Failed");
+	const json_t *limits = sim_at(json_array_get(sim_at(pod, "spec containers"), 0), "resources limits");
+	return !is_over && !str_eq(kind, "DaemonSet") && !str_eq(kind, "Node") &&
+	       json_object_get(limits, "nvidia.com/gpu");
+}
+
+// I13: where the policy evicts who asks for a GPU, nothing is replaced before they have gone.
+static void pods(struct farm *f, const struct sim_request *r)
+{
+	const char *go = note(r->after, "kmodsmith.io/go");
+	const char *policy =
+		sim_text(sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME), "data " POLICY_KEY);
+	bool is_new = !str_eq(go, note(r->before, "kmodsmith.io/go"));
+	if (!is_new || !strstr(go, ":replace:") || !policy || strstr(policy, "\"evict\""))
+		return;
+	auto_str char *path =
+		str_fmt("/api/v1/pods?fieldSelector=spec.nodeName%%3D%s", sim_text(r->after, "metadata name"));
+	auto_json json_t *list = sim_ask(f->sim, "GET", path, NULL);
+	const json_t *items = json_object_get(list, "items");
+	for (size_t i = 0; i < json_array_size(items); i++)
+		if (uses_gpu(json_array_get(items, i)))
+			broken(f, "I13", r, sim_text(json_array_get(items, i), "metadata name"));
 }
 
 // I4: no way back to service but by a proof of what is loaded, once the driver was touched.
@@ -250,6 +278,7 @@ void laws_look(void *ctx, const struct sim_request *r)
 	limits(f, r);
 	cordons(f, r);
 	holders(f, r);
+	pods(f, r);
 	proofs(f, r);
 	deadlines(f, r);
 	attempts(f, r);
