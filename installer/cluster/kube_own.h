@@ -10,7 +10,9 @@ struct kube {
 	long token_ms;
 	int (*before)(void *ctx, struct err *err); // NULL = nothing
 	void *before_ctx;
-	int64_t ahead_s; // the API server's clock is so much ahead of ours
+	int64_t then_ms; // the API server's clock at
+	long base_ms;    // that moment of the one that does not jump; 0 = it was not heard yet
+	long heard_ms;   // when it was heard last
 	struct kube_count counts[KUBE_COUNTS];
 	size_t count_used;
 };

@@ -48,6 +48,11 @@ int64_t sim_time(const struct sim *s)
 	return SIM_EPOCH + sim_now_ms() / 1000 + s->o.ahead_s;
 }
 
+void sim_skew(struct sim *s, int64_t ahead_s)
+{
+	s->o.ahead_s = ahead_s;
+}
+
 struct kube *sim_client(struct sim *s, const char *name)
 {
 	return sim_client_within(s, name, 0);

@@ -53,6 +53,8 @@ static inline void sim_freep(struct sim **s)
 struct kube *sim_client(struct sim *s, const char *name); // kube_free() it; namespace "kmodsmith"
 struct kube *sim_client_within(struct sim *s, const char *name, unsigned deadline_ms); // most for each of its calls
 
+void sim_skew(struct sim *s, int64_t ahead_s); // the server's clock steps
+
 // The clock. What is due runs whenever somebody waits, also while another one's call is under way.
 long sim_now_ms(void);
 void sim_after(long ms, void (*run)(void *ctx), void *ctx);

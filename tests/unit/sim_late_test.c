@@ -105,12 +105,34 @@ static void a_lost_answer_ends_no_leader(void **state)
 	farm_end(&f);
 }
 
+// A step of the server's clock is nothing that a driver did: the deadline of an order lasts as long as it was given.
+static void a_step_of_the_clock_is_not_blamed_on_a_driver(void **state)
+{
+	(void)state;
+	static const int64_t steps[] = { 900, 3600, -900, -86400 };
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		auto_str char *row = str_fmt("%lld s", (long long)steps[i]);
+		farm_begin(&f, 2, plain);
+		farm_boss_begin(&f, &boss, "boss1");
+		expect(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(30)), row);
+		sim_skew(f.sim, steps[i]);
+		expect(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)), row);
+		expect(!*farm_note(&f, 0, "kmodsmith.io/failed-target"), row);
+		lawful(&f);
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_status_of_a_leader_of_before_does_not_count),
 		cmocka_unit_test(every_leader_has_its_epoch),
 		cmocka_unit_test(a_lost_answer_ends_no_leader),
+		cmocka_unit_test(a_step_of_the_clock_is_not_blamed_on_a_driver),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
