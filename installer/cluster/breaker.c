@@ -29,7 +29,7 @@ void rollouts_begin(const struct round *r)
 		struct rollout next = { .target = *target, .stable = rollout->stable };
 		if (!aim_is(&rollout->target) && is_under_way(r, p, &next.stable)) {
 			next.is_halted = true;
-			next.halt.code = REASON_STATUS_LOST;
+			next.halt.code = r->c->has_status ? REASON_POOL_NEW : REASON_STATUS_LOST;
 			next.halted_since = r->c->now;
 		}
 		for (size_t i = 0; i < r->c->count; i++)

@@ -25,8 +25,10 @@ static bool is_heard(const struct view *v)
 bool is_silent(const struct view *v)
 {
 	enum { ANSWERS_AWAITED = 3 };
-	return v->m->record.go.verb != VERB_NONE && !is_heard(v) &&
-	       v->now >= v->m->record.since + ANSWERS_AWAITED * (int64_t)span_of(v->pool, SPAN_ACK);
+	const struct record *r = &v->m->record;
+	int64_t begin = r->ordered > r->since ? r->ordered : r->since; // one that was repeated has its own time
+	return r->go.verb != VERB_NONE && !is_heard(v) &&
+	       v->now >= begin + ANSWERS_AWAITED * (int64_t)span_of(v->pool, SPAN_ACK);
 }
 
 bool answered(const struct view *v, enum result result)

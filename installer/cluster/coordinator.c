@@ -75,6 +75,7 @@ struct cluster coordinator_cluster(const struct coordinator *c)
 		.now = kube_time(c->o.kube),
 		.leader = c->o.namespace,
 		.gone = &c->others.gone,
+		.has_status = json_array_size(json_object_get(c->status_doc, "pools")) > 0,
 	};
 }
 

@@ -177,6 +177,15 @@ static void write_deadline(const struct record *r, char *ret, size_t size)
 	write_date(r->deadline, ret, size);
 }
 
+static bool read_ordered(const char *value, struct record *r)
+{
+	return read_date(value, &r->ordered);
+}
+static void write_ordered(const struct record *r, char *ret, size_t size)
+{
+	write_date(r->ordered, ret, size);
+}
+
 // <for this target>.<in this state>
 static bool read_attempts(const char *value, struct record *r)
 {
@@ -310,6 +319,7 @@ const struct key keys[] = {
 	KEY("drains", drains, false),
 	KEY("coordinator", leader, false),
 	KEY("reason-since", reason_since, false),
+	KEY("ordered", ordered, false),
 	{ 0 },
 };
 

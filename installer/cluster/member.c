@@ -163,10 +163,7 @@ static void take_health(struct report *r, const char *value)
 // <boot id> <agent version> <schema>
 static void take_boot(struct report *r, const char *value)
 {
-	const char *schema = strrchr(value, ' ');
-	uint64_t number = 0;
 	r->boot = aim_hash(value);
-	r->schema = schema && str_u64(schema + 1, 10, &number) && number <= UINT16_MAX ? (unsigned)number : 0;
 }
 
 static const struct {

@@ -53,6 +53,7 @@ struct record { // written by the coordinator alone
 	char version[WORD_TEXT];     // label for schedulers and people: what the agent said was loaded
 	uint64_t retry;              // the nonce that was seen
 	char leader[NAMESPACE_TEXT]; // namespace of the coordinator that leads it
+	int64_t ordered;             // when the last order was given; 0 = in the state's beginning, or none stands
 	struct {
 		struct aim aim;            // that they were for; another target begins anew
 		uint16_t failed, repeated; // ended without a replacement; replaced again what had been proven
@@ -77,7 +78,6 @@ struct report { // written by the node's agent alone
 	struct aim store[3]; // whole on the disk, for the kernel that runs
 	int holders;         // how many; enum holders below 0: treated as busy
 	uint64_t boot;       // hash of the boot id
-	unsigned schema;
 	struct {
 		struct aim aim;
 		enum result result; // RESULT_DONE: it works; RESULT_FAILED: it does not; RESULT_NONE: nothing was said

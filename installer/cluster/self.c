@@ -142,7 +142,7 @@ int self_step(struct self *s, const struct root *state, const struct policy *pol
 		return -1;
 	}
 	lift(&s->m, &rollout, now);
-	const struct cluster c = { policy, &rollout, &s->m, 1, &ledger, EPOCH, now, NULL, NULL };
+	const struct cluster c = { policy, &rollout, &s->m, 1, &ledger, EPOCH, now, NULL, NULL, false };
 	slots_plan(&c, &slots);
 	bool is_granting = slots.granted || slots.freed;
 	int r = put_doc(s, state, make_doc(s, policy, slots.rollouts, is_granting ? &slots.ledger : &ledger, NULL),

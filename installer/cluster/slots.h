@@ -27,6 +27,7 @@ struct cluster {
 	int64_t now;
 	const char *leader; // namespace of whoever decides, which is written on nodes; NULL = it is nobody's matter
 	const struct strv *gone; // namespaces whose coordinator leads no more; NULL with it
+	bool has_status;         // of other pools something is recorded: one that is not is new, and was not lost
 };
 
 struct seat {     // of a node, in the order of the members

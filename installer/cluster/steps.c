@@ -35,6 +35,7 @@ void enter(const struct view *v, struct decision *d, enum phase phase, enum reas
 	if (phase == PHASE_EVICTING && r->receipt.is_there && r->receipt.until < r->deadline)
 		r->deadline = r->receipt.until;
 	r->tries = 0;
+	r->ordered = 0;
 	because(r, why, object);
 }
 
@@ -53,6 +54,7 @@ void give_order(const struct view *v, struct decision *d, enum verb verb, struct
 {
 	d->next.go = (struct order){ next_seq(v), verb, aim };
 	d->next.tries++;
+	d->next.ordered = d->next.since == v->now ? 0 : v->now;
 	if (verb == VERB_REPLACE || verb == VERB_LOAD)
 		d->next.attempts++;
 	if (verb == VERB_REPLACE || verb == VERB_LOAD || verb == VERB_RESTORE)
@@ -61,6 +63,7 @@ void give_order(const struct view *v, struct decision *d, enum verb verb, struct
 
 void take_back_order(const struct view *v, struct decision *d)
 {
+	d->next.ordered = 0;
 	if (v->m->record.go.verb != VERB_NONE)
 		d->next.go = (struct order){ next_seq(v), VERB_NONE, AIM_NONE };
 }

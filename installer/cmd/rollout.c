@@ -70,7 +70,7 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 	auto_slots struct slots slots = SLOTS_NONE;
 	struct rollout rollouts[POOLS_MOST] = { 0 };
 	const struct ledger ledger = { 0 };
-	struct cluster c = { &policy, rollouts, NULL, 0, &ledger, 1, 0, NULL, NULL };
+	struct cluster c = { &policy, rollouts, NULL, 0, &ledger, 1, 0, NULL, NULL, false };
 	(void)args, (void)count;
 	if (!v->policy || !v->nodes)
 		return err_set(err, E_USAGE, "--policy and --nodes are needed");
@@ -98,7 +98,8 @@ static int plan_fresh(const char *path, const struct policy *policy, struct rost
 		return -1;
 	for (size_t i = 0; i < policy->pool_count; i++)
 		rollouts[i] = (struct rollout){ .target = policy->pools[i].target.aim };
-	*c = (struct cluster){ policy, rollouts, roster->members, roster->count, &ledger, 1, time(NULL), NULL, NULL };
+	*c = (struct cluster){ policy, rollouts, roster->members, roster->count, &ledger, 1, time(NULL), NULL,
+			       NULL,   false };
 	slots_plan(c, ret);
 	return 0;
 }

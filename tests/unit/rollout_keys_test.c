@@ -30,6 +30,7 @@ static const struct record full = {
 	.retry = UINT64_MAX,
 	.drains = { { 6, 7 }, 3, 2 },
 	.leader = "a-namespace-may-have-as-many-letters-as-a-label-has-63-of-them-",
+	.ordered = 1800000300,
 };
 
 static void put(struct member *m, const struct key *key, const char *value)

@@ -93,7 +93,7 @@ static void plan(const char *line)
 		member_init(&members[count], names[count], uid);
 		read_word(words.items[count], &members[count]);
 	}
-	struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW, NULL, NULL };
+	struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW, NULL, NULL, false };
 	slots_done(&slots);
 	slots_plan(&c, &slots);
 }
@@ -143,7 +143,7 @@ static void in_flight_counts_wherever_its_pool_went(void **state)
 		memcpy(members[0].record.pool, "gone", 5);
 		for (size_t n = 1; n < count; n++)
 			members[n].facts.terms = 1;
-		struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW, NULL, NULL };
+		struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW, NULL, NULL, false };
 		slots_done(&slots);
 		slots_plan(&c, &slots);
 		assert_int_equal(slots.seats[0].pool, -1);
@@ -157,7 +157,7 @@ static void t70_a_deleted_node_frees_its_slot(void **state)
 	plan("queued+slot");
 	struct entry gone[] = { { .uid = "uid-gone", .slot = SLOT_WORK }, entries[0] };
 	struct ledger both = { gone, 2 };
-	struct cluster c = { &policy, &rollout, members, 1, &both, 1, NOW, NULL, NULL };
+	struct cluster c = { &policy, &rollout, members, 1, &both, 1, NOW, NULL, NULL, false };
 	slots_done(&slots);
 	slots_plan(&c, &slots);
 	assert_int_equal(slots.freed, 1);
@@ -286,7 +286,7 @@ static void waves_open_one_after_the_other(void **state)
 	members[canary].record.phase = PHASE_DONE;
 	members[canary].report.loaded = target;
 	memcpy(members[canary].record.wave, "canary", 7);
-	struct cluster c = { &policy, &rollout, members, 4, &ledger, 1, NOW, NULL, NULL };
+	struct cluster c = { &policy, &rollout, members, 4, &ledger, 1, NOW, NULL, NULL, false };
 	slots_done(&slots);
 	slots_plan(&c, &slots);
 	assert_true(slots.rollouts[0].soak_since == NOW && slots.rollouts[0].wave == 0 && !slots.granted);
@@ -319,7 +319,7 @@ static void a_wave_without_a_proof_stays_closed(void **state)
 		rollout = (struct rollout){ .target = target, .stable = old };
 		plan(lines[i]);
 		members[0].facts.terms = i < 2;
-		struct cluster c = { &policy, &rollout, members, 3, &ledger, 1, NOW, NULL, NULL };
+		struct cluster c = { &policy, &rollout, members, 3, &ledger, 1, NOW, NULL, NULL, false };
 		slots_done(&slots);
 		slots_plan(&c, &slots);
 		expect(slots.rollouts[0].wave == 0 && !slots.granted, lines[i]);
@@ -371,7 +371,7 @@ static void a_counted_wave_is_drawn_by_uid(void **state)
 	struct member reversed[12];
 	for (size_t i = 0; i < 12; i++)
 		reversed[i] = members[11 - i];
-	struct cluster c = { &policy, &rollout, reversed, 12, &ledger, 1, NOW, NULL, NULL };
+	struct cluster c = { &policy, &rollout, reversed, 12, &ledger, 1, NOW, NULL, NULL, false };
 	slots_done(&slots);
 	slots_plan(&c, &slots);
 	for (size_t i = 0; i < 12; i++)
@@ -396,6 +396,10 @@ static void t60_a_lost_status_begins_halted(void **state)
 	plan("evicting+ours queued");
 	assert_true(slots.rollouts[0].is_halted && slots.rollouts[0].halt.code == REASON_STATUS_LOST);
 	assert_int_equal(slots.seats[1].refused, REASON_HALTED);
+	struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW, NULL, NULL, true };
+	slots_done(&slots); // of other pools something is recorded: this one was renamed or split
+	slots_plan(&c, &slots);
+	assert_int_equal(slots.rollouts[0].halt.code, REASON_POOL_NEW);
 	rollout = (struct rollout){ 0 };
 	plan("idle idle");
 	assert_false(slots.rollouts[0].is_halted);
@@ -447,7 +451,7 @@ static void a_node_that_is_well_again_is_released(void **state)
 	pool.parallel.value = 2;
 	plan("queued+ours+well");
 	members[0].facts.is_paused = true;
-	struct cluster c = { &policy, &rollout, members, 1, &ledger, 1, NOW, NULL, NULL };
+	struct cluster c = { &policy, &rollout, members, 1, &ledger, 1, NOW, NULL, NULL, false };
 	slots_done(&slots);
 	slots_plan(&c, &slots);
 	assert_int_equal(slots.seats[0].has, SLOT_WORK);

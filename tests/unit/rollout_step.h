@@ -23,7 +23,7 @@ struct row {
 	enum result answer;
 	bool is_older; // the answer: to an order before this one
 	enum failing failing;
-	int ago; // seconds since the state began
+	int ago, ordered; // seconds since the state began, and since the order was repeated
 	bool late, deadlineless;
 	enum slot slot;
 	int holders, pods;
@@ -65,6 +65,7 @@ static void describe(const struct row *w)
 	r->attempts = (uint16_t)w->attempts;
 	r->tries = (uint16_t)w->tries;
 	r->since = NOW - w->ago;
+	r->ordered = w->ordered ? NOW - w->ordered : 0;
 	r->reason.code = w->was;
 	r->paused = w->is_paused_operands;
 	if (phase_info(w->phase)->span != SPAN_NONE && !w->deadlineless)

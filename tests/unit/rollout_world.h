@@ -38,7 +38,7 @@ struct world {
 
 struct packed_node {
 	uint8_t phase, flags, aims, aims2, go, ack, receipt, since, deadline, until, attempts, reason, outcome, seen,
-		report, health, facts, blocked, ghost, ghost2, drains;
+		report, health, facts, blocked, ghost, ghost2, drains, ordered;
 };
 struct packed {
 	struct packed_node n[NODES_MOST];
@@ -82,6 +82,7 @@ static struct packed_node pack_node(const struct world *w, unsigned i)
 		.receipt = (uint8_t)(r->receipt.is_there | r->receipt.prior << 1 | r->receipt.touched << 2 |
 				     (unsigned)r->receipt.again << 3),
 		.since = ago(r->since),
+		.ordered = ago(r->ordered),
 		.deadline = ago(r->deadline),
 		.until = ago(r->receipt.until),
 		.attempts = (uint8_t)r->attempts,
@@ -130,6 +131,8 @@ static void normalise(struct world *w, unsigned i)
 	r->reason.code = telling(r);
 	if (is_held && !w->rollout.resumed && r->since && w->nodes == 1)
 		r->since = NOW - TICK;
+	if (r->ordered <= r->since)
+		r->ordered = 0;
 	if (!r->receipt.is_there)
 		r->receipt = (struct receipt){ 0 };
 	if (!r->receipt.is_there && !is_changing)
@@ -192,6 +195,7 @@ static void unpack_node(const struct packed_node *p, struct world *w, unsigned i
 		.receipt = { p->receipt & 1, p->receipt >> 1 & 1, p->receipt >> 2 & 1, p->receipt >> 3,
 			     then(p->until) },
 		.since = then(p->since),
+		.ordered = then(p->ordered),
 		.deadline = then(p->deadline),
 		.attempts = p->attempts,
 		.reason.code = p->reason,
@@ -256,7 +260,7 @@ static void pass_time(struct world *w)
 {
 	for (unsigned i = 0; i < w->nodes; i++) {
 		struct record *r = &w->m[i].record;
-		int64_t *const times[] = { &r->since, &r->deadline, &r->receipt.until,
+		int64_t *const times[] = { &r->since, &r->ordered, &r->deadline, &r->receipt.until,
 					   &w->m[i].facts.seen.blocked_since };
 		for (size_t t = 0; t < ARRAY_SIZE(times); t++)
 			if (*times[t] && *times[t] > NOW - LONG_AGO * TICK)
