@@ -17,6 +17,7 @@ static void seen(void *ctx, const struct sim_request *r)
 {
 	struct farm *f = ctx;
 	laws_look(f, r);
+	liveness_hear(f, r);
 	const char *name = sim_text(r->after ? r->after : r->before, "metadata name");
 	if (!str_eq(r->resource, "nodes") || !name || *name != 'n')
 		return;
@@ -160,6 +161,7 @@ static void tick(void *ctx)
 	for (unsigned i = 0; i < f->count; i++)
 		if (!f->nodes[i].is_silent && node_of(f, i) && is_due(&f->nodes[i]))
 			obey(f, i);
+	liveness_pass(f, TICK_MS);
 	sim_after(TICK_MS, tick, f);
 }
 

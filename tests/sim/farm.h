@@ -22,7 +22,13 @@ struct farm_node {
 		int holders;
 	} then; // when it looked last
 	char *said;
-	unsigned cordons; // by coordinators, so far
+	struct life {
+		unsigned cordons, drains; // by coordinators, so far; and of this cause, since
+		uint64_t cause, what;     // why it is drained; what is watched
+		long first_ms, waits_ms;  // of the drains; since when jobs are waited for
+		long led_ms, most_ms;     // so long it has been so under a leader, and may be
+		const char *law;          // that most_ms is of; NULL = it may last
+	} life;
 };
 struct farm {
 	struct sim *sim;
@@ -32,6 +38,7 @@ struct farm {
 	struct aim old, bad; // loaded at the beginning; cannot be loaded or is not healthy
 	bool is_sick;        // of bad: it loads, and is not healthy
 	struct strv *laws;   // that were broken
+	long renewed_ms;     // when a coordinator renewed the Lease last
 	bool is_unseen;      // what is recorded of the roll-out was written late, and nobody has read it since
 	bool is_over;
 };
@@ -67,5 +74,7 @@ bool farm_until(struct farm *f, struct farm_boss *bosses, size_t count, const ch
 
 // laws.c: I1 to I9 of upgrade-design 4.4, on every request; what was broken is in f->laws.
 void laws_look(void *farm, const struct sim_request *r);
-// liveness.c: of a request that changed this node.
+// liveness.c: of a request that changed this node; of any; and so much time has passed.
 void liveness_look(struct farm *f, const struct sim_request *r, struct farm_node *n);
+void liveness_hear(struct farm *f, const struct sim_request *r);
+void liveness_pass(struct farm *f, long ms);

@@ -53,6 +53,13 @@ static unsigned limit(const struct farm *f, const char *key, unsigned or_else)
 	return json_is_integer(value) ? (unsigned)json_integer_value(value) : or_else;
 }
 
+static bool waits_for_jobs(const struct farm *f)
+{
+	const char *text =
+		sim_text(sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME), "data " POLICY_KEY);
+	return text && strstr(text, "\"waitFor\"");
+}
+
 // I1: no more nodes at once than the policy says.
 static void limits(struct farm *f, const struct sim_request *r)
 {
@@ -61,7 +68,8 @@ static void limits(struct farm *f, const struct sim_request *r)
 		return;
 	for (unsigned i = 0; i < f->count; i++)
 		busy += is_disruptive(farm_state(f, i));
-	if (busy + 1 > limit(f, "maxParallel", 1) && !*note(r->before, "kmodsmith.io/cordon"))
+	unsigned waiting = waits_for_jobs(f) ? limit(f, "maxWaiting", 1) : 0;
+	if (busy + 1 > limit(f, "maxParallel", 1) + waiting && !*note(r->before, "kmodsmith.io/cordon"))
 		broken(f, "I1", r, "more nodes than maxParallel");
 }
 

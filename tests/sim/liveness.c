@@ -1,16 +1,164 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the laws of a roll-out do not see in one request: how often a node was drained. Counted on every request, asked
-// for by the tests.
+// Laws of what has to end, or must not come too soon, beside those of a request (laws.c). Like those they know the API and
+// the design only. Time counts while some coordinator renews the Lease: nobody has to end what nobody leads.
+//
+// L1 drains of one target are bounded; L2 no state of a drain outlives its deadline, and no cordon of ours its drain;
+// L3 a driver that works is not kept out of service; L4 jobs are waited for as long as the policy says.
+#include "base/date.h"
 #include "tests/sim/farm.h"
+#include "tests/sim/own.h"
 
+enum { SLACK_MS = 20 * 60 * 1000, WELL_MS = 60 * 60 * 1000, RENEWED_MS = 20000, DAY_MS = 24 * 60 * 60 * 1000 };
+
+static const char *note(const json_t *node, const char *key)
+{
+	const char *value = json_string_value(json_object_get(sim_at(node, "metadata annotations"), key));
+	return value ? value : "";
+}
+static const char *state(const json_t *node)
+{
+	const char *value = json_string_value(json_object_get(sim_at(node, "metadata labels"), "kmodsmith.io/state"));
+	return value ? value : "";
+}
 static bool is_cordoned(const json_t *node)
 {
 	return json_is_true(sim_at(node, "spec unschedulable"));
 }
+static bool is_word(const char *text, const char *words)
+{
+	auto_str char *needle = str_fmt(" %s ", text);
+	return *text && strstr(words, needle) != NULL;
+}
+static void broken(struct farm *f, const char *law, const struct farm_node *n, const char *what)
+{
+	strv_add(f->laws, str_fmt("%s at %ld ms: %s: %s", law, sim_now_ms(), n->name, what));
+}
+
+static void policy_now(const struct farm *f, struct policy *ret)
+{
+	struct err err;
+	const char *text =
+		sim_text(sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME), "data " POLICY_KEY);
+	if (!text || policy_parse(text, strlen(text), ret, &err) < 0)
+		*ret = POLICY_NONE;
+}
+
+// L1. Each of those that fail counts, and so does each that another controller undid; the one that ends well is one more.
+static void drains(struct farm *f, struct farm_node *n, const json_t *after)
+{
+	struct life *l = &n->life;
+	auto_policy struct policy policy = POLICY_NONE;
+	policy_now(f, &policy);
+	if (!policy.pool_count)
+		return;
+	uint64_t cause = policy.pools[0].target.aim.payload ^ aim_hash(note(after, "kmodsmith.io/retry"));
+	if (l->cause != cause || sim_now_ms() - l->first_ms > DAY_MS) {
+		l->cause = cause;
+		l->drains = 0;
+		l->first_ms = sim_now_ms();
+	}
+	if (++l->drains > 2 * policy.pools[0].drain_attempts + policy.pools[0].attempts)
+		broken(f, "L1", n, "one more drain for the same target within a day");
+}
+
+static bool has_label(const json_t *pod, const char *term)
+{
+	auto_str char *key = str_ndup(term, strcspn(term, "="));
+	const char *value = json_string_value(json_object_get(sim_at(pod, "metadata labels"), key));
+	return value && strchr(term, '=') && str_eq(value, strchr(term, '=') + 1);
+}
+
+static bool has_job(const struct farm *f, const struct farm_node *n, const char *term)
+{
+	const struct sim_shelf *shelf = &f->sim->store.shelves[SIM_PODS - sim_kinds];
+	for (size_t i = 0; i < shelf->count; i++) {
+		const json_t *pod = shelf->rows[i].object;
+		if (pod && str_eq(sim_text(pod, "spec nodeName"), n->name) && has_label(pod, term) &&
+		    str_eq(sim_text(pod, "status phase"), "Running") && !sim_at(pod, "metadata deletionTimestamp"))
+			return true;
+	}
+	return false;
+}
+
+// L4
+static void waits(struct farm *f, struct farm_node *n, const char *from, const char *to)
+{
+	auto_policy struct policy policy = POLICY_NONE;
+	if (str_eq(to, "waiting") && !str_eq(from, "waiting"))
+		n->life.waits_ms = sim_now_ms();
+	if (!str_eq(to, "evicting") || !is_word(from, " cordoned waiting "))
+		return;
+	policy_now(f, &policy);
+	const struct pool *pool = policy.pools;
+	if (!policy.pool_count || !pool->wait_for || !has_job(f, n, pool->wait_for))
+		return;
+	bool has_waited =
+		str_eq(from, "waiting") && sim_now_ms() - n->life.waits_ms >= (pool->spans[SPAN_WAIT] - 10L) * 1000;
+	if (!has_waited || pool->on_wait_timeout == WAIT_RELEASE)
+		broken(f, "L4", n, "a job that is to be waited for is not");
+}
+
+static long span_ms(const json_t *node)
+{
+	time_t since = 0, deadline = 0;
+	bool has_both = date_parse(note(node, "kmodsmith.io/since"), &since) &&
+			date_parse(note(node, "kmodsmith.io/deadline"), &deadline) && deadline > since;
+	return has_both ? (long)(deadline - since) * 1000 : 0;
+}
+
+// What is to be watched from now on, of the Node as it is now.
+static void begin_watch(struct life *l, const json_t *node)
+{
+	const char *receipt = note(node, "kmodsmith.io/cordon"), *is = state(node);
+	bool is_ours = *receipt && is_cordoned(node) && !strstr(receipt, "\"prior\":true");
+	auto_str char *well = str_fmt("%s:ok", note(node, "kmodsmith.io/target"));
+	bool is_ready = str_eq(sim_text(json_array_get(sim_at(node, "status conditions"), 0), "status"), "True");
+	bool is_drain = is_word(is, " cordoned waiting evicting replacing validating restoring releasing ");
+	bool is_left = is_ours && is_word(is, " idle done rolledback held ");
+	bool is_well =
+		is_ours && is_ready && str_eq(is, "queued") && str_eq(note(node, "kmodsmith.io/agent.health"), well);
+	uint64_t what = aim_hash(is) ^ aim_hash(note(node, "kmodsmith.io/since")) ^ (uint64_t)(is_left + 2 * is_well);
+	if (what == l->what)
+		return;
+	l->what = what;
+	l->led_ms = 0;
+	l->law = is_drain ? "L2" : is_left ? "L2" : is_well ? "L3" : NULL;
+	l->most_ms = is_drain ? span_ms(node) + SLACK_MS : is_well ? WELL_MS : SLACK_MS;
+}
 
 void liveness_look(struct farm *f, const struct sim_request *r, struct farm_node *n)
 {
-	(void)f;
-	if (str_starts(r->client, "boss") && !is_cordoned(r->before) && is_cordoned(r->after))
-		n->cordons++;
+	bool is_boss = str_starts(r->client, "boss");
+	if (is_boss && !is_cordoned(r->before) && is_cordoned(r->after)) {
+		n->life.cordons++;
+		drains(f, n, r->after);
+	}
+	if (is_boss)
+		waits(f, n, state(r->before), state(r->after));
+	begin_watch(&n->life, r->after);
+}
+
+void liveness_hear(struct farm *f, const struct sim_request *r)
+{
+	if (str_eq(r->resource, "leases") && str_starts(r->client, "boss") && str_eq(r->verb, "update") &&
+	    r->status / 100 == 2)
+		f->renewed_ms = sim_now_ms();
+}
+
+void liveness_pass(struct farm *f, long ms)
+{
+	if (!f->renewed_ms || sim_now_ms() - f->renewed_ms > RENEWED_MS)
+		return;
+	for (unsigned i = 0; i < f->count; i++) {
+		struct life *l = &f->nodes[i].life;
+		if (!l->law)
+			continue;
+		l->led_ms += ms;
+		if (l->led_ms <= l->most_ms)
+			continue;
+		broken(f, l->law, &f->nodes[i],
+		       str_eq(l->law, "L2") ? "a cordon outlives what it was for" :
+					      "its driver works, and it is kept cordoned");
+		l->law = NULL;
+	}
 }

@@ -30,9 +30,9 @@ static void held_after_so_many(const struct farm *f, unsigned node, const char *
 {
 	const char *why = farm_note(f, node, "kmodsmith.io/reason");
 	if (!str_eq(farm_state(f, node), "held") || !str_starts(why, reason) || farm_is_cordoned(f, node) ||
-	    f->nodes[node].cordons > DRAINS)
+	    f->nodes[node].life.cordons > DRAINS)
 		fail_msg("n%02u is %s: %s; cordoned %d, %u times so far", node, farm_state(f, node), why,
-			 farm_is_cordoned(f, node), f->nodes[node].cordons);
+			 farm_is_cordoned(f, node), f->nodes[node].life.cordons);
 }
 
 // Two nodes with a pod that nothing would start again, and six that anybody may drain.
@@ -71,7 +71,7 @@ static void a_pod_that_never_ends_is_given_up(void **state)
 	farm_boss_begin(&f, &boss, "boss");
 	farm_run(&boss, 1, HOURS(12));
 	held_after_so_many(&f, 0, "drain-given-up");
-	assert_int_equal(f.nodes[0].cordons, DRAINS);
+	assert_int_equal(f.nodes[0].life.cordons, DRAINS);
 	assert_string_equal(farm_state(&f, 1), "done");
 	sim_merge(f.sim, "/api/v1/namespaces/default/pods/pod-0", "{'metadata':{'finalizers':null}}");
 	farm_run(&boss, 1, HOURS(1));
@@ -100,7 +100,7 @@ static void a_drain_that_is_held_stays_held(void **state)
 	farm_run(&boss, 1, HOURS(12));
 	assert_string_equal(farm_state(&f, 0), "failed");
 	assert_true(farm_is_cordoned(&f, 0));
-	assert_int_equal(f.nodes[0].cordons, 1);
+	assert_int_equal(f.nodes[0].life.cordons, 1);
 	assert_true(str_starts(farm_note(&f, 0, "kmodsmith.io/reason"), "drain-timeout"));
 	assert_string_equal(farm_state(&f, 1), "done");
 	lawful(&f);
@@ -186,7 +186,7 @@ static void an_agent_that_forgets_its_orders_is_given_up(void **state)
 	sim_after(1, mute, &f);
 	farm_boss_begin(&f, &boss, "boss");
 	farm_run(&boss, 1, HOURS(12));
-	assert_in_range(f.nodes[0].cordons, 1, DRAINS);
+	assert_in_range(f.nodes[0].life.cordons, 1, DRAINS);
 	expect(!farm_is_cordoned(&f, 0) && farm_in(&f, "held") + farm_in(&f, "rolledback") == 1, farm_state(&f, 0));
 	assert_string_equal(farm_state(&f, 1), "done");
 	lawful(&f);
