@@ -32,7 +32,7 @@ struct play {
 	struct farm_boss boss;
 	enum obstacle what[NODES];
 	unsigned seed, lives;
-	bool is_sick, is_over; // the first target is bad
+	bool has_windows, is_over;
 };
 
 static unsigned one_of(unsigned count)
@@ -136,10 +136,11 @@ static void clear_the_way(struct play *p)
 
 static char *policy_of(const struct play *p, const char *driver)
 {
-	// Halts and budgets would be reasons of their own to wait.
+	// Halts and budgets would be reasons of their own to wait. The windows are open when it is looked at: at 4 and 24.
 	return str_fmt("{'pools':[{'name':'gpus','maxParallel':%u,'maxUnavailable':'100%%','breaker':{'percent':100,"
-		       "'inARow':1000},'drain':{%s'waitFor':'kind=training'},'target':{'driver':'%s'}}]}",
-		       1 + p->seed % 3, p->seed % 4 == 1 ? "'onTimeout':'hold'," : "", driver);
+		       "'inARow':1000},'drain':{%s'waitFor':'kind=training'},%s'target':{'driver':'%s'}}]}",
+		       1 + p->seed % 3, p->seed % 4 == 1 ? "'onTimeout':'hold'," : "",
+		       p->has_windows ? "'windows':[{'from':'22:00','to':'16:00'}]," : "", driver);
 }
 
 static void lead(struct play *p, long ms)
@@ -166,7 +167,8 @@ static bool is_halted(const struct play *p)
 static void expect_rest(const struct play *p, unsigned i, const char *when)
 {
 	const char *reason = farm_note(&p->f, i, "kmodsmith.io/reason");
-	bool is_waiting = p->what[i] == CORDON || p->what[i] == ILL || p->what[i] == MUTE || is_halted(p);
+	bool is_waiting =
+		p->what[i] == CORDON || p->what[i] == ILL || p->what[i] == MUTE || p->has_windows || is_halted(p);
 	bool is_end =
 		in(p, i, "done") || ((in(p, i, "held") || in(p, i, "failed") || in(p, i, "rolledback")) && *reason);
 	bool is_kept = farm_is_cordoned(&p->f, i) && !in(p, i, "failed") && p->what[i] != CORDON;
@@ -180,7 +182,7 @@ static void expect_rest(const struct play *p, unsigned i, const char *when)
 
 static void play(unsigned seed)
 {
-	struct play p = { .seed = seed };
+	struct play p = { .seed = seed, .has_windows = seed % 3 == 0 };
 	auto_str char *first = policy_of(&p, "535.2"), *second = policy_of(&p, "535.3");
 	struct aim target = farm_target(second);
 	farm_begin_by(&p.f, NODES, first, seed);
