@@ -23,8 +23,8 @@ static bool is_kept(const struct coordinator *c)
 	return c->policy_text ? str_eq(kept, c->policy_text) : !kept;
 }
 
-// Before anything is granted by it, by a new leader in any case, and with the policy that it is granted by. Somebody else wrote it: it is read, and
-// all is planned anew.
+// Before anything is granted by it, and by a new leader in any case; with the policy that it is granted by. Where
+// somebody else wrote it, it is read, and all is planned anew.
 static int record(struct coordinator *c, const struct rollout *rollouts, struct err *err)
 {
 	auto_json json_t *doc = rollstatus_make(&c->policy, rollouts, c->status_doc, leader_epoch(&c->leader));

@@ -16,8 +16,8 @@
 #define ROLLSTATUS_KIND_KEY "policy.kind" // of the object that the policy in force was in
 enum { ROLLSTATUS_SCHEMA = 1 };
 
-// before: the document as it was, for words that the policy no longer has; NULL = none. epoch: of who writes it, so that
-// the first act of another leader is a write, after which no older one counts any more, however late it comes.
+// before: the document as it was, for words that the policy no longer has; NULL = none. epoch: of who writes it, so
+// that the first act of another leader is a write, after which no older one counts any more, however late it comes.
 json_t *rollstatus_make(const struct policy *p, const struct rollout *rollouts, const json_t *before, uint32_t epoch);
 // ret: of each pool; those that are not recorded have no target. E_CONFIG: a newer schema, or it means nothing.
 int rollstatus_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err);

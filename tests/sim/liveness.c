@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Laws of what has to end, or must not come too soon, beside those of a request (laws.c). Like those they know the API and
-// the design only. Time counts while some coordinator renews the Lease: nobody has to end what nobody leads.
+// Laws of what has to end, or must not come too soon, beside those of a request (laws.c). Like those they know the API
+// and the design only. Time counts while some coordinator renews the Lease: nobody has to end what nobody leads.
 //
 // L1 drains of one target are bounded; L2 no state of a drain outlives its deadline, and no cordon of ours its drain;
 // L3 a driver that works is not kept out of service; L4 jobs are waited for as long as the policy says.
@@ -43,7 +43,7 @@ static void policy_now(const struct farm *f, struct policy *ret)
 		*ret = POLICY_NONE;
 }
 
-// L1. Each of those that fail counts, and so does each that another controller undid; the one that ends well is one more.
+// L1. Each of those that fail counts, and so does each that another controller undid; one more ends well.
 static void drains(struct farm *f, struct farm_node *n, const json_t *after)
 {
 	struct life *l = &n->life;

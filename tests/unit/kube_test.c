@@ -384,8 +384,8 @@ static void test_lost_races(void **state)
 	assert_string_equal(e.why.text, "The disruption budget web needs 1.");
 }
 
-// Without an answer that has a date it is our own. The first one is believed; one that agrees with what is believed moves
-// nothing, and a step moves it by a tenth of the time that has passed.
+// Without an answer that has a date it is our own. The first one is believed; one that agrees with what is believed
+// moves nothing, and a step moves it by a tenth of the time that has passed.
 static void test_the_servers_clock(void **state)
 {
 	(void)state;

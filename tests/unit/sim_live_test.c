@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two roll-outs in one cluster by the dice, each node with something in its way: pods that cannot go, agents that are
-// silent, disks that are cleaned, drivers that others replace, jobs. The laws of liveness.c hold all the time, and within
-// bounded time every node is done, or says why not; once the obstacles are gone and somebody asks for a retry all are.
+// silent, disks that are cleaned, drivers that others replace, jobs. The laws of liveness.c hold all the time, and
+// within bounded time every node is done, or says why not; once the obstacles are gone, and somebody asks for a retry,
+// all are.
 //   SEED=7 build/asan/unit/sim_live_test     one of them; SEEDS=300: so many
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
@@ -136,7 +137,7 @@ static void clear_the_way(struct play *p)
 
 static char *policy_of(const struct play *p, const char *driver)
 {
-	// Halts and budgets would be reasons of their own to wait. The windows are open when it is looked at: at 4 and 24.
+	// Halts and budgets would be reasons of their own to wait. Windows are open when it is looked at: at 4 and 24.
 	return str_fmt("{'pools':[{'name':'gpus','maxParallel':%u,'maxUnavailable':'100%%','breaker':{'percent':100,"
 		       "'inARow':1000},'drain':{%s'waitFor':'kind=training'},%s'target':{'driver':'%s'}}]}",
 		       1 + p->seed % 3, p->seed % 4 == 1 ? "'onTimeout':'hold'," : "",
