@@ -83,6 +83,13 @@ static char *last_drain(const struct member *m, const struct decision *d)
 	return is_told ? str_dup("") : str_fmt("last drain: %s", text);
 }
 
+// When the next window with enough room opens; 0 = one is open.
+static int64_t next_window(const struct cluster *c, size_t pool)
+{
+	const struct pool *p = &c->policy->pools[pool];
+	return window_next(p, c->now, p->spans[SPAN_MARGIN]);
+}
+
 static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t at)
 {
 	const struct sum *sum = &s->sums[at];
@@ -91,13 +98,13 @@ static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t 
 	char target[AIM_TEXT];
 	aim_text(&r->target, target);
 	auto_str char *text = reason_text(why);
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "pool",
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "pool",
 			 c->policy->pools[at].name, "driver", c->policy->pools[at].target.driver, "target", target,
 			 "wave", slots_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason",
 			 text, "action", reason_info(why->code)->next, "nodes", (int)sum->total, "done", (int)sum->done,
 			 "failed", (int)sum->failed, "unavailable", (int)sum->unavailable, "maxUnavailable",
 			 (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel", (int)sum->parallel_limit,
-			 "waves", waves_json(c, s, at));
+			 "waves", waves_json(c, s, at), "windowOpens", date_json(next_window(c, at)));
 }
 
 static void show_pools(const struct cluster *c, const struct slots *s)
@@ -115,6 +122,9 @@ static void show_pools(const struct cluster *c, const struct slots *s)
 		if (why->code != REASON_NONE)
 			printf("%s: %s\n  %s\n  next: %s\n", r->is_halted ? "halted" : "no more grants", text,
 			       reason_info(why->code)->text, reason_info(why->code)->next);
+		auto_str char *opens = next_window(c, i) ? date_text((time_t)next_window(c, i)) : NULL;
+		if (opens)
+			printf("  windows: closed until %s\n", opens);
 		show_waves(c, s, i);
 	}
 }

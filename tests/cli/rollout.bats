@@ -172,6 +172,20 @@ END
   assert_json '.pools[0].waves[0].tooFewNodes' true
 }
 
+@test "a closed window says when it opens" { # it is a Friday, 8 o'clock
+  alter "$policy" '.pools[0].windows = [{"days": ["Fri"], "from": "22:00", "to": "04:00"}]'
+  queue
+  plan --resumed
+  assert_line '  windows: closed until 2027-01-15T22:00:00Z'
+  plan --resumed --json
+  assert_json '.pools[0].windowOpens' 2027-01-15T22:00:00Z
+  assert_json "$(node n1 .reason)" window-closed
+  alter "$policy" '.pools[0].windows = [{"from": "07:00", "to": "12:00"}]'
+  plan --resumed --json
+  assert_json '.pools[0].windowOpens' null
+  assert_json .granted 2
+}
+
 @test "files that are none, and words that are missing" {
   kmodsmith "rollout plan" --policy "$policy"
   assert_error E_USAGE "--policy and --nodes"
