@@ -252,9 +252,10 @@ static int go_on_with_objects(struct coordinator *c, struct err *err)
 		return go_on(c, &c->objects, watch_objects, err);
 	if (kube_now_ms() < c->kind_ms)
 		return 0;
-	int r = know_kind(c, err);
+	if (know_kind(c, err) < 0)
+		coordinator_say(c, "looking for the kind " DRIVERROLLOUT_KIND, err);
 	c->is_loaded = c->is_loaded && !c->has_kind;
-	return r;
+	return 0;
 }
 
 int know_more(struct coordinator *c, int wait_ms, struct err *err)

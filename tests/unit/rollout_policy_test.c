@@ -136,6 +136,8 @@ static void yaml(void **state)
 		  "parameters.x: must be a text" },
 		{ "a: &x 1\nb: *x\n", "line 2, column 4: aliases are not followed" },
 		{ "{\"pools\":\n x}", "line 2, column 2 is not JSON" },
+		{ "kind: DriverRollout\npools: []\n", "spec: must be an object" },
+		{ "kind: DriverRollout\nspec: {pools: [{}]}\n", "pools[0].name: is missing" },
 	};
 	auto_policy struct policy b = POLICY_NONE;
 	auto_json json_t *one = NULL, *other = NULL;
@@ -143,6 +145,10 @@ static void yaml(void **state)
 	expect(policy_document(json, strlen(json), &one, &err) == 0, err.text);
 	expect(policy_document(text, strlen(text), &other, &err) == 0, err.text);
 	assert_true(json_equal(one, other));
+	auto_json json_t *whole = json_pack("{s:s, s:O}", "kind", "DriverRollout", "spec", one), *spec = NULL;
+	auto_str char *object = json_dumps(whole, 0);
+	expect(policy_document(object, strlen(object), &spec, &err) == 0, err.text);
+	assert_true(json_equal(one, spec));
 	expect(policy_read(other, &b, &err) == 0, err.text);
 	assert_int_equal(b.pools[0].windows[0].from, 22 * 60);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

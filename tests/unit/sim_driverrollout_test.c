@@ -178,14 +178,14 @@ static void the_object_comes_before_the_map(void **state)
 	farm_run(&boss, 1, MINUTES(3));
 	all_done(&f, &boss, next);
 	expect_condition(&f, "Complete", "True AllNodesDone");
+	sim_merge(f.sim, OBJECT, "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
+	farm_run(&boss, 1, MINUTES(1));
+	assert_true(boss.c.policy.is_paused);
 	auto_json json_t *list = sim_ask(f.sim, "GET", "/api/v1/namespaces/kmodsmith/events", NULL);
 	const json_t *event = json_array_get(json_object_get(list, "items"), 0);
 	assert_int_equal(json_array_size(json_object_get(list, "items")), 1);
 	assert_string_equal(sim_text(event, "reason"), "PolicyIgnored");
 	assert_string_equal(sim_text(event, "involvedObject kind"), "ConfigMap");
-	sim_merge(f.sim, OBJECT, "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
-	farm_run(&boss, 1, MINUTES(1));
-	assert_true(boss.c.policy.is_paused);
 	sim_delete(f.sim, OBJECT);
 	all_done(&f, &boss, plain);
 	assert_false(boss.c.policy.is_paused);

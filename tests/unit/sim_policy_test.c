@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A policy that means nothing leaves the last good one in force, at once and after a restart. T83.
+#include "cluster/undo.h"
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 
@@ -185,6 +186,16 @@ static void a_policy_in_yaml(void **state)
 	farm_end(&f);
 }
 
+// As `rollout undo` writes it: back to that of plain.
+static void undo(const struct farm *f, const struct aim *instead)
+{
+	auto_json json_t *target = json_pack("{s:s}", "driver", "535.2");
+	auto_str char *note = undo_note(NULL, "gpus", instead, target);
+	auto_json json_t *body = json_pack("{s:{s:{s:s}}}", "metadata", "annotations", UNDO_NOTE, note);
+	auto_str char *text = json_dumps(body, JSON_COMPACT);
+	sim_merge(f->sim, MAPS "/" POLICY_NAME, "%s", text);
+}
+
 // The undo of a bad target is a word beside the policy: whoever puts the document back as it was committed does not
 // bring the target back, nor do a restart and a lost status. Another target in the policy ends it.
 static void an_undo_is_no_edit(void **state)
@@ -195,18 +206,13 @@ static void an_undo_is_no_edit(void **state)
 	struct farm f;
 	struct farm_boss boss;
 	struct aim target = farm_target(plain), wrong = farm_target(bad), last = farm_target(third);
-	char aim[AIM_TEXT];
-	aim_text(&wrong, aim);
 	farm_begin(&f, NODES, plain);
 	farm_boss_begin(&f, &boss, "boss");
 	all_done(&f, &boss, &target, MINUTES(30));
 	farm_policy(&f, bad);
 	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
 	farm_run(&boss, 1, MINUTES(1));
-	sim_merge(f.sim, MAPS "/" POLICY_NAME,
-		  "{'metadata':{'annotations':{'kmodsmith.io/undo':'{\\'gpus\\':{\\'instead\\':\\'%s\\',\\'target\\':"
-		  "{\\'driver\\':\\'535.2\\'}}}'}}}",
-		  aim);
+	undo(&f, &wrong);
 	farm_run(&boss, 1, MINUTES(30));
 	all_done(&f, &boss, &target, MINUTES(1));
 	assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), "data policy.json"), "535.2"));
@@ -225,6 +231,35 @@ static void an_undo_is_no_edit(void **state)
 	farm_end(&f);
 }
 
+// Beside a typo the undo counts for the policy that is in force, through a restart; a note that means nothing takes
+// nothing back.
+static void an_undo_beside_a_typo(void **state)
+{
+	(void)state;
+	static const char bad[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}";
+	struct farm f;
+	struct farm_boss boss;
+	struct aim target = farm_target(plain), wrong = farm_target(bad);
+	farm_begin(&f, NODES, plain);
+	farm_boss_begin(&f, &boss, "boss");
+	all_done(&f, &boss, &target, MINUTES(30));
+	farm_policy(&f, bad);
+	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_policy(&f, typo);
+	undo(&f, &wrong);
+	farm_run(&boss, 1, MINUTES(30));
+	all_done(&f, &boss, &target, MINUTES(1));
+	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/undo':'nonsense'}}}");
+	farm_policy(&f, bad);
+	farm_boss_end(&boss);
+	farm_boss_begin(&f, &boss, "boss2");
+	farm_run(&boss, 1, MINUTES(60));
+	assert_non_null(strstr(boss.c.refused.text, UNDO_NOTE));
+	all_done(&f, &boss, &target, MINUTES(1));
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +269,7 @@ int main(void)
 		cmocka_unit_test(a_deletion_is_a_deletion),
 		cmocka_unit_test(a_policy_in_yaml),
 		cmocka_unit_test(an_undo_is_no_edit),
+		cmocka_unit_test(an_undo_beside_a_typo),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
