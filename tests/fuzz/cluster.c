@@ -9,6 +9,7 @@
 #include "cluster/rollstatus.h"
 #include "cluster/roster.h"
 #include "cluster/self.h"
+#include "cluster/undo.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char POLICY[] = "{\"pools\":[{\"name\":\"a\",\"selector\":{\"gpu\":\"yes\"},\"target\":{\"driver\":"
@@ -119,6 +120,19 @@ FUZZ_TARGET(rollout_status)
 			abort();
 	}
 	return taken;
+}
+
+FUZZ_TARGET(undo)
+{
+	struct err err;
+	auto_str char *note = str_ndup(data, len);
+	auto_policy struct policy p = POLICY_NONE, undone = POLICY_NONE;
+	auto_json json_t *document = json_loads(POLICY, 0, NULL);
+	auto_strv struct strv words = { 0 };
+	policy_of_the_rest(&p);
+	auto_str char *rest = undo_note(note, "a", NULL, NULL);
+	int r = FUZZ(undo_apply(note, &p, document, &words, &err));
+	return r && words.count && FUZZ(policy_read(document, &undone, &err));
 }
 
 FUZZ_TARGET(agent_records)
