@@ -81,7 +81,7 @@ teardown() { farm_clean; }
   kubectl_kmodsmith undo gpus
   assert_line --partial "pool gpus: the target is driver $old again"
   assert_line "target: {\"driver\": \"$old\", \"flavour\": \"open\", \"parameters\": {}}"
-  assert_equal "$(kube GET /api/v1/namespaces/kube-system/configmaps/kmodsmith-policy | jq -r '.data["policy.json"] | fromjson | .pools[0].target.driver')" "$new"
+  assert_equal "$(kube GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy | jq -r '.data["policy.json"] | fromjson | .pools[0].target.driver')" "$new"
   all_are "done" 60
   assert_equal "$(versions)" "$old $old $old"
   kubectl_kmodsmith status
