@@ -131,6 +131,8 @@ FUZZ_TARGET(undo)
 	auto_strv struct strv words = { 0 };
 	policy_of_the_rest(&p);
 	auto_str char *rest = undo_note(note, "a", NULL, NULL);
+	if (rest && !*rest)
+		abort();
 	int r = FUZZ(undo_apply(note, &p, document, &words, &err));
 	return r && words.count && FUZZ(policy_read(document, &undone, &err));
 }
