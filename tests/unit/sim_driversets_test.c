@@ -113,6 +113,15 @@ static void which_nodes_are_served(void **state)
 	}
 }
 
+static size_t lists_of_nodes(const struct farm *f)
+{
+	size_t count, found = 0;
+	const struct sim_call *calls = sim_log(f->sim, &count);
+	for (size_t i = 0; i < count; i++)
+		found += str_eq(calls[i].verb, "list") && str_starts(calls[i].path, "/api/v1/nodes");
+	return found;
+}
+
 // One that comes while a node is drained calls the drain off; one that serves other nodes from now on is looked at
 // anew; when it has gone, all goes on.
 static void daemonsets_come_change_and_go(void **state)
@@ -138,11 +147,11 @@ static void daemonsets_come_change_and_go(void **state)
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'labels':{'site/driver':'nvidia'}}}");
 	farm_run(&boss, 1, MINUTES(1));
 	assert_true(is_held_by(&f, 0, "gpu-operator/late"));
-	size_t lists = sim_count(f.sim, "boss", "list");
+	size_t lists = lists_of_nodes(&f);
 	sim_merge(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/late/status",
 		  "{'status':{'numberReady':1}}");
 	farm_run(&boss, 1, MINUTES(1));
-	assert_int_equal(sim_count(f.sim, "boss", "list"), lists); // what changes all the time costs nothing
+	assert_int_equal(lists_of_nodes(&f), lists); // what changes all the time costs nothing
 	sim_delete(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/late");
 	sim_delete(f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets/all");
 	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(90)));
