@@ -195,3 +195,15 @@ END
   assert_line --partial 'nvidia.com/gpu.deploy.driver: "false"'
   assert_line --partial 'value: none'
 }
+
+@test "deploy: the file that the GPU Operator's validator waits for on a node that was given up, as kmodsmith-operator(7) makes it" {
+  local command
+  command=$(sed -n "/exec AGENT-POD/,/'$/p" "$top/man/kmodsmith-operator.7.scd" | sed "1s/.*sh -ec '//; \$s/'\$//")
+  mkdir -p "$BATS_TEST_TMPDIR/run/nvidia"
+  run sh -ec "${command//\/proc\/1\/root/$BATS_TEST_TMPDIR}"
+  assert_success
+  run cat "$BATS_TEST_TMPDIR/run/nvidia/validations/.driver-ctr-ready"
+  assert_output "GDRCOPY_ENABLED: false
+GDS_ENABLED: false
+GPU_DIRECT_RDMA_ENABLED: false"
+}
