@@ -35,7 +35,7 @@ static const struct opt opts[] = {
 	OPT("force-reinstall", NULL, "FORCE_REINSTALL", OPT_FLAG, is_reinstall,
 	    "take the driver out although the kernel has the wished one; its package must be in the store"),
 	OPT("kubelet-dir", "DIR", "KMODSMITH_KUBELET_DIR", OPT_STR, kubelet_dir,
-	    "of the host, where module parameters of the driver's container are read; default /var/lib/kubelet"),
+	    "of the host, where the files of the driver's container below /drivers are read; default /var/lib/kubelet"),
 	OPT("no-daemons", NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, is_without_daemons,
 	    "the driver's container starts none of the driver's daemons"),
 	OPT("termination-log", "FILE", NULL, OPT_STR, termination_log, TERMLOG_HELP),

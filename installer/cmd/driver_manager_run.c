@@ -106,7 +106,8 @@ static int open_manager(struct manager *m, struct err *err)
 
 // The driver's container
 
-static int put_parameters(const struct manager *m, const struct driverpod_file *f, struct err *err)
+// Module parameters, and a public key where KMODSMITH_TRUST_DIR names the directory.
+static int put_files(const struct manager *m, const struct driverpod_file *f, struct err *err)
 {
 	const char *kubelet = m->v->kubelet_dir ? m->v->kubelet_dir : KUBELET;
 	auto_str char *volume = str_fmt("%s/%s", kubelet, f->volume);
@@ -119,17 +120,18 @@ static int put_parameters(const struct manager *m, const struct driverpod_file *
 	if (root_mkdirs(&m->machine.kern, DRIVERS, 0755, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
+		size_t len = 0;
 		auto_str char *text = NULL, *to = str_fmt("%s/%s", DRIVERS, names.items[i]);
 		auto_str char *path = f->name ? str_dup(from) : str_fmt("%s/%s", from, names.items[i]);
-		if (!str_ends(names.items[i], ".conf"))
+		if (*names.items[i] == '.') // the kubelet's own: ..data and what it leads to
 			continue;
-		int r = root_read(&m->machine.host, path, &text, NULL, err);
+		int r = root_read(&m->machine.host, path, &text, &len, err);
 		if (r == 0)
 			err_set(err, E_NOT_FOUND,
-				"the driver's container has module parameters in '/%s', and the host has no such file: "
+				"the driver's container has '/%s' below /drivers, and the host has no such file: "
 				"--kubelet-dir (KMODSMITH_KUBELET_DIR) says where the kubelet keeps volumes",
 				path);
-		if (r <= 0 || root_put(&m->machine.kern, to, text, strlen(text), 0644, err) < 0)
+		if (r <= 0 || root_put(&m->machine.kern, to, text, len, 0644, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -190,7 +192,7 @@ static int take_pod(struct manager *m, struct err *err)
 		return -1;
 	driverpod_files(m->pod, &files);
 	for (size_t i = 0; i < files.count; i++)
-		if (put_parameters(m, &files.items[i], err) < 0)
+		if (put_files(m, &files.items[i], err) < 0)
 			return -1;
 	return take_environment(m, err);
 }

@@ -20,17 +20,20 @@ operator_rights() {
     \"subjects\": [{\"kind\": \"ServiceAccount\", \"name\": \"nvidia-driver\", \"namespace\": \"$OPERATOR\"}]}"
 } >/dev/null
 
+account_files() { # DIR: as a container of the pod finds them
+  mkdir -p "$1"
+  kube POST /api/v1/namespaces/$OPERATOR/serviceaccounts/nvidia-driver/token \
+    '{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}' | jq -r .status.token >"$1/token"
+  cp "$CA" "$1/ca.crt"
+  echo $OPERATOR >"$1/namespace"
+}
 node_begin() { # the machine, its Node, and an operand that is deployed there
-  local dir=$ROOT/var/run/secrets/kubernetes.io/serviceaccount
   node=gpu$BATS_TEST_NUMBER pod=driver-$BATS_TEST_NUMBER
   kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\", \"labels\": {\"$operand\": \"true\", \"nvidia.com/gpu.deploy.dcgm\": \"false\"}}}" >/dev/null
-  mkdir -p "$dir" "$ROOT/dev" "$BATS_TEST_TMPDIR/bin"
+  mkdir -p "$ROOT/dev" "$BATS_TEST_TMPDIR/bin"
   echo "$pod" >"$ROOT/proc/sys/kernel/hostname"
   : >"$ROOT/dev/termination-log"
-  kube POST /api/v1/namespaces/$OPERATOR/serviceaccounts/nvidia-driver/token \
-    '{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}' | jq -r .status.token >"$dir/token"
-  cp "$CA" "$dir/ca.crt"
-  echo $OPERATOR >"$dir/namespace"
+  account_files "$ROOT/var/run/secrets/kubernetes.io/serviceaccount"
   ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/bin/driver-manager"
   a_pod plugin DaemonSet "{\"nodeSelector\": {\"$operand\": \"true\"}}"
   kubelet 3>&- 4>&- &
@@ -40,7 +43,7 @@ node_end() { [ -z "${kubelet-}" ] || kill "$kubelet" 2>/dev/null || true; }
 kubelet() { # pods whose end has begun end, and a paused operand's are taken away
   local name
   while sleep 0.3; do
-    [ "$(label $operand)" = true ] || kube DELETE "/api/v1/namespaces/default/pods/plugin-$node?gracePeriodSeconds=0"
+    [ "$(label "$operand")" = true ] || kube DELETE "/api/v1/namespaces/default/pods/plugin-$node?gracePeriodSeconds=0"
     while read -r name; do
       kube DELETE "/api/v1/namespaces/default/pods/$name?gracePeriodSeconds=0"
     done < <(pods 'select(.metadata.deletionTimestamp) | .metadata.name')
@@ -83,9 +86,10 @@ manage() { # VERB [NAME=VALUE...]
 label() { kube GET "/api/v1/nodes/$node" | jq -r ".metadata.labels[\"$1\"]"; }
 cordoned() { kube GET "/api/v1/nodes/$node" | jq -r '.spec.unschedulable // false'; }
 cordon_is_ours() { kube GET "/api/v1/nodes/$node" | jq -r '.metadata.annotations["kmodsmith.io/driver-manager.cordon"] // "no"'; }
+node_says() { echo "$(label "$operand") $(cordoned) $(cordon_is_ours)"; } # of the operand, the cordon, and whose it is
 node_patch() { kube PATCH "/api/v1/nodes/$node" "$1" application/merge-patch+json >/dev/null; }
 assert_untouched() { # the driver, the Node and the pods
   assert_equal "$(calls_of unload)" 0
-  assert_equal "$(label $operand) $(cordoned) $(cordon_is_ours)" "true false no"
+  assert_equal "$(node_says)" "true false no"
   assert_equal "$(there)" "$1"
 }

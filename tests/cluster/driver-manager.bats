@@ -57,7 +57,7 @@ teardown() { node_end; }
   assert_regex "$stderr" "evicted default/train-$node"
   assert_equal "$(calls_of 'unload nvidia')" 1
   assert_equal "$(there)" web
-  assert_equal "$(label $operand) $(label nvidia.com/gpu.deploy.dcgm) $(label nvidia.com/gpu.deploy.nvsm)" "true false null"
+  assert_equal "$(label "$operand") $(label nvidia.com/gpu.deploy.dcgm) $(label nvidia.com/gpu.deploy.nvsm)" "true false null"
   assert_equal "$(cordoned) $(cordon_is_ours)" "false no"
   # What it left is what the driver's container finds: nothing is loaded, and the next driver is in the store.
   loads "$new"
@@ -91,7 +91,7 @@ teardown() { node_end; }
   manage uninstall_driver
   assert_success
   assert_equal "$(calls_of 'unload nvidia')" 1
-  assert_equal "$(label $operand) $(cordoned) $(cordon_is_ours)" "true true no"
+  assert_equal "$(node_says)" "true true no"
 }
 
 @test "a budget that blocks: given up at the deadline; told to end: at once; and killed: by the next start" {
@@ -104,24 +104,24 @@ teardown() { node_end; }
   driver_pod "$new" "${from[@]}"
   manage uninstall_driver DRAIN_TIMEOUT_SECONDS=1s
   assert_error E_IN_USE "disruption budget"
-  assert_equal "$(calls_of unload) $(label $operand) $(cordoned) $(cordon_is_ours)" "0 true false no"
+  assert_equal "$(calls_of unload) $(node_says)" "0 true false no"
   for signal in TERM KILL; do
     manager uninstall_driver >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- 4>&- &
     pid=$!
     log=$BATS_TEST_TMPDIR/log soon is_paused
     kill -"$signal" "$pid"
     wait "$pid" || true
-    [ "$signal" = KILL ] || assert_equal "$(label $operand) $(cordoned) $(cordon_is_ours)" "true false no"
+    [ "$signal" = KILL ] || assert_equal "$(node_says)" "true false no"
   done
-  assert_equal "$(label $operand) $(cordoned) $(cordon_is_ours)" "paused-for-driver-upgrade true true"
+  assert_equal "$(node_says)" "paused-for-driver-upgrade true true"
   mkdir -p "$ROOT/run/nvidia"
   echo 7 >"$ROOT/run/nvidia/nvidia-driver.state" # the configuration of before is wished again
   manage uninstall_driver DRIVER_CONFIG_DIGEST=7
   assert_success
   assert_output --partial "was ready with this configuration, 7"
-  assert_equal "$(calls_of unload) $(label $operand) $(cordoned) $(cordon_is_ours)" "0 true false no"
+  assert_equal "$(calls_of unload) $(node_says)" "0 true false no"
 }
-is_paused() { [ "$(label $operand)" = paused-for-driver-upgrade ]; }
+is_paused() { [ "$(label "$operand")" = paused-for-driver-upgrade ]; }
 
 @test "a driver that the host has by itself is left to it, and the operator is told" {
   local ko=lib/modules/$kernel/updates/dkms
@@ -134,7 +134,7 @@ is_paused() { [ "$(label $operand)" = paused-for-driver-upgrade ]; }
   manage uninstall_driver
   assert_error E_HOST_DRIVER
   assert_equal "$(label nvidia.com/gpu.deploy.driver)" pre-installed
-  assert_equal "$(calls_of unload) $(label $operand)" "0 true"
+  assert_equal "$(calls_of unload) $(label "$operand")" "0 true"
 }
 
 @test "module parameters of the pod are known: others mean another load, the same ones none" {
@@ -144,17 +144,44 @@ is_paused() { [ "$(label $operand)" = paused-for-driver-upgrade ]; }
     driver_pod "$old" "${from[@]}"
   manage uninstall_driver
   assert_error E_NOT_FOUND "KMODSMITH_KUBELET_DIR"
-  dir=$dir/$(kube GET /api/v1/namespaces/$OPERATOR/pods/$pod | jq -r .metadata.uid)/volumes/kubernetes.io~configmap/params
+  dir=$dir/$(kube GET "/api/v1/namespaces/$OPERATOR/pods/$pod" | jq -r .metadata.uid)/volumes/kubernetes.io~configmap/params
   mkdir -p "$dir"
   echo "NVreg_DeviceFileMode=0$(printf %o "$(sed -n 's/^DeviceFileMode: //p' "$ROOT/proc/driver/nvidia/params")")" >"$dir/nvidia.conf"
   manage uninstall_driver
   assert_success
   assert_untouched plugin
+  echo key >"$dir/..data"
   echo "NVreg_DeviceFileMode=0600" >"$dir/nvidia.conf"
   manage uninstall_driver
   assert_success
   assert_output --partial "unloaded: only parameters differ"
   assert_equal "$(calls_of 'unload nvidia')" 1
+}
+
+@test "the kernel refuses a module after others had gone: they come back, and all is given back" {
+  driver_pod "$new" "${from[@]}"
+  loads "$old"
+  echo "EBUSY unload nvidia" >"$ROOT/.sys-refused"
+  manage uninstall_driver
+  assert_error E_IN_USE "after nvidia"
+  assert_regex "$(sed -n '/^unload nvidia_/,$p' "$ROOT/.sys-calls" | sed 's/ *$//' | paste -sd';')" '^unload nvidia_.*;load nvidia_'
+  assert_equal "$(cd "$ROOT/sys/module" && echo nvidia*)" "nvidia nvidia_modeset nvidia_uvm"
+  assert_equal "$(node_says)" "true false no"
+}
+
+@test "ENABLE_AUTO_DRAIN: the driver is in use after the GPU pods have gone, so all pods go, but those of DaemonSets" {
+  a_pod web Job
+  a_pod log DaemonSet
+  driver_pod "$new" "${from[@]}"
+  echo 'EBUSY unload nvidia_modeset' >"$ROOT/.sys-refused"
+  manage uninstall_driver
+  assert_error E_IN_USE
+  assert_equal "$(there)" "log web"
+  echo 'EBUSY unload nvidia_modeset' >"$ROOT/.sys-refused"
+  manage uninstall_driver ENABLE_AUTO_DRAIN=true
+  assert_success
+  assert_equal "$(there)" log
+  assert_equal "$(node_says)" "true false no"
 }
 
 @test "preflight_check brings and proves the next driver, and writes nothing on the Node" {
@@ -197,6 +224,6 @@ is_paused() { [ "$(label $operand)" = paused-for-driver-upgrade ]; }
   manage uninstall_driver
   assert_success
   assert_output "nothing was touched: no driver is loaded"
-  assert_equal "$(there) $(label $operand) $(cordoned) $(cordon_is_ours)" "train true false no"
+  assert_equal "$(there) $(node_says)" "train true false no"
   assert [ ! -e "$ROOT/run/nvidia/nvidia-driver.pid" ]
 }

@@ -80,8 +80,17 @@ static void test_words(void **state)
 }
 
 static const char *const names[] = {
-	"DRIVER_VERSION",          "KERNEL_MODULE_TYPE", "OPEN_KERNEL_MODULES_ENABLED",
-	"GPU_DIRECT_RDMA_ENABLED", "USE_HOST_MOFED",     "MAX_THREADS",
+	"DRIVER_VERSION",
+	"KERNEL_MODULE_TYPE",
+	"OPEN_KERNEL_MODULES_ENABLED",
+	"GPU_DIRECT_RDMA_ENABLED",
+	"USE_HOST_MOFED",
+	"MAX_THREADS",
+	"ENABLE_GPU_POD_EVICTION",
+	"ENABLE_AUTO_DRAIN",
+	"DRAIN_USE_FORCE",
+	"DRAIN_DELETE_EMPTYDIR_DATA",
+	"FORCE_REINSTALL",
 };
 
 static char *environment_text(void)
@@ -130,6 +139,12 @@ static void test_environment(void **state)
 		{ "OPEN_KERNEL_MODULES_ENABLED=2", "", "it is '2', not true or false" },
 		{ "GPU_DIRECT_RDMA_ENABLED=YES;USE_HOST_MOFED=off", "GPU_DIRECT_RDMA_ENABLED=true USE_HOST_MOFED=false",
 		  NULL },
+		// What allows to disturb others is off where it is not understood.
+		{ "ENABLE_GPU_POD_EVICTION=True;ENABLE_AUTO_DRAIN=F",
+		  "ENABLE_GPU_POD_EVICTION=true ENABLE_AUTO_DRAIN=false", NULL },
+		{ "DRAIN_USE_FORCE=1;DRAIN_DELETE_EMPTYDIR_DATA=;FORCE_REINSTALL=0",
+		  "DRAIN_USE_FORCE=true FORCE_REINSTALL=false", NULL },
+		{ "ENABLE_GPU_POD_EVICTION=sometimes", "", "it is 'sometimes', not true or false" },
 		{ "MAX_THREADS=16", "MAX_THREADS=16", NULL },
 		{ "MAX_THREADS=", "", NULL },
 		{ "MAX_THREADS=  ", "", NULL },
