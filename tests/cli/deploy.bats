@@ -174,6 +174,9 @@ END
     assert_output --partial "[$name]"
   done
   [ "$(query gpu-operator-values.yaml "sorted(e['name'] for e in $env)")" = "['KMODSMITH_FROM', 'KMODSMITH_TRUST_DIR']" ]
+  # What is proven by the init container is what the driver's container loads.
+  [ "$(query gpu-operator-values.yaml 'd["driver"]["manager"]["image"] == d["driver"]["image"]')" = True ]
+  [ "$(query gpu-operator-values.yaml 'd["driver"]["manager"]["version"].split("-")[0] == d["driver"]["version"]')" = True ]
   # The ConfigMap that the values and their comment name, as its keys lie in /drivers: a public key beside parameters.
   run grep -c "configmap $(query gpu-operator-values.yaml 'd["driver"]["kernelModuleConfig"]["name"]') --from-file=site.pem" \
     "$top/deploy/gpu-operator-values.yaml"
