@@ -376,8 +376,8 @@ static int prove(struct manager *m, char **ret_why, struct err *err)
 			       "FORCE_REINSTALL: %s is loaded, and the store has no package of it to come back from",
 			       target);
 	if (job_stage(&job, err) < 0)
-		return err_wrap(err, "%s stays loaded",
-				m->facts.loaded.version ? m->facts.loaded.version : "the driver");
+		return err_wrap(err, "driver %s stays loaded",
+				m->facts.loaded.version ? m->facts.loaded.version : "(unknown)");
 	*ret_why = str_fmt("%s; %s is at hand", why ? why : "FORCE_REINSTALL", target);
 	return 1;
 }

@@ -47,6 +47,18 @@ teardown() { node_end; }
   assert_untouched "plugin train"
 }
 
+@test "a next driver that does not fit the kernel: nothing is touched" {
+  gpu_pod train
+  tiny_module "$BATS_TEST_TMPDIR/package.d/nvidia.ko" 6.1.0-99-cloud-amd64 nvidia_register_module "" # made up
+  layout "$BATS_TEST_TMPDIR/package" "$kernel" --driver "$new"
+  driver_pod "$new" KERNEL_MODULE_TYPE=open KMODSMITH_FROM="oci:$BATS_TEST_TMPDIR/package"
+  manage uninstall_driver
+  assert_error E_ABI "driver $old stays loaded: prove"
+  run head -1 "$ROOT/dev/termination-log"
+  assert_output --regexp '^E_ABI \(AbiMismatch\): .*6\.1\.0-99'
+  assert_untouched "plugin train"
+}
+
 @test "a next driver: proven, operands paused, GPU pods evicted, unloaded, and all given back" {
   gpu_pod train
   a_pod web Job

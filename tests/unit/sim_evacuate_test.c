@@ -126,7 +126,8 @@ static void a_free_node_and_back(void **state)
 	begin(&s, PLAIN);
 	make_plugin(&s);
 	make_pod(&s, "train", OF_JOB, GPU);
-	make_pod(&s, "web", OF_JOB, NO_GPU);
+	make_pod(&s, "web", OF_JOB,
+		 "'nodeSelector':{'nvidia.com/gpu.deploy.device-plugin':'true'}," NO_GPU); // no operand
 	s.e.label = "site/gpu-user";
 	expect(evacuate_begin(&s.e, &err) == 0 && evacuate_check(&s.e, &err) == 0, err.text);
 	assert_false(cordoned(&s)); // a look changes nothing
@@ -329,7 +330,10 @@ static void the_plugin_of_dra_goes_last(void **state)
 	sim_make(s.sim, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
 		 "{'metadata':{'name':'gpu-0','namespace':'default'},'status':{'allocation':{'devices':{'results':[{"
 		 "'driver':'gpu.nvidia.com'}]}}}}");
-	s.e.may_evict = false;
+	s.e.may_evict = false; // somebody else evicts, and has not
+	assert_true(evacuate_run(&s.e, &err) < 0);
+	assert_non_null(strstr(err.text, "default/train has a claim of a GPU"));
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.dra-driver"), "true");
 	s.e.may_drain = true;
 	sim_merge(s.sim, PODS "/train", "{'metadata':{'finalizers':['test/stays']}}");
 	assert_true(evacuate_run(&s.e, &err) < 0);
@@ -340,6 +344,32 @@ static void the_plugin_of_dra_goes_last(void **state)
 	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.dra-driver"), PAUSED);
 	expect(evacuate_restore(&s.e, &err) == 1, err.text);
 	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.dra-driver"), "true");
+	end(&s);
+}
+
+static void the_operator_takes_the_plugin_away(void *ctx)
+{
+	sim_merge(ctx, NODE, "{'metadata':{'labels':{'nvidia.com/gpu.deploy.device-plugin':'false'}}}");
+}
+
+// Between our look and our write: what was written by what we saw would come back as "true".
+static void a_label_that_changes_meanwhile_is_not_overwritten(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	s.e.may_evict = false;
+	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_FREEZE_BEFORE,
+					      .client = "manager",
+					      .verb = "patch",
+					      .late_ms = 10,
+					      .hit = the_operator_takes_the_plugin_away,
+					      .ctx = s.sim });
+	expect(evacuate_run(&s.e, &err) == 0, err.text);
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.device-plugin"), "false");
+	expect(evacuate_restore(&s.e, &err) == 0, err.text);
+	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.device-plugin"), "false");
 	end(&s);
 }
 
@@ -384,6 +414,7 @@ int main(void)
 		cmocka_unit_test(who_is_told_to_end_does_so_within_a_second),
 		cmocka_unit_test(a_full_drain_takes_the_others_but_no_daemonset),
 		cmocka_unit_test(the_plugin_of_dra_goes_last),
+		cmocka_unit_test(a_label_that_changes_meanwhile_is_not_overwritten),
 		cmocka_unit_test(others_may_change_the_node_meanwhile),
 		cmocka_unit_test(a_driver_of_the_hosts_is_told),
 	};
