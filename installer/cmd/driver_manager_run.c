@@ -6,6 +6,7 @@
 #include "cmd/driver_manager.h"
 #include "cmd/entry.h"
 #include "cmd/nvidia_driver.h"
+#include "node/daemon_stop.h"
 #include "node/lock.h"
 #include "node/operator.h"
 #include "node/stack.h"
@@ -230,19 +231,26 @@ static int open_job(struct manager *m, struct job *job, struct err *err)
 
 // Out of the kernel
 
-static int list_holders(struct manager *m, struct err *err)
+// Who has a GPU open, for the evictions. A process of the host's own would be in the way after all of them, too.
+static int check_holders(struct manager *m, struct err *err)
 {
 	auto_holders struct holders h = { 0 };
 	auto_watch struct watch watch = show_watch();
 	auto_strv struct strv pods = { 0 };
-	if (holders_find(&m->machine.kern, &m->facts.loaded, &h, err) < 0)
+	if (holders_find(&m->machine.kern, &m->facts.loaded, &h, err) < 0 ||
+	    daemon_stop_omit(&m->machine.host, &m->machine.kern, &h, err) < 0)
 		return -1;
 	drain_list(&watch, &h);
-	for (size_t i = 0; i < h.count; i++)
-		if (h.items[i].pod && h.items[i].kind != HOLDER_MOUNT && !strv_has(&pods, h.items[i].pod))
-			strv_add(&pods, str_dup(h.items[i].pod));
+	for (size_t i = 0; i < h.count; i++) {
+		const struct holder *x = &h.items[i];
+		auto_str char *who = x->pod || x->container || x->kind == HOLDER_MOUNT ? NULL : holder_text(x);
+		if (who)
+			return err_set(err, E_IN_USE, "%s, and no eviction would end it: it is in no container", who);
+		if (x->pod && x->kind != HOLDER_MOUNT && !strv_has(&pods, x->pod))
+			strv_add(&pods, str_dup(x->pod));
+	}
 	auto_str char *uids = strv_join(&pods, " ");
-	m->holders = str_fmt("%zu 0 %s", pods.count, uids);
+	m->holders = str_fmt("%zu 0 %s", pods.count, uids ? uids : "");
 	m->e.holders = m->holders;
 	return 0;
 }
@@ -419,7 +427,7 @@ static int uninstall(struct manager *m, struct manager_result *ret, struct err *
 	if (r <= 0)
 		return r;
 	hold_signals();
-	if (evacuate_begin(&m->e, err) < 0 || list_holders(m, err) < 0 || evacuate_check(&m->e, err) < 0 ||
+	if (evacuate_begin(&m->e, err) < 0 || check_holders(m, err) < 0 || evacuate_check(&m->e, err) < 0 ||
 	    operator_clear(&m->machine.host, err) < 0 || evacuate_run(&m->e, err) < 0 ||
 	    unload(m, &ret->unloaded, err) < 0)
 		return -1;

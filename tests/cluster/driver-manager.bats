@@ -97,6 +97,23 @@ teardown() { node_end; }
   assert_equal "$(there)" ""
 }
 
+@test "a process of the host has a GPU open: it is named, and nobody is disturbed for an unload that would fail" {
+  gpu_pod train
+  driver_pod "$new" "${from[@]}"
+  cp -a "$top/tests/hosts/held/proc/6001" "$ROOT/proc/"
+  manage uninstall_driver
+  assert_error E_IN_USE "pid 6001 mapper (uid 1001) "
+  assert_untouched "plugin train"
+  # The same in a pod that has not asked for one: it is evicted, and the process stays, since nobody ends it here.
+  a_pod hidden Job
+  rm -r "$ROOT/proc/6001" && cp -a "$top/tests/hosts/held/proc/4242" "$ROOT/proc/"
+  sed -i "s/0f3a9c1e_57d2_4a6b_9c0e_1b2d3e4f5a6b/$(pods 'select(.metadata.labels.app == "hidden") | .metadata.uid' | tr - _)/" "$ROOT/proc/4242/cgroup"
+  manage uninstall_driver
+  assert_error E_IN_USE "first: pid 4242 python3"
+  assert_equal "$(there)" ""
+  assert_equal "$(calls_of unload) $(node_says)" "0 true false no"
+}
+
 @test "a node that others cordoned stays cordoned" {
   node_patch '{"spec": {"unschedulable": true}}'
   driver_pod "$new" "${from[@]}"
