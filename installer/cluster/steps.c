@@ -9,7 +9,6 @@ void keep_reason(const struct view *v, struct decision *d)
 	if (phase_info(v->m->record.phase)->is_disruptive || v->m->record.reason.code == REASON_STAGE_FAILED)
 		return;
 	d->next.reason = v->m->record.reason;
-	d->next.reason_since = v->m->record.reason_since;
 }
 
 static void because(struct record *r, enum reason_code why, const char *object)

@@ -53,6 +53,48 @@ static void a_pod_that_does_not_end_is_named(void **state)
 	end(&f, &boss);
 }
 
+// A budget that lets one go after the other is nobody's trouble.
+static void a_budget_is_told_when_nobody_goes(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	begin(&f, &boss);
+	farm_pod(&f, 0, "a");
+	farm_pod(&f, 0, "b");
+	sim_merge(f.sim, "/api/v1/namespaces/default/pods/b", "{'metadata':{'labels':{'app':'a'}}}");
+	sim_make(f.sim, BUDGETS,
+		 "{'metadata':{'name':'one','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
+		 "'app':'a'}}}}");
+	until_evicting(&f, &boss);
+	for (int i = 0; i < 100 && sim_count(f.sim, "boss", "evict") < 2; i++)
+		farm_run(&boss, 1, 100);
+	farm_run(&boss, 1, 2000);
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), 2);
+	assert_string_equal(NOTE(&f), "");
+	farm_run(&boss, 1, MINUTES(1));
+	assert_string_equal(NOTE(&f), "pdb-blocked default/b, budget one");
+	end(&f, &boss);
+}
+
+// The next coordinator finds the deadline over before it has looked: what the last one told is still known.
+static void who_was_told_is_not_forgotten(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss bosses[2];
+	begin(&f, &bosses[0]);
+	farm_pod_that_stays(&f, 0, "stuck");
+	until_evicting(&f, &bosses[0]);
+	farm_run(&bosses[0], 1, MINUTES(5));
+	farm_boss_end(&bosses[0]);
+	sim_pass(MINUTES(40));
+	farm_boss_begin(&f, &bosses[1], "boss2");
+	assert_true(farm_until(&f, &bosses[1], 1, "idle", 1, MINUTES(2)));
+	assert_string_equal(NOTE(&f), "drain-timeout default/stuck: waits for example.com/keep");
+	end(&f, &bosses[1]);
+}
+
 // What was so yesterday is not told today: the budget is gone, and a pod is left that nobody may evict.
 static void a_reason_is_replaced_by_the_next_one(void **state)
 {
@@ -125,6 +167,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_pod_that_does_not_end_is_named),
+		cmocka_unit_test(a_budget_is_told_when_nobody_goes),
+		cmocka_unit_test(who_was_told_is_not_forgotten),
 		cmocka_unit_test(a_reason_is_replaced_by_the_next_one),
 		cmocka_unit_test(a_refusal_is_told_in_the_servers_words),
 		cmocka_unit_test(a_holder_is_named),

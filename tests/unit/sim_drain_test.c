@@ -179,6 +179,39 @@ static void one_refusal_hides_nobody(void **state)
 	}
 }
 
+// The worst is told first, whatever the order of the pods: a budget, a refusal, who may not be evicted, who only ends.
+static void who_is_most_in_the_way_is_told(void **state)
+{
+	(void)state;
+	struct scene s;
+	begin(&s);
+	farm_pod_that_stays(&s.f, 0, "a");
+	farm_pod(&s.f, 0, "d");
+	look(&s); // a and d begin to end
+	sim_pass(60 * 1000);
+	look(&s);
+	assert_string_equal(seen(&s)->blocker.object, "default/a: waits for example.com/keep");
+	assert_int_equal(seen(&s)->blocker.code, REASON_PODS_LEFT);
+	sim_make(s.f.sim, "/api/v1/namespaces/default/pods",
+		 "{'metadata':{'name':'b','namespace':'default'},'spec':{'nodeName':'n00','containers':[{'name':'c',"
+		 "'image':'i','resources':{'limits':{'nvidia.com/gpu':'1'}}}]}}");
+	look(&s);
+	assert_int_equal(seen(&s)->blocker.code, REASON_HOLDER_PROTECTED);
+	farm_pod(&s.f, 0, "c");
+	refuse(&s, "c", 403, "no");
+	look(&s);
+	assert_string_equal(seen(&s)->blocker.object, "default/c: no");
+	farm_pod(&s.f, 0, "db");
+	guard(&s, "db");
+	look(&s);
+	assert_string_equal(seen(&s)->blocker.object, "default/db, budget of-db");
+	farm_pod(&s.f, 0, "dc"); // behind them all, and it goes
+	look(&s);
+	assert_string_equal(seen(&s)->blocker.object, "default/db, budget of-db");
+	assert_int_equal(seen(&s)->blocked_since, 0);
+	end(&s);
+}
+
 // What two budgets guard nobody can pay for, and nothing says that it will be otherwise.
 static void two_budgets_are_a_refusal(void **state)
 {
@@ -279,6 +312,7 @@ int main(void)
 		cmocka_unit_test(a_budget_that_blocks_is_asked_more_and_more_seldom),
 		cmocka_unit_test(the_server_may_ask_for_more_patience),
 		cmocka_unit_test(one_refusal_hides_nobody),
+		cmocka_unit_test(who_is_most_in_the_way_is_told),
 		cmocka_unit_test(two_budgets_are_a_refusal),
 		cmocka_unit_test(an_ending_namespace_is_waited_for),
 		cmocka_unit_test(it_is_blocked_only_while_nobody_goes),
