@@ -16,8 +16,8 @@ static unsigned drained_in_vain(const struct member *m)
 	return aim_eq(&m->record.drains.aim, &m->record.target) ? m->record.drains.failed : 0;
 }
 
-// wave, drained in vain last, asked for again, idle first, zone by zone, earlier failures last, the coordinator's own
-// node last, name
+// who is released, wave, drained in vain last, asked for again, idle first, zone by zone, earlier failures last, the
+// coordinator's own node last, name
 static int by_turn(const void *a, const void *b, void *round)
 {
 	const struct round *r = round;
@@ -27,6 +27,7 @@ static int by_turn(const void *a, const void *b, void *round)
 		int64_t x, y;
 	} keys_[] = {
 		{ r->s->seats[i].pool, r->s->seats[k].pool },
+		{ !is_recovery(r, i), !is_recovery(r, k) },
 		{ x->record.phase != PHASE_WAITING, y->record.phase != PHASE_WAITING },
 		{ r->s->seats[i].wave, r->s->seats[k].wave },
 		{ drained_in_vain(x), drained_in_vain(y) },
@@ -184,6 +185,18 @@ static void tell_blocked(const struct round *r, int pool, enum reason_code why)
 	}
 }
 
+// On its way back to service it is alone, whatever its group and its zone; a limit of 0 is a pause, which is for others.
+static void release_one(const struct round *r, size_t at)
+{
+	struct seat *seat = &r->s->seats[at];
+	const struct cost one = { .work = 1 };
+	seat->refused = has_zero_limit(r, at) ? REASON_NONE : fits(r, at, &one);
+	if (seat->refused != REASON_NONE)
+		return;
+	seat->has = SLOT_WORK;
+	r->s->sums[seat->pool].used++;
+}
+
 static void admit_one(const struct round *r, size_t at, int *full_pool, enum reason_code *full)
 {
 	struct seat *seat = &r->s->seats[at];
@@ -192,23 +205,20 @@ static void admit_one(const struct round *r, size_t at, int *full_pool, enum rea
 	seat->refused = r->c->members[at].record.phase == PHASE_QUEUED ? refusal(r, at) : REASON_NONE;
 	if (seat->refused != REASON_NONE)
 		return;
-	struct sum all;
-	totals(r, &all);
-	if (is_recovery(r, at) && all.used + all.waiting < LEDGER_MOST) { // nobody is disturbed: limits are for others
-		seat->has = SLOT_WORK;
-		r->s->sums[seat->pool].used++;
-		return;
-	}
 	if (*full_pool == seat->pool) {
 		seat->refused = *full;
 		return;
 	}
-	struct cost cost = cost_of(r, at);
-	seat->refused = is_other_zone(r, at) ? REASON_OTHER_ZONE : fits(r, at, &cost);
-	if (seat->refused == REASON_NONE) {
-		grant(r, at, &cost);
-		return;
+	if (is_recovery(r, at)) {
+		release_one(r, at);
+	} else {
+		struct cost cost = cost_of(r, at);
+		seat->refused = is_other_zone(r, at) ? REASON_OTHER_ZONE : fits(r, at, &cost);
+		if (seat->refused == REASON_NONE)
+			grant(r, at, &cost);
 	}
+	if (seat->refused == REASON_NONE)
+		return;
 	bool is_own_fault = seat->refused == REASON_GROUP_INCOMPLETE || seat->refused == REASON_GROUP_TOO_BIG ||
 			    seat->refused == REASON_OTHER_ZONE;
 	if (is_own_fault)

@@ -14,12 +14,16 @@ bool is_recovery(const struct round *r, size_t at)
 	struct view v = round_view(r, at);
 	return v.m->record.phase == PHASE_QUEUED && v.m->record.receipt.is_there && transition_recovers(&v);
 }
-enum reason_code refuse_paused(const struct round *r, size_t at)
+bool has_zero_limit(const struct round *r, size_t at)
 {
 	const struct pool *pool = round_pool(r, at);
-	bool is_zero = !pool->parallel.value || !pool->unavailable.value || !r->c->policy->parallel.value ||
-		       !r->c->policy->unavailable.value;
-	return (r->c->policy->is_paused || is_zero) && !is_recovery(r, at) ? REASON_PAUSED : REASON_NONE;
+	return !pool->parallel.value || !pool->unavailable.value || !r->c->policy->parallel.value ||
+	       !r->c->policy->unavailable.value;
+}
+enum reason_code refuse_paused(const struct round *r, size_t at)
+{
+	bool is_paused = r->c->policy->is_paused || has_zero_limit(r, at);
+	return is_paused && !is_recovery(r, at) ? REASON_PAUSED : REASON_NONE;
 }
 static enum reason_code node_paused(const struct round *r, size_t at)
 {

@@ -8,7 +8,7 @@
 #include "tests/sim/farm.h"
 #include "tests/sim/own.h"
 
-enum { SLACK_MS = 20 * 60 * 1000, WELL_MS = 60 * 60 * 1000, RENEWED_MS = 20000, DAY_MS = 24 * 60 * 60 * 1000 };
+enum { SLACK_MS = 20 * 60 * 1000, WELL_MS = 2 * 60 * 60 * 1000, RENEWED_MS = 20000, DAY_MS = 24 * 60 * 60 * 1000 };
 
 static const char *note(const json_t *node, const char *key)
 {

@@ -138,16 +138,15 @@ static bool check_grants(const struct world *w, const struct slots *s)
 	for (unsigned i = 0; i < w->nodes; i++) {
 		const struct facts *f = &w->m[i].facts;
 		enum phase p = w->m[i].record.phase;
-		// A driver that works is released from our cordon whatever the limits are.
-		if (p == PHASE_QUEUED && w->m[i].record.receipt.is_there &&
-		    aim_eq(&w->m[i].report.loaded, &w->m[i].record.target))
-			continue;
 		work += s->seats[i].has == SLOT_WORK ||
 			(phase_info(p)->is_disruptive && p != PHASE_UNKNOWN && p != PHASE_WAITING);
 		away += s->seats[i].has != SLOT_NONE || f->is_unschedulable || !f->is_ready;
 		bool is_new = s->seats[i].has > s->seats[i].had && w->m[i].record.phase == PHASE_QUEUED;
 		granted += is_new;
-		if (is_new && w->is_paused)
+		// A driver that works is released from our cordon whatever is paused.
+		bool is_release =
+			w->m[i].record.receipt.is_there && aim_eq(&w->m[i].report.loaded, &w->m[i].record.target);
+		if (is_new && w->is_paused && !is_release)
 			return violates("a grant while paused", w, i);
 	}
 	return !granted || (work <= 1 && away <= pool.unavailable.value) ||

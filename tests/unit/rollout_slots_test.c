@@ -447,7 +447,8 @@ static void a_node_that_is_well_again_is_released(void **state)
 	pool.parallel.value = 0;
 	expect_slots("queued+ours+well queued", "S-");
 	pool.parallel.value = 1;
-	expect_slots("replacing+ours+slot queued+ours+well queued", "SS-");
+	expect_slots("replacing+ours+slot queued+ours+well queued", "S--"); // limits are limits
+	expect_slots("queued queued+ours+well", "-S");                      // and others wait for it
 	pool.parallel.value = 2;
 	plan("queued+ours+well");
 	members[0].facts.is_paused = true;
