@@ -185,7 +185,7 @@ static void tell_blocked(const struct round *r, int pool, enum reason_code why)
 	}
 }
 
-// On its way back to service it is alone, whatever its group and its zone; a limit of 0 is a pause, which is for others.
+// On its way back to service it is alone, whatever its group and its zone; a limit of 0 is a pause, and for others.
 static void release_one(const struct round *r, size_t at)
 {
 	struct seat *seat = &r->s->seats[at];

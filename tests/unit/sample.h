@@ -36,6 +36,15 @@ static inline bool sample_next(struct sample *s)
 	return is_taken;
 }
 
+// For programs that go by the dice: so many seeds in `make check`, alone, and in `make check-all`; SEEDS says how many.
+static inline unsigned sample_seeds(unsigned few, unsigned some, unsigned many)
+{
+	const char *check = getenv("CHECK"), *seeds = getenv("SEEDS");
+	if (seeds && *seeds)
+		return (unsigned)atoi(seeds);
+	return !check ? some : strcmp(check, "check") == 0 ? few : many;
+}
+
 // At the end of a walk: "# kills: 123 of 369 points, ...". One that takes nothing has failed.
 static inline void sample_tell(const struct sample *s, const char *what)
 {
