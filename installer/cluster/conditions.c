@@ -90,9 +90,7 @@ enum reason_code stands_down(const struct view *v)
 const char *stands_down_for(const struct view *v)
 {
 	bool is_foreign = stands_down(v) == REASON_FOREIGN_CONTROLLER;
-	return !is_foreign             ? "" :
-	       *v->m->facts.driver_set ? v->m->facts.driver_set :
-					 "nvidia.com/gpu-driver-upgrade-enabled";
+	return !is_foreign ? "" : *v->m->facts.driver_set ? v->m->facts.driver_set : UPGRADE_ENABLED;
 }
 
 bool is_upgraded(const struct view *v)

@@ -2,14 +2,15 @@
 // From the cordon to the last moment at which nothing has been unloaded: everything here can be called off.
 #include "cluster/rules.h"
 
-enum { RECORDONS = 2 };
+enum { RECORDONS = 2, BEHIND_MOST = 3600 };
 
 // NVIDIA's controller began behind our cordon, took it for somebody's and will leave it in the end: it is ours to take
-// away then, and not before. No longer than our own drain might have lasted.
+// away then, and not before. Not for ever: an hour, or as long as our own drain might have lasted.
 static bool is_behind_us(const struct view *v)
 {
 	const struct member *m = v->m;
-	return m->facts.has_initial_cordon && m->record.receipt.is_there && v->now < m->record.receipt.until &&
+	bool is_late = v->now >= m->record.receipt.until && v->now >= m->record.since + BEHIND_MOST;
+	return m->facts.has_initial_cordon && m->record.receipt.is_there && !is_late &&
 	       (is_upgraded(v) || (member_is_foreign(m) && m->facts.upgrade == UPGRADE_REQUIRED));
 }
 // After a restart nobody may have looked yet.
@@ -227,8 +228,8 @@ static void tell(const struct view *v, struct decision *d)
 }
 
 const struct rule drain_rules[] = {
-	{ DRAINING, "NVIDIA's controller upgrades it behind our cordon: nothing is done until that is over",
-	  is_behind_us, NULL },
+	{ DRAINING | IN(VALIDATING) | IN(RESTORING),
+	  "NVIDIA's controller upgrades it behind our cordon: nothing is done until that is over", is_behind_us, NULL },
 	{ DRAINING, "the node is to be left alone: the drain is called off", is_called_off, call_off },
 	{ DRAINING, "the roll-out is halted: the drain is called off", is_halted, call_off_halted },
 	{ DRAINING, "its slot was taken back: the drain is called off", is_revoked, call_off_deadlock },

@@ -186,7 +186,7 @@ static void take_pin(struct facts *f, const char *value)
 // name, which people set by mistake, can only mean the same.
 static void take_enabled(struct facts *f, const char *key, const char *value)
 {
-	if (str_eq(key, "nvidia.com/gpu-driver-upgrade-enabled"))
+	if (str_eq(key, UPGRADE_ENABLED))
 		f->is_foreign = f->is_foreign || str_eq(value, "true");
 }
 
@@ -199,6 +199,7 @@ static enum upgrade parse_upgrade(const char *word)
 static void take_annotation(struct facts *f, const char *key, const char *value)
 {
 	take_enabled(f, key, value);
+	f->has_enabled = f->has_enabled || str_eq(key, UPGRADE_ENABLED);
 	if (str_eq(key, "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable"))
 		f->has_initial_cordon = true;
 	for (unsigned i = 0; hints[i].key; i++)

@@ -113,6 +113,7 @@ struct facts { // of the object, of people and of pods
 	struct pods_seen seen;
 	char driver_set[OBJECT_TEXT]; // DaemonSet of NVIDIA's operator that serves it; "" = none
 	enum upgrade upgrade;         // NVIDIA's label
+	bool has_enabled;             // the annotation of NVIDIA's operator is there, whatever it says
 	bool has_initial_cordon;      // NVIDIA's controller found it cordoned, and will leave it so
 };
 

@@ -48,6 +48,9 @@ static json_t *json_patch(const struct member *m, const struct nodepatch_seen *s
 		test_note(list, KEY_PREFIX "agent.loaded", seen->loaded);
 	if (p->tests_holders)
 		test_note(list, KEY_PREFIX "agent.holders", seen->holders);
+	// Nobody is disturbed whose node NVIDIA's operator has taken over meanwhile.
+	if ((p->cordon == CORDON_ON || p->tests_holders) && !m->facts.has_enabled)
+		test_note(list, UPGRADE_ENABLED, NULL);
 	if (p->tests_upgrade)
 		test_upgrade(list, p->upgrade);
 	if (p->tests_cordon) // absent where it is false

@@ -26,6 +26,7 @@ enum span { // what has a deadline, in the order of the policy's table
 // Words of the label nvidia.com/gpu-driver-upgrade-state. All but upgrade-done start something: NVIDIA's upgrade
 // controller goes on from wherever the label says that a node is, whoever wrote it (tests/sim/nvidia.def).
 #define UPGRADE_LABEL "nvidia.com/gpu-driver-upgrade-state"
+#define UPGRADE_ENABLED "nvidia.com/gpu-driver-upgrade-enabled" // an annotation
 enum upgrade {
 	UPGRADE_NONE, // the label is absent or empty
 	UPGRADE_REQUIRED,

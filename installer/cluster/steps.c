@@ -163,6 +163,11 @@ void restore(const struct view *v, struct decision *d, enum reason_code why, boo
 {
 	struct aim back = way_back(v);
 	auto_str char *code = str_dup(ack_code(v));
+	// NVIDIA's operator drives the node by now, and its driver is in the kernel: nobody here takes it out.
+	if (member_is_foreign(v->m) && v->m->report.is_foreign) {
+		fail(v, d, REASON_FOREIGN_CONTROLLER, stands_down_for(v));
+		return;
+	}
 	if (is_blamed && !aim_eq(&back, &v->m->record.target))
 		d->next.failed = v->m->record.target;
 	if (!aim_is(&back) || aim_eq(&back, &v->m->record.target)) {

@@ -201,16 +201,20 @@ static void owners(struct farm *f, const struct sim_request *r, const char *part
 	}
 }
 
-// I9: into NVIDIA's label nothing that starts its upgrade controller, and nothing at all where that one owns the node.
+// I9: into NVIDIA's label nothing that starts its upgrade controller, and where that one owns the node nothing at all,
+// nor a cordon.
 static void words(struct farm *f, const struct sim_request *r)
 {
 	const json_t *was = json_object_get(sim_at(r->before, "metadata labels"), NVIDIA_STATE);
 	const json_t *is = json_object_get(sim_at(r->after, "metadata labels"), NVIDIA_STATE);
+	bool is_theirs = str_eq(note(r->before, NVIDIA_ENABLED), "true");
+	if (is_theirs && !is_cordoned(r->before) && is_cordoned(r->after))
+		broken(f, "I9", r, "cordons a node that NVIDIA's controller upgrades");
 	if (was == is || json_equal(was, is))
 		return;
 	if (is && !str_eq(json_string_value(is), "upgrade-done"))
 		broken(f, "I9", r, "a word that starts NVIDIA's upgrade controller");
-	if (str_eq(note(r->before, NVIDIA_ENABLED), "true"))
+	if (is_theirs)
 		broken(f, "I9", r, "NVIDIA's label on a node that NVIDIA's controller upgrades");
 }
 

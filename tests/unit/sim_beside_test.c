@@ -202,6 +202,32 @@ static void the_operator_upgrades_behind_our_cordon(void **state)
 	end(&f, &boss);
 }
 
+// The same, where the driver has been replaced already and is being proven: its proof is kept until then.
+static void the_operator_upgrades_behind_a_proof(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct nvidia theirs;
+	farm_begin(&f, 1, "{'besideOperator':'allow','pools':[{'name':'gpus','target':{'driver':'535.2'}}]}");
+	nvidia_begin(&f, &theirs, true, false);
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	theirs.auto_upgrade = true;
+	theirs.revision++;
+	bool was_proven = false;
+	for (int i = 0; i < 600 && !is_held(&f, 0); i++) {
+		farm_run(&boss, 1, 500);
+		bool is_behind = str_eq(nvidia_word(&f, 0), "validation-required");
+		assert_true(!is_behind || (farm_is_cordoned(&f, 0) && str_eq(farm_state(&f, 0), "validating")));
+		was_proven = was_proven || is_behind;
+	}
+	assert_true(was_proven && is_held(&f, 0));
+	assert_int_equal(theirs.uncordons, 0);
+	assert_false(farm_is_cordoned(&f, 0) || is_paused(&f));
+	end(&f, &boss);
+}
+
 // It was under way already when our cordon came, so it will uncordon: the cordon is left to it.
 static void a_cordon_of_the_operator_stays(void **state)
 {
@@ -258,6 +284,7 @@ int main(void)
 		cmocka_unit_test(ours_alone),
 		cmocka_unit_test(the_operator_comes_into_a_drain),
 		cmocka_unit_test(the_operator_upgrades_behind_our_cordon),
+		cmocka_unit_test(the_operator_upgrades_behind_a_proof),
 		cmocka_unit_test(a_cordon_of_the_operator_stays),
 		cmocka_unit_test(what_an_earlier_version_wrote),
 	};

@@ -14,6 +14,7 @@
 #define NOTE(key, value) "{'metadata':{'annotations':{'kmodsmith.io/" key "':" value "}}}"
 #define CORDONED "{'spec':{'unschedulable':true}}"
 #define WORD(value) "{'metadata':{'labels':{'" UPGRADE_LABEL "':" value "}}}"
+#define ENABLED(value) "{'metadata':{'annotations':{'nvidia.com/gpu-driver-upgrade-enabled':" value "}}}"
 #define FREE "{'spec':{'unschedulable':null}}"
 
 // Decisions
@@ -82,6 +83,10 @@ static const struct {
 	{ "another driver is loaded before a reason is written", OURS, to_tell,
 	  NOTE("agent.loaded", "'00000000000000bb-0000000000000000 535.3'"), true },
 	{ "somebody cordons before our cordon", 0, to_cordon, CORDONED, false },
+	{ "NVIDIA's operator takes the node over before our cordon", 0, to_cordon, ENABLED("'true'"), false },
+	{ "NVIDIA's operator takes the node over before the order to replace", OURS, to_replace, ENABLED("'true'"),
+	  false },
+	{ "NVIDIA's operator takes the node over before our release", OURS, to_release, ENABLED("'true'"), true },
 	{ "somebody uncordons before our release", OURS, to_release, FREE, false },
 	{ "somebody uncordons before a reason is written", OURS, to_tell, FREE, true },
 	{ "nothing happens before an old word of ours in NVIDIA's label goes", OURS, to_drop_word, NULL, true },
