@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operator comes, upgrades, gives nodes up and takes them back at any moment of a roll-out of ours, and coordinators
-// die meanwhile. No law is broken; and when the operator has given all nodes up, every one of them is done and in
-// service. SEED=7 runs one of them, SEEDS=1000 so many.
+// The operator comes, upgrades, gives nodes up and takes them back at any moment of a roll-out of ours, and
+// coordinators die meanwhile. No law is broken; and when the operator has given all nodes up, every one of them is done
+// and in service. SEED=7 runs one of them, SEEDS=1000 so many.
 #include "tests/sim/nvidia.h"
 #include "tests/unit/test.h"
 
@@ -10,7 +10,8 @@
 #define MINUTES(n) ((n)*60 * 1000L)
 enum { NODES = 3, ROUNDS = 40, SEEDS = 24 };
 
-// Half of the policies take no notice of DaemonSets, so that nodes are ours while driver pods of the operator are there.
+// Half of the policies take no notice of DaemonSets, so that nodes are ours while driver pods of the operator are
+// there.
 static char *policy_of(unsigned version, bool is_allowed)
 {
 	return str_fmt("{'besideOperator':'%s','pools':[{'name':'gpus','maxParallel':2,'maxUnavailable':'100%%',"
