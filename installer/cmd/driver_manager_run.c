@@ -175,9 +175,11 @@ static int take_environment(struct manager *m, struct err *err)
 	struct manager_values *fresh = mem_alloc(m->cmd->values_size);
 	int r = entry_again(m->cmd, fresh, err);
 	if (r == 0) {
-		opt_done(m->cmd, m->v);
+		const struct manager_values before = *m->v;
 		*m->v = *fresh;
+		*fresh = before;
 	}
+	opt_done(m->cmd, fresh);
 	free(fresh);
 	return r < 0 ? -1 : describe(m, err);
 }
@@ -255,13 +257,12 @@ static int check_holders(struct manager *m, struct err *err)
 	return 0;
 }
 
-// A process closes what it had open a moment after its pod is gone. Nobody is asked to end: that is the evictions'
-// matter.
+// A process closes what it had open a moment after its pod is gone; on a recorded machine nothing changes. Nobody is
+// asked to end: that is the evictions' matter.
 static int wait_holders(const struct drain *d, struct holders *ret, struct err *err)
 {
 	const struct timespec nap = { .tv_nsec = NAP_MS * 1000 * 1000 };
-	for (int left = d->sys->record ? 1 : HOLDERS_MS / NAP_MS; left > 0;
-	     left--) { // a recorded machine does not change
+	for (int left = d->sys->record ? 1 : HOLDERS_MS / NAP_MS; left > 0; left--) {
 		auto_loaded struct loaded now = { 0 };
 		holders_done(ret);
 		int r = drain_check(d, &now, ret, err);
