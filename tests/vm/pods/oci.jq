@@ -8,7 +8,8 @@ def lines: split("\n") | map(select(. != ""));
 def variables: map(capture("^(?<key>[^=]*)=(?<value>.*)$"; "s")) | from_entries;
 def bind($options): {destination: .[0], type: "bind", source: .[1], options: (["rbind"] + $options)};
 def options: {
-    "Bidirectional": ["rshared", "rw"], "HostToContainer": ["rslave", "rw"], "ro": ["rprivate", "ro"], "": ["rprivate", "rw"]
+    "Bidirectional": ["rshared", "rw"], "HostToContainer": ["rslave", "rw"], "ro": ["rprivate", "ro"],
+    "ro,HostToContainer": ["rslave", "ro"], "": ["rprivate", "rw"]
   }[.];
 def all: ["CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
   "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE",
@@ -39,7 +40,7 @@ def all: ["CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL"
   ] + [$pod.mounts[] | $mounts[.][] | bind(.[2] | options)]),
   linux: ({
     cgroupsPath: "/kubepods/\($name)",
-    namespaces: (["mount", "uts", "ipc", "network"] | map({type: .})),
+    namespaces: (["mount", "uts", "ipc"] + if $pod.hostNetwork then [] else ["network"] end | map({type: .})),
     rootfsPropagation: "rshared"
   } + if $pod.capabilities then {
     resources: {devices: [{allow: false, access: "rwm"}]},

@@ -4,6 +4,7 @@
 # container has the image below and an own layer above, in an overlay on the guest's disk; a killed container and a
 # deleted pod differ in what is asked of it first. What the containers print is kept across restarts of the same pod.
 #   pod_start NAME SHAPE [VAR=VALUE...] [-- ARG...]  a new container of pod NAME as SHAPE says (shapes.json); ARGs for its own
+#   pod_run NAME SHAPE [VAR=VALUE...]  the same, until it ends: with its exit status
 #   pod_exec NAME COMMAND...     in the container
 #   pod_log NAME                 what this container printed
 #   pod_alive NAME               its first process runs
@@ -50,7 +51,7 @@ pod_layers() { # NAME SHAPE
   mount -t overlay -o "lowerdir=$image,upperdir=/var/lib/pods/$1/upper,workdir=/var/lib/pods/$1/work" overlay "$pods/$1/rootfs"
 }
 
-pod_start() {
+pod_make() {
   pod=$1 shape=$2 pod_env='' pod_args=''
   shift 2
   while [ $# -gt 0 ] && [ "$1" != -- ]; do
@@ -66,7 +67,16 @@ pod_start() {
   # shellcheck disable=SC2016 # of jq
   jq --arg shape "$shape" --arg name "$pod" --arg env "$pod_env" --arg args "$pod_args" --arg devices "$(host_devices)" \
     --slurpfile images "$config" '$images[0] as $image | '"$(grep -v '^#' $here/oci.jq)" $here/shapes.json \
-    >"$pods/$pod/config.json" || return
+    >"$pods/$pod/config.json"
+}
+pod_run() {
+  pod_make "$@" && runc run --bundle "$pods/$pod" "$pod" >"$pods/$pod/log" 2>&1 </dev/null
+  set -- $?
+  pod_log "$pod"
+  return "$1"
+}
+pod_start() {
+  pod_make "$@" || return
   runc run --detach --bundle "$pods/$pod" "$pod" >"$pods/$pod/log" 2>&1 </dev/null && return
   pod_log "$pod"
   return 1
