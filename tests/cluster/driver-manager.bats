@@ -152,10 +152,31 @@ teardown() { node_end; }
 }
 is_paused() { [ "$(label "$operand")" = paused-for-driver-upgrade ]; }
 
-@test "a driver that the host has by itself is left to it, and the operator is told" {
-  local ko=lib/modules/$kernel/updates/dkms
+loaded_by_others() { # nothing here remembers that it was us
   sed -i 's/"boot_id": *"[^"]*"/"boot_id": "another"/' "$ROOT"/run/kmodsmith/*.json
   rm -rf "$ROOT/var/lib/kmodsmith/store"
+}
+
+@test "a driver that another container left, NVIDIA's for instance, goes as ours does" {
+  loaded_by_others
+  a_pod hidden Job
+  cp -a "$top/tests/hosts/held/proc/4242" "$ROOT/proc/"
+  sed -i "s/0f3a9c1e_57d2_4a6b_9c0e_1b2d3e4f5a6b/$(pods 'select(.metadata.labels.app == "hidden") | .metadata.uid' | tr - _)/" "$ROOT/proc/4242/cgroup"
+  driver_pod "$new" "${from[@]}"
+  echo 8 >"$ROOT/sys/module/nvidia/refcnt"
+  manage uninstall_driver
+  assert_error E_IN_USE "first: pid 4242 python3" # on a recorded machine it outlives its pod
+  assert_equal "$(there) $(label nvidia.com/gpu.deploy.driver)" " null"
+  rm -r "$ROOT/proc/4242"
+  rm "$ROOT/sys/module/nvidia/refcnt"
+  manage uninstall_driver
+  assert_success
+  assert_equal "$(calls_of 'unload nvidia')" 1
+}
+
+@test "a driver that the host has by itself is left to it, and the operator is told" {
+  local ko=lib/modules/$kernel/updates/dkms
+  loaded_by_others
   mkdir -p "$ROOT/$ko"
   cp "$BATS_TEST_TMPDIR/package.d/nvidia.ko" "$ROOT/$ko/"
   echo "updates/dkms/nvidia.ko:" >"$ROOT/lib/modules/$kernel/modules.dep"
