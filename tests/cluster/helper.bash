@@ -15,7 +15,7 @@ CLIENT=$(dirname "$KMODSMITH")/cluster/client
 
 kube_needed() { [ -z "${KUBE_LACKS-}" ] || skip "$KUBE_LACKS"; }
 kube_start() { # [OPTION...]
-  local dir=$SERVERS/kube etcd peer port
+  local dir=$SERVERS/kube etcd peer port command
   [ -z "${KUBE_LACKS-}" ] || return 0
   mkdir -p "$dir"
   ca_make
@@ -26,12 +26,14 @@ kube_start() { # [OPTION...]
   server_run etcd "$etcd" etcd --data-dir "$dir/etcd" --listen-client-urls "http://127.0.0.1:$etcd" --unsafe-no-fsync \
     --advertise-client-urls "http://127.0.0.1:$etcd" --listen-peer-urls "http://127.0.0.1:$peer" \
     --initial-advertise-peer-urls "http://127.0.0.1:$peer" --initial-cluster "default=http://127.0.0.1:$peer"
-  server_run kube-apiserver "$port" "$KUBE_APISERVER" --etcd-servers="http://127.0.0.1:$etcd" \
+  command=("$KUBE_APISERVER" --etcd-servers="http://127.0.0.1:$etcd" \
     --bind-address=127.0.0.1 --secure-port="$port" --client-ca-file="$CA" --authorization-mode=RBAC \
     --tls-cert-file="$SERVERS/server.pem" --tls-private-key-file="$SERVERS/server.key" \
     --service-account-issuer=https://kubernetes.test --service-account-key-file="$dir/accounts.key" \
     --service-account-signing-key-file="$dir/accounts.key" --service-cluster-ip-range=10.0.0.0/24 \
-    --disable-admission-plugins=ServiceAccount --etcd-compaction-interval=5s "$@"
+    --disable-admission-plugins=ServiceAccount --etcd-compaction-interval=5s "$@")
+  declare -p port command >"$SERVERS/kube-apiserver.again"
+  kube_again
   export KUBE=https://127.0.0.1:$port KUBECONFIG=$SERVERS/kubeconfig
   kube_config admin >"$KUBECONFIG"
   for ((i = 0; i < 600; i++)); do
@@ -41,6 +43,12 @@ kube_start() { # [OPTION...]
   ((i == 600)) || { deploy namespace.yaml && return; }
   tail -20 "$SERVERS/kube-apiserver.log" >&2
   return 1
+}
+kube_again() { # where it was, after a server_stop
+  local port command
+  # shellcheck source=/dev/null # of kube_start
+  . "$SERVERS/kube-apiserver.again"
+  server_run kube-apiserver "$port" "${command[@]}"
 }
 kube_stop() { # the API server first: it does not end well without its etcd
   [ ! -e "$SERVERS/kube-apiserver.pid" ] || server_stop kube-apiserver
