@@ -135,7 +135,7 @@ static int put(struct lease *l, enum lease_hold hold, json_t *notes, struct err 
 int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
 {
 	auto_json json_t *same = notes;
-	int r = put(l, hold, json_incref(notes), err);
+	int r = put(l, hold, json_incref(same), err);
 	if (r != 0)
 		return r;
 	// Whoever was faster may be ourselves: a write went through, and its answer was lost.
@@ -143,5 +143,5 @@ int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err
 		return -1;
 	if (!str_eq(json_string_value(spec(l, "holderIdentity")), l->holder))
 		return 0;
-	return put(l, hold == LEASE_TAKE ? LEASE_KEEP : hold, json_incref(notes), err);
+	return put(l, hold == LEASE_TAKE ? LEASE_KEEP : hold, json_incref(same), err);
 }
