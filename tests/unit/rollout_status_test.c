@@ -141,6 +141,7 @@ static void gates(void **state)
 	read_policy(&p);
 	aim_text(&p.pools[0].target.aim, aim);
 	auto_str char *approve = str_fmt("b:x@y,a:two@%s", aim), *stale = str_fmt("a:two@%016x-%016x", 1, 2);
+	auto_str char *last = str_fmt("a:rest@%s", aim);
 	auto_str char *abort_a = str_fmt("a@%s", aim), *wrong = str_fmt("a:nine@%s,@,a@,x:y,a:@%s", aim, aim);
 	const struct {
 		const char *name, *resume, *approve, *abort;
@@ -153,6 +154,7 @@ static void gates(void **state)
 		{ "another pool", "b@2027-01-15T08:00:01Z", NULL, NULL, true, false, 0 },
 		{ "no time", "a@now", NULL, NULL, true, false, 0 },
 		{ "approved", NULL, approve, NULL, true, false, 1 },
+		{ "approved, the last one", NULL, last, NULL, true, false, 2 },
 		{ "approved for another target", NULL, stale, NULL, true, false, 0 },
 		{ "of a wave that there is not", NULL, wrong, wrong, true, false, 0 },
 		{ "aborted", NULL, NULL, abort_a, true, true, 0 },
