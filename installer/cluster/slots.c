@@ -76,6 +76,38 @@ struct view slots_view(const struct cluster *c, const struct slots *s, size_t at
 	return round_view(&(struct round){ c, &copy }, at);
 }
 
+// A group goes as one: nobody of it is cordoned before the pods of all of them were looked at, and nobody where one of
+// them must not be drained. Once one is under way that is settled.
+static enum reason_code group_waits(const struct round *r, size_t at)
+{
+	const struct member *m = &r->c->members[at];
+	enum reason_code why = REASON_NONE;
+	for (size_t i = 0; m->facts.group && i < r->c->count; i++) {
+		const struct member *mate = &r->c->members[i];
+		bool is_queued = mate->record.phase == PHASE_QUEUED && r->s->seats[i].had != SLOT_NONE;
+		if (i == at || mate->facts.group != m->facts.group || r->s->seats[i].pool != r->s->seats[at].pool)
+			continue;
+		if (phase_info(mate->record.phase)->is_disruptive)
+			return REASON_NONE;
+		if (mate->record.phase == PHASE_HELD && mate->record.reason.code == REASON_HOLDER_PROTECTED)
+			why = REASON_GROUP_INCOMPLETE;
+		else if (is_queued && why == REASON_NONE &&
+			 (member_seen(mate)->pods < 0 || member_seen(mate)->blocker.code == REASON_HOLDER_PROTECTED))
+			why = REASON_PODS_UNKNOWN;
+	}
+	return why;
+}
+
+// Its slot is kept while it waits for its group to be looked at.
+static void keep_queued(const struct round *r, size_t at)
+{
+	struct seat *seat = &r->s->seats[at];
+	seat->refused = refusal(r, at);
+	if (seat->refused == REASON_NONE && !r->c->members[at].record.receipt.is_there)
+		seat->refused = group_waits(r, at);
+	seat->has = seat->refused == REASON_NONE || seat->refused == REASON_PODS_UNKNOWN ? seat->had : SLOT_NONE;
+}
+
 // What stands in the ledger and what the nodes say are put together before anything is granted (T50, T60): who is
 // disruptive counts, with or without an entry; who rests gives the entry back.
 static void keep_or_free(const struct round *r)
@@ -91,7 +123,7 @@ static void keep_or_free(const struct round *r)
 		else if (phase_info(phase)->is_disruptive)
 			seat->has = seat->had != SLOT_NONE ? seat->had : is_waiting ? SLOT_WAIT : SLOT_WORK;
 		else if (phase == PHASE_QUEUED && seat->had != SLOT_NONE)
-			seat->has = (seat->refused = refusal(r, i)) == REASON_NONE ? seat->had : SLOT_NONE;
+			keep_queued(r, i);
 		else if (!r->c->members[i].record.has_phase && seat->had != SLOT_NONE)
 			seat->has = seat->had; // its keys were deleted: it is rebuilt first (T62)
 	}

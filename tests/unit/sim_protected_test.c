@@ -167,11 +167,47 @@ static void the_next_one_is_named(void **state)
 	farm_end(&f);
 }
 
+// A group goes as one or not at all: nobody of it is cordoned before the pods of all of them were looked at.
+static void its_group_waits_for_it(void **state)
+{
+	(void)state;
+	static const char groups[] =
+		"{'groupBy':'rack','pools':[{'name':'gpus','maxParallel':3,'maxUnavailable':'100%',"
+		"'target':{'driver':'535.2'}}]}";
+	for (unsigned where = 0; where < 2; where++) {
+		struct farm f;
+		struct farm_boss boss;
+		farm_begin(&f, 3, groups);
+		for (unsigned i = 0; i < 2; i++) { // n02 is of none
+			auto_str char *path = str_fmt("/api/v1/nodes/n%02u", i);
+			sim_merge(f.sim, path, "{'metadata':{'labels':{'rack':'a'}}}");
+		}
+		sim_make(f.sim, "/api/v1/namespaces/default/pods",
+			 "{'metadata':{'name':'x','namespace':'default'},'spec':{'nodeName':'n%02u'," GPU "}}", where);
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "held", 1, MINUTES(10)));
+		assert_string_equal(farm_state(&f, where), "held");
+		for (int i = 0; i < 60; i++) {
+			farm_run(&boss, 1, MINUTES(1));
+			expect(!farm_is_cordoned(&f, 0) && !farm_is_cordoned(&f, 1), farm_state(&f, 1 - where));
+			expect(aim_eq(&f.nodes[1 - where].loaded, &f.old), farm_state(&f, 1 - where));
+		}
+		assert_string_equal(farm_state(&f, 2), "done");
+		sim_delete(f.sim, "/api/v1/namespaces/default/pods/x");
+		assert_true(farm_until(&f, &boss, 1, "done", 3, MINUTES(30)));
+		if (f.laws->count)
+			fail_msg("%s", f.laws->items[0]);
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_is_protected_holds_its_node_before_the_cordon),
 		cmocka_unit_test(the_next_one_is_named),
+		cmocka_unit_test(its_group_waits_for_it),
 	};
 	return cmocka_run_group_tests_name("protected", tests, NULL, NULL);
 }
