@@ -163,9 +163,9 @@ static int take_environment(struct manager *m, struct err *err)
 	bool was_direct = is_direct();
 	driverpod_environment(m->pod, &env, &unknown);
 	for (size_t i = 0; i < env.count; i++) {
-		char *value = strchr(env.items[i], '=');
-		*value++ = '\0';
-		setenv(env.items[i], value, 1);
+		size_t len = strcspn(env.items[i], "=");
+		auto_str char *name = str_ndup(env.items[i], len);
+		setenv(name, env.items[i] + len + 1, 1);
 	}
 	keep_direct(was_direct);
 	for (size_t i = 0; i < unknown.count; i++)
