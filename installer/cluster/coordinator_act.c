@@ -261,9 +261,9 @@ int act(struct coordinator *c, struct err *err)
 			continue;
 		if (do_nodes(c, &cl, &slots, moves))
 			continue;
-		driverrollout_tell(c, &slots);
-		if (c->o.ears.rests)
+		if (c->o.ears.rests) // before anything is written once more: the nodes are those of the plan
 			c->o.ears.rests(c->o.ears.ctx, &slots);
+		driverrollout_tell(c, &slots);
 		return 0;
 	}
 	c->is_dirty = true;

@@ -2,6 +2,7 @@
 // Watches go on while the coordinator waits for an answer: nodes change, go and come inside of the LIST of pods, of an
 // eviction, of a node's patch and of the read after a conflict. AddressSanitizer sees what is kept for too long. T70,
 // T71.
+#include "cluster/metrics.h"
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 
@@ -166,8 +167,47 @@ static void nodes_change_while_somebody_waits_for_an_answer(void **state)
 			one(&scenes[s], &places[p]);
 }
 
+// Whoever counts nodes at rest counts those that were planned with, also where something was written after the plan.
+static void count_them(void *ctx, const struct slots *s)
+{
+	const struct farm_boss *boss = ctx;
+	struct tally tally = { 0 };
+	auto_str char *text = metrics_text(&boss->c, s, &tally);
+	assert_non_null(text);
+}
+
+static void metrics_are_of_the_nodes_that_were_planned(void **state)
+{
+	(void)state;
+	static const struct scene scene = { "the fleet grows", more_come, 4 + MORE, false };
+	struct farm f;
+	struct farm_boss boss;
+	struct hit hit = { &f, &scene };
+	farm_begin(&f, 1, plain);
+	sim_make(f.sim, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+		 "{'metadata':{'name':'driverrollouts.kmodsmith.io'}}");
+	sim_make(f.sim, "/apis/kmodsmith.io/v1alpha1/namespaces/kmodsmith/driverrollouts",
+		 "{'metadata':{'name':'" POLICY_NAME "'},'spec':%s}", plain);
+	farm_boss_begin(&f, &boss, "boss");
+	boss.c.o.ears.rests = count_them;
+	boss.c.o.ears.ctx = &boss;
+	const struct sim_fault *late = sim_fault(f.sim, &(struct sim_fault){ .what = SIM_SLOW,
+									     .client = "boss",
+									     .resource = "driverrollouts",
+									     .verb = "patch",
+									     .late_ms = LATE_MS,
+									     .hit = happen_soon,
+									     .ctx = &hit });
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	farm_run(&boss, 1, MINUTES(1));
+	assert_int_equal(late->hits, 1);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(nodes_change_while_somebody_waits_for_an_answer) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(nodes_change_while_somebody_waits_for_an_answer),
+					    cmocka_unit_test(metrics_are_of_the_nodes_that_were_planned) };
 	return cmocka_run_group_tests_name("fleet", tests, NULL, NULL);
 }
