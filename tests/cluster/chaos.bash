@@ -89,8 +89,11 @@ api_away() { # SECONDS: it hangs
   sleep "$1"
   kill -CONT "$pid"
 }
-api_gone() { # SECONDS: nobody listens
-  server_stop kube-apiserver
+api_gone() { # SECONDS: it dies, and nobody listens
+  local pid
+  pid=$(<"$SERVERS/kube-apiserver.pid")
+  kill -KILL "$(pgrep -P "$pid")"
+  timeout 10 tail --pid="$pid" -s 0.05 -f /dev/null
   sleep "$1"
   kube_again
   until kube GET /readyz | grep -q ok; do sleep 0.5; done
