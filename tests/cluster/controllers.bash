@@ -33,6 +33,7 @@ pods() { kube GET /api/v1/pods | jq -r ".items[] | select((.spec.nodeName // \"\
 kubelet() {
   local namespace name i due=0
   while sleep 0.5; do
+    policy_mounted
     for ((i = 1; i <= FARM && SECONDS >= due; i++)); do
       [ -e "$BATS_TEST_TMPDIR/silent-$(name_of "$i")" ] || lease "$(name_of "$i")"
     done

@@ -29,12 +29,15 @@ node_make() { # NUMBER
 agent_config() { # NUMBER: with the rights of the agent of that node
   kube_config_token "$(account kmodsmith-agent "agent-$(name_of "$1")" "$(name_of "$1")")"
 }
-kubelet() { # pods of these nodes whose end has begun end; agents have the policy in force as the file that they mount
+policy_mounted() { # agents have the policy in force as the file that they mount
+  kube GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-rollout | jq -rj '.data["policy.json"] // ""' >"$BATS_TEST_TMPDIR/policy.new"
+  [ ! -s "$BATS_TEST_TMPDIR/policy.new" ] || cmp -s "$BATS_TEST_TMPDIR/policy.new" "$BATS_TEST_TMPDIR/policy.json" ||
+    mv "$BATS_TEST_TMPDIR/policy.new" "$BATS_TEST_TMPDIR/policy.json"
+}
+kubelet() { # pods of these nodes whose end has begun end
   local path
   while sleep 0.5; do
-    kube GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-rollout | jq -rj '.data["policy.json"] // ""' >"$BATS_TEST_TMPDIR/policy.new"
-    [ ! -s "$BATS_TEST_TMPDIR/policy.new" ] || cmp -s "$BATS_TEST_TMPDIR/policy.new" "$BATS_TEST_TMPDIR/policy.json" ||
-      mv "$BATS_TEST_TMPDIR/policy.new" "$BATS_TEST_TMPDIR/policy.json"
+    policy_mounted
     kube GET /api/v1/namespaces/default/pods | jq -r --argjson count "$FARM" '.items[] |
       select(.metadata.deletionTimestamp and (.spec.nodeName | sub(".*-"; "") | tonumber) <= $count) | .metadata.name' |
       while read -r path; do
