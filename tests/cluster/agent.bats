@@ -110,9 +110,8 @@ teardown() { agent_kill; }
   ln -s /dev/nvidia0 "$proc/fd/3"
   echo "0::/kubepods.slice/kubepods-pod${pod//-/_}.slice/cri-containerd-$(printf '%064d' 7).scope" >"$proc/cgroup"
   printf '77 (job) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1000 0\n' >"$proc/stat"
-  state queued
-  await agent.holders "1 *[0-9]"
-  [[ $(note agent.holders) != *"$pod"* ]]
+  state queued # pods are looked at before the cordon
+  await agent.holders "1 * $pod"
   state evicting
   await agent.holders "1 * $pod"
   loads "$new"
