@@ -254,15 +254,16 @@ guest_boot() {
 }
 
 boot_once() { # SCRIPT DIR QEMU-OPTION...; DIR/limit says which limit ended it, when one did
-  local script=$1 dir=$2 limit idle qemu watcher status=0
+  local script=$1 dir=$2 limit idle qemu watcher status=0 pinned=()
   shift 2
   limit=$(header "$script" timeout 300) idle=$limit
   # It may wait for servers of this machine, and those for a processor.
   if [ "$(header "$script" net no)" = yes ]; then idle=$((3 * limit)); fi
+  [ -z "${VM_PINNED-}" ] || pinned=(taskset -c "$(sed -n 's/^Cpus_allowed_list:[^0-9]*\([0-9]*\).*/\1/p' /proc/self/status)")
   # A guest does not outlive who watches it.
-  setpriv --pdeathsig KILL qemu-system-x86_64 "$@" </dev/null &
+  setpriv --pdeathsig KILL "${pinned[@]}" qemu-system-x86_64 "$@" </dev/null &
   qemu=$!
-  limit_watch "$qemu" "$limit" "$idle" "$dir/limit" &
+  limit_watch "$qemu" "$limit" "$idle" "$dir/limit" "$dir/console.log" &
   watcher=$!
   wait "$qemu" || status=$?
   kill "$watcher" 2>/dev/null || true
