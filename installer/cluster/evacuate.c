@@ -102,9 +102,9 @@ static void edit_label(const json_t *node, const char *label, char *(*change)(co
 
 static void pause_clients(const struct evacuation *e, const json_t *node, struct edit *edit)
 {
-	for (const struct operand *o = operator_operands; o->label; o++)
+	for (const struct borrowed *o = operands; o->key; o++)
 		if (!o->is_last)
-			edit_label(node, o->label, operand_pause, edit);
+			edit_label(node, o->key, operand_pause, edit);
 	if (e->label)
 		edit_label(node, e->label, operand_pause, edit);
 }
@@ -112,9 +112,9 @@ static void pause_clients(const struct evacuation *e, const json_t *node, struct
 static void pause_last(const struct evacuation *e, const json_t *node, struct edit *edit)
 {
 	(void)e;
-	for (const struct operand *o = operator_operands; o->label; o++)
+	for (const struct borrowed *o = operands; o->key; o++)
 		if (o->is_last)
-			edit_label(node, o->label, operand_pause, edit);
+			edit_label(node, o->key, operand_pause, edit);
 }
 
 static void cordon(const struct evacuation *e, const json_t *node, struct edit *edit)
@@ -128,8 +128,8 @@ static void cordon(const struct evacuation *e, const json_t *node, struct edit *
 
 static void restore(const struct evacuation *e, const json_t *node, struct edit *edit)
 {
-	for (const struct operand *o = operator_operands; o->label; o++)
-		edit_label(node, o->label, operand_resume, edit);
+	for (const struct borrowed *o = operands; o->key; o++)
+		edit_label(node, o->key, operand_resume, edit);
 	if (e->label)
 		edit_label(node, e->label, operand_resume, edit);
 	if (!annotation(node, EVACUATE_CORDON))
@@ -216,8 +216,8 @@ static bool is_operand(const struct evacuation *e, const json_t *pod, bool is_la
 	const json_t *selector = json_object_get(json_object_get(pod, "spec"), "nodeSelector");
 	if (!is_of_daemonset(pod))
 		return false;
-	for (const struct operand *o = operator_operands; o->label; o++)
-		if (o->is_last == is_last && json_object_get(selector, o->label))
+	for (const struct borrowed *o = operands; o->key; o++)
+		if (o->is_last == is_last && json_object_get(selector, o->key))
 			return true;
 	return e->label && !is_last && json_object_get(selector, e->label);
 }
@@ -358,8 +358,8 @@ static int has_last(const struct evacuation *e, struct err *err)
 	auto_json json_t *node = NULL;
 	if (read_node(e, &node, err) < 0)
 		return -1;
-	for (const struct operand *o = operator_operands; o->label; o++) {
-		const char *value = text(labels_of(node), o->label);
+	for (const struct borrowed *o = operands; o->key; o++) {
+		const char *value = text(labels_of(node), o->key);
 		if (o->is_last && value && *value && !str_eq(value, "false"))
 			return 1;
 	}

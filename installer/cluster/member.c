@@ -5,27 +5,6 @@
 
 #include <stdio.h>
 
-// NVIDIA's operator deploys an operand where its label says "true" and nowhere else, so this is the only value that is
-// ever paused (5.12); the value is the one that its own controller uses.
-#define OPERAND(name, is_last_)                                                              \
-	{                                                                                    \
-		"nvidia.com/gpu.deploy." name, "paused-for-driver-upgrade", "true", is_last_ \
-	}
-// The kubelet plugin prepares and gives back the claims of DRA (T11).
-const struct borrowed operands[] = {
-	OPERAND("container-toolkit", false),
-	OPERAND("device-plugin", false),
-	OPERAND("dcgm", false),
-	OPERAND("dcgm-exporter", false),
-	OPERAND("gpu-feature-discovery", false),
-	OPERAND("mig-manager", false),
-	OPERAND("nvsm", false),
-	OPERAND("operator-validator", false),
-	OPERAND("node-status-exporter", false),
-	OPERAND("kubelet-plugin", true),
-	{ 0 },
-};
-
 const struct borrowed hints[] = {
 	{ "cluster-autoscaler.kubernetes.io/scale-down-disabled", "true", NULL, false },
 	{ "karpenter.sh/do-not-disrupt", "true", NULL, false },

@@ -3,6 +3,7 @@
 // kilobyte, no pointer but the name. Filled label by label and annotation by annotation, so that a streaming parser
 // never holds a whole Node. Keys and formats: upgrade-design 5.2.
 #pragma once
+#include "cluster/operands.h"
 #include "cluster/state.h"
 #include "cluster/target.h"
 
@@ -153,9 +154,4 @@ static inline bool member_empty(const struct member *m) // no driver is loaded
 	return m->report.has_loaded && !m->report.is_foreign && !aim_is(&m->report.loaded);
 }
 
-// Labels and annotations of others that we set while we work on a node.
-struct borrowed {
-	const char *key, *ours, *theirs; // value while we work, and before and after; NULL = absent
-	bool is_last;                    // pods that use it cannot end without it: paused when they have gone
-};
-extern const struct borrowed operands[], hints[]; // .key NULL ends them; at most 16 and 8
+extern const struct borrowed hints[]; // for autoscalers, as operands[]; .key NULL ends it; at most 8

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/operands.h"
 
-static const char PAUSED[] = "paused-for-driver-upgrade";
-
-#define OPERAND(name)                                \
-	{                                            \
-		"nvidia.com/gpu.deploy." name, false \
+#define PAUSED "paused-for-driver-upgrade"
+#define OPERAND(name)                                                 \
+	{                                                             \
+		"nvidia.com/gpu.deploy." name, PAUSED, "true", false, \
 	}
-const struct operand operator_operands[] = {
+const struct borrowed operands[] = {
 	OPERAND("operator-validator"),
 	OPERAND("container-toolkit"),
 	OPERAND("device-plugin"),
@@ -23,9 +22,10 @@ const struct operand operator_operands[] = {
 	OPERAND("dra-validator"),
 	OPERAND("dcgm-dra"),
 	OPERAND("dcgm-exporter-dra"),
-	{ "nvidia.com/gpu.deploy.dra-driver", true },
+	{ "nvidia.com/gpu.deploy.dra-driver", PAUSED, "true", true },
 	{ 0 },
 };
+_Static_assert(ARRAY_SIZE(operands) - 1 <= 16, "a node's record has a bit for each");
 
 char *operand_pause(const char *value)
 {

@@ -6,14 +6,19 @@
 //   "true"              becomes paused-for-driver-upgrade and is "true" again afterwards
 //   X                   becomes X_paused-for-driver-upgrade and is X again
 //   "false", absent     stay. NVIDIA's writes an empty label where there was none; ours writes nothing
+// The coordinator pauses "true" alone, which is what NVIDIA's operator itself writes, so that a bit remembers it; our
+// driver manager, whose record is the label, pauses any value.
 #pragma once
 #include "base/json.h"
 
 #define OPERAND_DRIVER "nvidia.com/gpu.deploy.driver" // "pre-installed": the host has a driver of its own
-extern const struct operand {
-	const char *label;
-	bool is_last;  // of DRA: pods cannot give back their claims without it, so it goes when they have gone
-} operator_operands[]; // .label NULL ends it
+
+// Labels and annotations of others that we set while we work on a node.
+struct borrowed {
+	const char *key, *ours, *theirs; // value while we work, and before and after; NULL = absent
+	bool is_last;                    // pods that use it cannot end without it: paused when they have gone
+};
+extern const struct borrowed operands[]; // .key NULL ends it; at most 16. The last one is the plugin of DRA
 
 char *operand_pause(const char *value);  // what the label says meanwhile; NULL = it stays. Caller frees
 char *operand_resume(const char *value); // what it said before; NULL = it was not paused. Caller frees

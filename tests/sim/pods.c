@@ -102,8 +102,8 @@ static bool is_claim_stuck(const struct sim *s, const json_t *pod)
 {
 	const char *name = sim_text(pod, "spec nodeName");
 	const json_t *node = name ? sim_store_get(&s->store, SIM_NODES, name) : NULL;
-	const char *plugin = json_string_value(
-		json_object_get(sim_at(node, "metadata labels"), "nvidia.com/gpu.deploy.kubelet-plugin"));
+	const char *plugin =
+		json_string_value(json_object_get(sim_at(node, "metadata labels"), "nvidia.com/gpu.deploy.dra-driver"));
 	return sim_at(pod, "spec resourceClaims") && plugin && !str_eq(plugin, "true");
 }
 

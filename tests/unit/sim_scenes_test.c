@@ -100,7 +100,7 @@ static void claims(const struct farm *f, const char *name, const char *driver)
 static bool has_plugin(const struct farm *f)
 {
 	const json_t *labels = sim_at(sim_get(f->sim, "/api/v1/nodes/n00"), "metadata labels");
-	return str_eq(json_string_value(json_object_get(labels, "nvidia.com/gpu.deploy.kubelet-plugin")), "true");
+	return str_eq(json_string_value(json_object_get(labels, "nvidia.com/gpu.deploy.dra-driver")), "true");
 }
 
 static void claims_go_first_and_their_plugin_last(void **state)
@@ -110,8 +110,7 @@ static void claims_go_first_and_their_plugin_last(void **state)
 	struct farm_boss boss;
 	bool was_paused = false;
 	farm_begin(&f, 1, plain);
-	sim_merge(f.sim, "/api/v1/nodes/n00",
-		  "{'metadata':{'labels':{'nvidia.com/gpu.deploy.kubelet-plugin':'true'}}}");
+	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'labels':{'nvidia.com/gpu.deploy.dra-driver':'true'}}}");
 	claims(&f, "train", "gpu.nvidia.com");
 	claims(&f, "net", "nic.example.org");
 	farm_boss_begin(&f, &boss, "boss");
