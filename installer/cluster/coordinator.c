@@ -47,6 +47,7 @@ void coordinator_done(struct coordinator *c)
 	free(c->maps_path);
 	free(c->objects_path);
 	strv_done(&c->undone);
+	json_decref(c->replaced);
 	free(c->policy_text);
 	free(c->told);
 	json_decref(c->policy_map);

@@ -60,6 +60,7 @@ struct coordinator {
 	bool has_policy;       // one was accepted, or there was none, since the start
 	bool pauses;           // the policy in force says so, whatever annotations say
 	struct strv undone;    // of its pools, in words: those whose target `rollout undo` replaces
+	json_t *replaced;      // by it: {"POOL": target}; NULL = nothing is
 	struct err refused;    // why what stands there now is not in force; code 0 = it is
 	bool has_told_double;  // that a ConfigMap is ignored beside a DriverRollout
 	char *told;            // the refusal that the last Event was about; NULL = none

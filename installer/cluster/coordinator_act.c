@@ -7,20 +7,28 @@
 #include <ctype.h>
 #include <stdio.h>
 
+static char *undone_text(const struct coordinator *c) // NULL = nothing is
+{
+	return c->replaced ? json_dumps(c->replaced, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+}
+
 static json_t *map_of(const struct coordinator *c, const char *text)
 {
 	const json_t *metadata = json_object_get(c->status_map, "metadata");
 	const char *kind = c->policy_object ? DRIVERROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
-	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*}}", "apiVersion", "v1", "kind", "ConfigMap",
+	auto_str char *undone = undone_text(c);
+	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*, s:s*}}", "apiVersion", "v1", "kind", "ConfigMap",
 			 "metadata", "name", ROLLSTATUS_NAME, "resourceVersion",
 			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLSTATUS_KEY, text,
-			 POLICY_KEY, c->policy_text, ROLLSTATUS_KIND_KEY, kind);
+			 POLICY_KEY, c->policy_text, ROLLSTATUS_KIND_KEY, kind, ROLLSTATUS_UNDONE_KEY, undone);
 }
 
 static bool is_kept(const struct coordinator *c)
 {
 	const char *kept = coordinator_datum(c->status_map, POLICY_KEY);
-	return c->policy_text ? str_eq(kept, c->policy_text) : !kept;
+	const char *undone = coordinator_datum(c->status_map, ROLLSTATUS_UNDONE_KEY);
+	auto_str char *now = undone_text(c);
+	return (c->policy_text ? str_eq(kept, c->policy_text) : !kept) && (now ? str_eq(undone, now) : !undone);
 }
 
 // Before anything is granted by it, and by a new leader in any case; with the policy that it is granted by. Where

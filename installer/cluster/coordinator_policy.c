@@ -28,16 +28,18 @@ static int take_document(struct coordinator *c, const json_t *document, const ch
 {
 	auto_policy struct policy now = POLICY_NONE, undone = POLICY_NONE;
 	auto_strv struct strv words = { 0 };
-	auto_json json_t *own = json_deep_copy(document);
+	auto_json json_t *own = json_deep_copy(document), *replaced = json_object();
 	if (policy_read(own, &now, err) < 0)
 		return -1;
-	int r = note ? undo_apply(note, &now, own, &words, err) : 0;
+	int r = note ? undo_apply(note, &now, own, &words, replaced, err) : 0;
 	if (r < 0 || (r > 0 && policy_read(own, &undone, err) < 0))
 		return -1;
 	accept(c, r > 0 ? &undone : &now, own);
 	strv_done(&c->undone);
 	c->undone = words;
 	words = (struct strv){ 0 };
+	json_decref(TAKE(c->replaced));
+	c->replaced = r > 0 ? TAKE(replaced) : NULL;
 	return 0;
 }
 
@@ -75,21 +77,40 @@ static int take_offered(struct coordinator *c, struct err *err)
 		return take_document(c, doc, note_of(coordinator_source(c, NULL), UNDO_NOTE), err);
 	accept(c, &none, NULL);
 	strv_done(&c->undone);
+	json_decref(TAKE(c->replaced));
 	return 0;
 }
 
-// The one that was in force before, here or under another leader; what is undone since then is undone of it, too.
+// What was undone stays undone where nobody can tell whether it still is.
+static int take_same(struct coordinator *c, const json_t *document, struct err *err)
+{
+	auto_policy struct policy same = POLICY_NONE;
+	if (policy_read(document, &same, err) < 0)
+		return -1;
+	accept(c, &same, document);
+	return 0;
+}
+
+// The one that was in force before, here or under another leader; what is undone since then is undone of it, too, and
+// what a resume took back is not.
 static int take_last(struct coordinator *c, struct err *err)
 {
-	auto_json json_t *doc = NULL;
 	const char *text = c->has_policy ? c->policy_text : coordinator_datum(c->status_map, POLICY_KEY);
+	const char *undone = coordinator_datum(c->status_map, ROLLSTATUS_UNDONE_KEY);
 	if (!text)
 		return c->has_policy ? 0 : err_set(err, E_CONFIG, "none was accepted before");
-	if (policy_document(text, strlen(text), &doc, err) < 0)
+	if (!c->has_policy) {
+		json_decref(c->replaced);
+		c->replaced = undone ? json_loads(undone, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	}
+	auto_json json_t *same = NULL;
+	if (policy_document(text, strlen(text), &same, err) < 0)
 		return -1;
+	auto_json json_t *doc = json_deep_copy(same);
+	undo_revert(doc, c->replaced);
 	if (take_document(c, doc, note_of(coordinator_source(c, NULL), UNDO_NOTE), err) == 0)
 		return 0;
-	return take_document(c, doc, NULL, err);
+	return take_same(c, same, err);
 }
 
 void policy_choose(struct coordinator *c)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is recorded of the roll-outs, one of each pool: the ConfigMap kmodsmith-rollout, key status.json, which the
-// coordinator alone writes (upgrade-design 5.2). Its key policy.json is the policy in force, as JSON. And what people
-// say on the policy's ConfigMap, which it only reads:
+// coordinator alone writes (upgrade-design 5.2). Its key policy.json is the policy in force, as JSON, and undone.json
+// what `rollout undo` replaced in it. And what people say on the policy's ConfigMap, which it only reads:
 //   kmodsmith.io/pause    "true"
 //   kmodsmith.io/resume   POOL@TIME[,...]      lifts a halt that began before that
 //   kmodsmith.io/approve  POOL:WAVE@AIM[,...]  opens waves up to that one, for this target
@@ -14,6 +14,7 @@
 #define ROLLSTATUS_NAME "kmodsmith-rollout"
 #define ROLLSTATUS_KEY "status.json"
 #define ROLLSTATUS_KIND_KEY "policy.kind" // of the object that the policy in force was in
+#define ROLLSTATUS_UNDONE_KEY "undone.json" // of its pools, the targets that an undo replaced
 enum { ROLLSTATUS_SCHEMA = 1 };
 
 // before: the document as it was, for words that the policy no longer has; NULL = none. epoch: of who writes it, so

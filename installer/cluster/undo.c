@@ -12,7 +12,8 @@ static int read_word(const json_t *word, const char *pool, struct aim *ret, stru
 	return 0;
 }
 
-static int apply(const json_t *word, const struct pool *pool, json_t *document, struct strv *ret, struct err *err)
+static int apply(const json_t *word, const struct pool *pool, json_t *document, struct strv *ret, json_t *replaced,
+		 struct err *err)
 {
 	struct aim instead;
 	json_t *target = json_object_get(word, "target");
@@ -20,13 +21,15 @@ static int apply(const json_t *word, const struct pool *pool, json_t *document, 
 		return -1;
 	if (!aim_eq(&instead, &pool->target.aim))
 		return 0;
+	json_object_set(replaced, pool->name, json_object_get(document, "target"));
 	json_object_set_new(document, "target", json_deep_copy(target));
 	strv_add(ret, str_fmt("pool %s: driver %s in place of %s, by rollout undo", pool->name,
 			      json_string_value(json_object_get(target, "driver")), pool->target.driver));
 	return 1;
 }
 
-int undo_apply(const char *note, const struct policy *p, json_t *document, struct strv *ret, struct err *err)
+int undo_apply(const char *note, const struct policy *p, json_t *document, struct strv *ret, json_t *replaced,
+	       struct err *err)
 {
 	auto_json json_t *words = json_loads(note, JSON_REJECT_DUPLICATES, NULL);
 	json_t *pools = json_object_get(document, "pools");
@@ -35,12 +38,24 @@ int undo_apply(const char *note, const struct policy *p, json_t *document, struc
 		return err_set(err, E_CONFIG, "the annotation " UNDO_NOTE " is no JSON object");
 	for (size_t i = 0; i < p->pool_count; i++) {
 		const json_t *word = json_object_get(words, p->pools[i].name);
-		int r = word ? apply(word, &p->pools[i], json_array_get(pools, i), ret, err) : 0;
+		int r = word ? apply(word, &p->pools[i], json_array_get(pools, i), ret, replaced, err) : 0;
 		if (r < 0)
 			return -1;
 		changed = changed || r;
 	}
 	return changed;
+}
+
+void undo_revert(json_t *document, const json_t *replaced)
+{
+	json_t *pools = json_object_get(document, "pools");
+	for (size_t i = 0; i < json_array_size(pools); i++) {
+		json_t *pool = json_array_get(pools, i);
+		const char *name = json_string_value(json_object_get(pool, "name"));
+		json_t *target = name ? json_object_get(replaced, name) : NULL;
+		if (target)
+			json_object_set(pool, "target", target);
+	}
 }
 
 char *undo_note(const char *note, const char *pool, const struct aim *instead, const json_t *target)

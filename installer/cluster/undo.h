@@ -9,8 +9,12 @@
 
 #define UNDO_NOTE "kmodsmith.io/undo"
 
-// document: what p was read from; its targets are replaced. ret: what was, for people. 1 = something was, 0 = nothing.
-// E_CONFIG: the annotation means nothing, and what it forbids is not known.
-int undo_apply(const char *note, const struct policy *p, json_t *document, struct strv *ret, struct err *err);
+// document: what p was read from; its targets are replaced. ret: what was, for people; replaced: {"POOL": its own
+// target}, added to. 1 = something was, 0 = nothing. E_CONFIG: the annotation means nothing, and what it forbids is not
+// known.
+int undo_apply(const char *note, const struct policy *p, json_t *document, struct strv *ret, json_t *replaced,
+	       struct err *err);
+// The document as it was before.
+void undo_revert(json_t *document, const json_t *replaced);
 // The annotation with the pool's word replaced; target NULL: without it. NULL = nothing is left. Caller frees.
 char *undo_note(const char *note, const char *pool, const struct aim *instead, const json_t *target);

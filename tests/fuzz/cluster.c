@@ -127,13 +127,13 @@ FUZZ_TARGET(undo)
 	struct err err;
 	auto_str char *note = str_ndup(data, len);
 	auto_policy struct policy p = POLICY_NONE, undone = POLICY_NONE;
-	auto_json json_t *document = json_loads(POLICY, 0, NULL);
+	auto_json json_t *document = json_loads(POLICY, 0, NULL), *replaced = json_object();
 	auto_strv struct strv words = { 0 };
 	policy_of_the_rest(&p);
 	auto_str char *rest = undo_note(note, "a", NULL, NULL);
 	if (rest && !*rest)
 		abort();
-	int r = FUZZ(undo_apply(note, &p, document, &words, &err));
+	int r = FUZZ(undo_apply(note, &p, document, &words, replaced, &err));
 	return r && words.count && FUZZ(policy_read(document, &undone, &err));
 }
 

@@ -260,6 +260,41 @@ static void an_undo_beside_a_typo(void **state)
 	farm_end(&f);
 }
 
+// A resume takes the undo back of the policy that is in force, too, here and under the next leader: what was undone is
+// kept beside what is in its place.
+static void a_resume_beside_a_typo(void **state)
+{
+	(void)state;
+	static const char other[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}";
+	for (int is_restarted = 0; is_restarted <= 1; is_restarted++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct aim target = farm_target(plain), undone = farm_target(other);
+		farm_begin(&f, NODES, plain);
+		farm_boss_begin(&f, &boss, "boss");
+		all_done(&f, &boss, &target, MINUTES(30));
+		farm_policy(&f, other);
+		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		undo(&f, &undone);
+		farm_run(&boss, 1, MINUTES(30));
+		all_done(&f, &boss, &target, MINUTES(1));
+		farm_policy(&f, typo);
+		farm_run(&boss, 1, MINUTES(30));
+		all_done(&f, &boss, &target, MINUTES(1));
+		assert_int_equal(boss.c.undone.count, 1); // it is still told
+		if (is_restarted) {
+			farm_boss_end(&boss);
+			farm_boss_begin(&f, &boss, "boss2");
+		}
+		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/undo':null}}}");
+		farm_run(&boss, 1, MINUTES(30));
+		all_done(&f, &boss, &undone, MINUTES(1));
+		assert_int_equal(boss.c.undone.count, 0);
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +305,7 @@ int main(void)
 		cmocka_unit_test(a_policy_in_yaml),
 		cmocka_unit_test(an_undo_is_no_edit),
 		cmocka_unit_test(an_undo_beside_a_typo),
+		cmocka_unit_test(a_resume_beside_a_typo),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,12 +18,12 @@ static void one_pool_and_its_target(void **state)
 	(void)state;
 	struct err err = { 0 };
 	auto_policy struct policy p = POLICY_NONE, undone = POLICY_NONE, later = POLICY_NONE;
-	auto_json json_t *document = NULL, *after = NULL;
+	auto_json json_t *document = NULL, *after = NULL, *replaced = json_object();
 	auto_json json_t *target = json_pack("{s:s, s:{s:s}}", "driver", "1.0", "parameters", "x", "1");
 	auto_strv struct strv words = { 0 };
 	parse(two, &document, &p);
 	auto_str char *note = undo_note(NULL, "b", &p.pools[1].target.aim, target);
-	assert_int_equal(undo_apply(note, &p, document, &words, &err), 1);
+	assert_int_equal(undo_apply(note, &p, document, &words, replaced, &err), 1);
 	assert_int_equal(words.count, 1);
 	assert_string_equal(words.items[0], "pool b: driver 1.0 in place of 2.0, by rollout undo");
 	expect(policy_read(document, &undone, &err) == 0, err.text);
@@ -31,10 +31,17 @@ static void one_pool_and_its_target(void **state)
 	assert_string_equal(undone.pools[1].target.driver, "1.0");
 	assert_string_equal(undone.pools[1].target.parameters, "x=1");
 	// Once more: what was undone is not what it forbids. And another target in the policy is its end.
-	assert_int_equal(undo_apply(note, &undone, document, &words, &err), 0);
+	assert_int_equal(undo_apply(note, &undone, document, &words, replaced, &err), 0);
 	parse("{\"pools\":[{\"name\":\"b\",\"target\":{\"driver\":\"3.0\"}}]}", &after, &later);
-	assert_int_equal(undo_apply(note, &later, after, &words, &err), 0);
+	assert_int_equal(undo_apply(note, &later, after, &words, replaced, &err), 0);
 	assert_int_equal(words.count, 1);
+	// And back.
+	auto_json json_t *before = NULL;
+	auto_policy struct policy first = POLICY_NONE;
+	parse(two, &before, &first);
+	undo_revert(document, replaced);
+	assert_true(json_equal(document, before));
+	assert_int_equal(json_object_size(replaced), 1);
 }
 
 static void the_note(void **state)
@@ -67,12 +74,12 @@ static void nonsense(void **state)
 		"{\"b\":{\"instead\":\"0000000000000001-0000000000000002\"}}",
 	};
 	auto_policy struct policy p = POLICY_NONE;
-	auto_json json_t *document = NULL;
+	auto_json json_t *document = NULL, *replaced = json_object();
 	auto_strv struct strv words = { 0 };
 	parse(two, &document, &p);
 	for (size_t i = 0; i < ARRAY_SIZE(notes); i++) {
 		struct err err = { 0 };
-		expect(undo_apply(notes[i], &p, document, &words, &err) < 0 && err.code == E_CONFIG &&
+		expect(undo_apply(notes[i], &p, document, &words, replaced, &err) < 0 && err.code == E_CONFIG &&
 			       strstr(err.text, UNDO_NOTE),
 		       notes[i]);
 	}
