@@ -56,30 +56,33 @@ static bool is_candidate(const struct round *r, size_t at)
 	return m->record.phase == PHASE_QUEUED && seat->has == SLOT_NONE;
 }
 
-// A group goes as one: those of it that still have to move.
-static bool is_of_unit(const struct round *r, size_t first, size_t at)
+// A group goes as one. The next of those of it that may have to move; first, when there are no more.
+static size_t next_of_unit(const struct round *r, size_t first, size_t at)
 {
-	const struct member *a = &r->c->members[first], *b = &r->c->members[at];
-	return first == at || (a->facts.group && a->facts.group == b->facts.group &&
-			       r->s->seats[first].pool == r->s->seats[at].pool && !b->facts.is_skipped);
+	do
+		at = r->s->seats[at].mate;
+	while (at != first && r->c->members[at].facts.is_skipped);
+	return at;
 }
 
 struct cost {
 	unsigned work, waiting, unavailable;
 	bool is_group, is_incomplete;
 };
+static bool is_there(const struct round *r, size_t at)
+{
+	struct view v = round_view(r, at);
+	struct aim goal = transition_goal(&v);
+	return is_at(&v, &goal) || r->s->seats[at].has != SLOT_NONE;
+}
 static struct cost cost_of(const struct round *r, size_t first)
 {
 	struct cost cost = { 0 };
-	for (size_t i = 0; i < r->c->count; i++) {
+	size_t i = first;
+	do {
 		const struct member *m = &r->c->members[i];
-		if (!is_of_unit(r, first, i))
-			continue;
-		struct view v = round_view(r, i);
-		struct aim goal = transition_goal(&v);
-		bool is_there = is_at(&v, &goal) || r->s->seats[i].has != SLOT_NONE;
 		cost.is_group = cost.is_group || i != first;
-		if (i != first && is_there)
+		if (i != first && is_there(r, i))
 			continue;
 		if (i != first && (m->record.phase != PHASE_QUEUED || refusal(r, i) != REASON_NONE))
 			cost.is_incomplete = true;
@@ -87,7 +90,7 @@ static struct cost cost_of(const struct round *r, size_t first)
 		cost.work += !waits;
 		cost.waiting += waits;
 		cost.unavailable += !m->facts.is_unschedulable && m->facts.is_ready && r->s->seats[i].has == SLOT_NONE;
-	}
+	} while ((i = next_of_unit(r, first, i)) != first);
 	return cost;
 }
 
@@ -150,17 +153,17 @@ static bool is_other_zone(const struct round *r, size_t at)
 static void grant(const struct round *r, size_t first, const struct cost *cost)
 {
 	struct sum *sum = &r->s->sums[r->s->seats[first].pool];
-	for (size_t i = 0; i < r->c->count; i++) {
+	size_t i = first;
+	do {
 		struct seat *seat = &r->s->seats[i];
 		const struct member *m = &r->c->members[i];
-		if (!is_of_unit(r, first, i) ||
-		    (i != first && (seat->has != SLOT_NONE || m->record.phase != PHASE_QUEUED)))
+		if (i != first && (seat->has != SLOT_NONE || m->record.phase != PHASE_QUEUED))
 			continue;
 		bool waits = round_own_pool(r, i)->wait_for && m->record.phase == PHASE_QUEUED;
 		sum->waiting -= seat->has == SLOT_WAIT;
 		seat->has = waits ? SLOT_WAIT : SLOT_WORK;
 		seat->refused = REASON_NONE;
-	}
+	} while ((i = next_of_unit(r, first, i)) != first);
 	sum->used += cost->work;
 	sum->waiting += cost->waiting;
 	sum->unavailable += cost->unavailable;

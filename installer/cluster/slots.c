@@ -30,6 +30,36 @@ static bool is_led_elsewhere(const struct cluster *c, const struct member *m)
 	       !(c->gone && strv_has(c->gone, m->record.leader));
 }
 
+static int by_group(const void *a, const void *b, void *round)
+{
+	const struct round *r = round;
+	size_t i = *(const size_t *)a, k = *(const size_t *)b;
+	uint64_t x = r->c->members[i].facts.group, y = r->c->members[k].facts.group;
+	int x_pool = r->s->seats[i].pool, y_pool = r->s->seats[k].pool;
+	return x_pool != y_pool ? (x_pool < y_pool ? -1 : 1) : x != y ? (x < y ? -1 : 1) : 0;
+}
+
+// Once a plan, so that nobody looks for mates among thousands of nodes.
+static void join_groups(const struct round *r)
+{
+	struct seat *seats = r->s->seats;
+	size_t *order = mem_grow(NULL, r->c->count + 1, sizeof(*order)), count = 0;
+	for (size_t i = 0; i < r->c->count; i++) {
+		seats[i].mate = i;
+		if (r->c->members[i].facts.group && seats[i].pool >= 0)
+			order[count++] = i;
+	}
+	qsort_r(order, count, sizeof(*order), by_group, (void *)(uintptr_t)r);
+	for (size_t n = 1; n < count; n++) {
+		size_t at = order[n], before = order[n - 1];
+		if (by_group(&at, &before, (void *)(uintptr_t)r) != 0)
+			continue;
+		seats[at].mate = seats[before].mate;
+		seats[before].mate = at;
+	}
+	free(order);
+}
+
 static void seat_all(const struct round *r)
 {
 	size_t count = r->c->ledger->count;
@@ -80,13 +110,10 @@ struct view slots_view(const struct cluster *c, const struct slots *s, size_t at
 // them must not be drained. Once one is under way that is settled.
 static enum reason_code group_waits(const struct round *r, size_t at)
 {
-	const struct member *m = &r->c->members[at];
 	enum reason_code why = REASON_NONE;
-	for (size_t i = 0; m->facts.group && i < r->c->count; i++) {
+	for (size_t i = r->s->seats[at].mate; i != at; i = r->s->seats[i].mate) {
 		const struct member *mate = &r->c->members[i];
 		bool is_queued = mate->record.phase == PHASE_QUEUED && r->s->seats[i].had != SLOT_NONE;
-		if (i == at || mate->facts.group != m->facts.group || r->s->seats[i].pool != r->s->seats[at].pool)
-			continue;
 		if (phase_info(mate->record.phase)->is_disruptive)
 			return REASON_NONE;
 		if (mate->record.phase == PHASE_HELD && mate->record.reason.code == REASON_HOLDER_PROTECTED)
@@ -215,6 +242,7 @@ void slots_plan(const struct cluster *c, struct slots *ret)
 	struct round r = { c, ret };
 	memcpy(ret->rollouts, c->rollouts, pools * sizeof(*ret->rollouts));
 	seat_all(&r);
+	join_groups(&r);
 	rollouts_begin(&r);
 	waves_assign(&r);
 	for (size_t p = 0; p < pools; p++)
