@@ -235,6 +235,8 @@ const struct rule change_rules[] = {
 	{ IN(VALIDATING), "it failed for a while, or the order is gone: probed again", is_probe_again, probe_again },
 	{ IN(VALIDATING), "it is not healthy: the way back", is_ill, restore_ill },
 	{ IN(VALIDATING), "nothing proved it in time: the way back", is_expired, restore_unproven },
+	{ IN(RESTORING), "NVIDIA's operator drives it with a driver of its own: released, nobody takes that out",
+	  is_handed_over, leave_to_operator },
 	{ IN(RESTORING), "the previous driver is proven healthy: uncordoned", is_back_proven, finish_back },
 	{ IN(RESTORING), "there is nothing to go back to: stays cordoned", has_no_way_back, fail_no_way_back },
 	{ IN(RESTORING), "the previous driver is in the kernel: validated", is_back_unproven, validate_back },

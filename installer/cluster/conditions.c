@@ -93,6 +93,11 @@ const char *stands_down_for(const struct view *v)
 	return !is_foreign ? "" : *v->m->facts.driver_set ? v->m->facts.driver_set : UPGRADE_ENABLED;
 }
 
+bool is_handed_over(const struct view *v)
+{
+	return member_is_foreign(v->m) && v->m->report.is_foreign;
+}
+
 bool is_upgraded(const struct view *v)
 {
 	enum upgrade word = v->m->facts.upgrade;

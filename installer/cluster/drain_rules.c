@@ -228,7 +228,7 @@ static void tell(const struct view *v, struct decision *d)
 }
 
 const struct rule drain_rules[] = {
-	{ DRAINING | IN(VALIDATING) | IN(RESTORING),
+	{ DRAINING | IN(VALIDATING) | IN(RESTORING) | IN(FAILED),
 	  "NVIDIA's controller upgrades it behind our cordon: nothing is done until that is over", is_behind_us, NULL },
 	{ DRAINING, "the node is to be left alone: the drain is called off", is_called_off, call_off },
 	{ DRAINING, "the roll-out is halted: the drain is called off", is_halted, call_off_halted },

@@ -39,6 +39,12 @@ static void hold(const struct view *v, struct decision *d)
 	give_back(d);
 }
 
+// Or as it was before our cordon, where nothing was touched since.
+static bool is_left_to_operator(const struct view *v)
+{
+	return is_handed_over(v) || (member_is_foreign(v->m) && !v->m->record.receipt.touched);
+}
+
 static bool is_retry_wanted(const struct view *v)
 {
 	return is_retry(v) && stands_down(v) == REASON_NONE;
@@ -97,6 +103,8 @@ const struct rule end_rules[] = {
 	{ IN(RELEASING), "a receipt is still there: released again", is_unreleased, release_again },
 	{ IN(RELEASING), "released, as was read back: the attempt is over", is_always, arrive },
 	{ IN(FAILED), "the record of our cordon is gone: held", is_receipt_lost, hold },
+	{ IN(FAILED), "NVIDIA's operator drives it by now, and nothing of ours is in its way: released",
+	  is_left_to_operator, leave_to_operator },
 	{ IN(FAILED), "somebody asks for a retry: one more attempt", is_retry_wanted, try_again },
 	{ IN(FAILED), "there is a new target: it is tried", is_new_target, try_new },
 	{ IN(FAILED), "its driver is healthy again: queued for a proof", is_healed, recover },

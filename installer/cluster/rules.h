@@ -36,7 +36,8 @@ bool backed_off(const struct view *v, unsigned tries); // long enough after the 
 enum reason_code stands_down(const struct view *v);    // why the node is to be left alone
 struct aim way_back(const struct view *v);
 const char *ack_code(const struct view *v);
-bool is_upgraded(const struct view *v);            // NVIDIA's controller is in the middle of an upgrade of its own
+bool is_handed_over(const struct view *v); // NVIDIA's operator drives the node by now, and its driver is in the kernel
+bool is_upgraded(const struct view *v);    // NVIDIA's controller is in the middle of an upgrade of its own
 const char *stands_down_for(const struct view *v); // what takes it out, by name; "" = the reason says it
 
 // Steps (steps.c)
@@ -52,5 +53,6 @@ void stop_drain(const struct view *v, struct decision *d, enum reason_code why, 
 void count_drain(struct decision *d);                        // one more that ended without a replacement
 void count_repeat(const struct view *v, struct decision *d); // another driver is where this one had been proven
 void restore(const struct view *v, struct decision *d, enum reason_code why, bool is_blamed);
+void leave_to_operator(const struct view *v, struct decision *d);
 void fail(const struct view *v, struct decision *d, enum reason_code why, const char *object);
 void set_target(const struct view *v, struct decision *d, struct aim aim);

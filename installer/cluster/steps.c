@@ -153,6 +153,12 @@ void stop_drain(const struct view *v, struct decision *d, enum reason_code why, 
 		release(v, d, PHASE_IDLE, why, object);
 }
 
+// Whether its driver works is the operator's to prove: pods get no GPU before its validator has said so.
+void leave_to_operator(const struct view *v, struct decision *d)
+{
+	release(v, d, PHASE_IDLE, REASON_FOREIGN_CONTROLLER, stands_down_for(v));
+}
+
 void fail(const struct view *v, struct decision *d, enum reason_code why, const char *object)
 {
 	enter(v, d, PHASE_FAILED, why, object);
@@ -163,9 +169,9 @@ void restore(const struct view *v, struct decision *d, enum reason_code why, boo
 {
 	struct aim back = way_back(v);
 	auto_str char *code = str_dup(ack_code(v));
-	// NVIDIA's operator drives the node by now, and its driver is in the kernel: nobody here takes it out.
-	if (member_is_foreign(v->m) && v->m->report.is_foreign) {
-		fail(v, d, REASON_FOREIGN_CONTROLLER, stands_down_for(v));
+	if (is_handed_over(v)) { // the way back is the operator's, and not to be laid to the target
+		enter(v, d, PHASE_RESTORING, REASON_FOREIGN_CONTROLLER, stands_down_for(v));
+		take_back_order(v, d);
 		return;
 	}
 	if (is_blamed && !aim_eq(&back, &v->m->record.target))

@@ -228,6 +228,58 @@ static void the_operator_upgrades_behind_a_proof(void **state)
 	end(&f, &boss);
 }
 
+// The agent's last words: the order failed for good, and another driver is in the kernel.
+static void say_theirs_is_loaded(struct farm *f)
+{
+	auto_str char *go = str_dup(farm_note(f, 0, "kmodsmith.io/go"));
+	const char *colon = strchr(go, ':'), *end = colon ? strchr(colon + 1, ':') : NULL;
+	f->nodes[0].is_silent = true;
+	if (end)
+		sim_merge(f->sim, "/api/v1/nodes/n00",
+			  "{'metadata':{'annotations':{'kmodsmith.io/agent.ack':'%.*s:failed:permanent:E_LOAD'}}}",
+			  (int)(end - go), go);
+	sim_merge(f->sim, "/api/v1/nodes/n00",
+		  "{'metadata':{'annotations':{'kmodsmith.io/agent.loaded':'foreign 550.1 - 6.1'}}}");
+}
+
+// Its driver is in the kernel where ours was to be: the node works for it, and nothing of us stays on it. That is no
+// failure of our target.
+static void the_operators_driver_comes_into_a_replacement(void **state)
+{
+	(void)state;
+	static const char *const phases[] = { "replacing", "restoring", "failed" };
+	for (size_t i = 0; i < ARRAY_SIZE(phases); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct nvidia theirs;
+		bool is_late = !str_eq(phases[i], "replacing");
+		farm_begin(&f, 2, plain);
+		sim_merge(f.sim, "/api/v1/nodes/n00",
+			  "{'metadata':{'labels':{'nvidia.com/gpu.deploy.dcgm':'true','kmodsmith.io/wave':'first'}}}");
+		f.bad = is_late ? farm_target(plain) : AIM_NONE;
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, is_late ? "restoring" : "replacing", 1, MINUTES(10)));
+		if (!str_eq(farm_state(&f, 0), is_late ? "restoring" : "replacing")) {
+			farm_boss_end(&boss);
+			farm_end(&f);
+			fail_msg("the other node began");
+		}
+		if (str_eq(phases[i], "failed")) {
+			f.nodes[0].is_silent = true; // with nothing in the kernel
+			sim_merge(f.sim, "/api/v1/nodes/n00",
+				  "{'metadata':{'annotations':{'kmodsmith.io/agent.loaded':'none'}}}");
+			assert_true(farm_until(&f, &boss, 1, "failed", 1, MINUTES(60)));
+			assert_true(farm_is_cordoned(&f, 0));
+		}
+		nvidia_begin(&f, &theirs, true, true);
+		say_theirs_is_loaded(&f);
+		farm_run(&boss, 1, MINUTES(3));
+		expect(is_held(&f, 0) && !farm_is_cordoned(&f, 0) && !is_paused(&f), phases[i]);
+		assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
+		end(&f, &boss);
+	}
+}
+
 // It was under way already when our cordon came, so it will uncordon: the cordon is left to it.
 static void a_cordon_of_the_operator_stays(void **state)
 {
@@ -285,6 +337,7 @@ int main(void)
 		cmocka_unit_test(the_operator_comes_into_a_drain),
 		cmocka_unit_test(the_operator_upgrades_behind_our_cordon),
 		cmocka_unit_test(the_operator_upgrades_behind_a_proof),
+		cmocka_unit_test(the_operators_driver_comes_into_a_replacement),
 		cmocka_unit_test(a_cordon_of_the_operator_stays),
 		cmocka_unit_test(what_an_earlier_version_wrote),
 	};
