@@ -51,8 +51,7 @@ static bool is_candidate(const struct round *r, size_t at)
 	if (seat->pool < 0)
 		return false;
 	if (m->record.phase == PHASE_WAITING) // from the wait to the work
-		return seat->has == SLOT_WAIT &&
-		       (member_seen(m)->jobs == 0 || m->record.reason.code == REASON_WAIT_OVER);
+		return seat->has == SLOT_WAIT && (member_seen(m)->jobs == 0 || m->record.receipt.waited);
 	return m->record.phase == PHASE_QUEUED && seat->has == SLOT_NONE;
 }
 

@@ -222,6 +222,7 @@ static void cordon(const struct view *v, struct decision *d)
 	}
 	r->receipt.until = v->now + whole;
 	r->receipt.again = 0;
+	r->receipt.waited = false;
 	for (unsigned i = 0; hints[i].key; i++)
 		r->autoscaler |= v->m->facts.hints & 1U << i ? 0 : (uint8_t)(1U << i);
 	memcpy(r->pool, v->pool->name, sizeof(r->pool));

@@ -17,8 +17,8 @@ static json_t *map_of(const struct coordinator *c, const char *text)
 	const json_t *metadata = json_object_get(c->status_map, "metadata");
 	const char *kind = c->policy_object ? DRIVERROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
 	auto_str char *undone = undone_text(c);
-	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*, s:s*}}", "apiVersion", "v1", "kind", "ConfigMap",
-			 "metadata", "name", ROLLSTATUS_NAME, "resourceVersion",
+	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*, s:s*}}", "apiVersion", "v1", "kind",
+			 "ConfigMap", "metadata", "name", ROLLSTATUS_NAME, "resourceVersion",
 			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLSTATUS_KEY, text,
 			 POLICY_KEY, c->policy_text, ROLLSTATUS_KIND_KEY, kind, ROLLSTATUS_UNDONE_KEY, undone);
 }

@@ -156,6 +156,7 @@ struct node { // that is looked at
 	const struct fleet *fleet;
 	const char *name, *uid;
 	struct stay stay;
+	bool waits; // for jobs, if it has any
 };
 // Asked before each eviction: the one before it took its time.
 static bool is_still_ours(const struct node *n)
@@ -180,6 +181,8 @@ static enum reason_code verdict_reason(enum pod_verdict verdict)
 static int judge_all(struct drain *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
 		     bool evicts, struct look *l, struct err *err)
 {
+	for (size_t i = 0; n->waits && i < json_array_size(pods); i++)
+		evicts = evicts && !pod_is_job(json_array_get(pods, i), rules->pool);
 	for (size_t i = 0; i < json_array_size(pods); i++) {
 		const json_t *pod = json_array_get(pods, i);
 		char why[OBJECT_TEXT];
@@ -214,9 +217,10 @@ static long next_look(struct fellow *w, enum phase phase, const struct look *l)
 }
 
 // Whom nobody has named yet: jobs while they are waited for, and processes without a pod.
-static void name_others(struct look *l, enum phase phase, int holders)
+static void name_others(struct look *l, const struct node *n, int holders)
 {
-	if (phase == PHASE_WAITING) {
+	enum phase phase = n->stay.phase;
+	if (phase == PHASE_WAITING || (phase == PHASE_EVICTING && n->waits && l->jobs)) {
 		l->blocker = (struct reason){ .code = l->jobs ? REASON_JOBS : REASON_NONE };
 		memcpy(l->blocker.object, l->job, sizeof(l->job));
 	} else if (!is_before(phase) && l->pods == 0 && holders != 0) {
@@ -258,14 +262,14 @@ int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *p
 	auto_str char *name = str_dup(f->fellows[at].name), *uid = str_dup(f->members[at].uid);
 	auto_str char *holders = str_dup(f->fellows[at].holders);
 	struct stay stay = member_stay(&f->members[at]);
-	const struct node node = { f, name, uid, stay };
+	const struct node node = { f, name, uid, stay, pool->wait_for && !f->members[at].record.receipt.waited };
 	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL };
 	struct look l = { 0 };
 	auto_json json_t *pods = json_array();
 	int held = f->members[at].report.holders;
 	bool is_seen =
 		list_pods(d->kube, name, pods, err) == 0 && judge_all(d, &node, pods, &rules, evicts, &l, err) == 0;
-	name_others(&l, stay.phase, held);
+	name_others(&l, &node, held);
 	at = fleet_find(f, name, uid);
 	if (at == f->count)
 		return is_seen ? 0 : -1;

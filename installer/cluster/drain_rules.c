@@ -124,6 +124,10 @@ static bool is_to_evict(const struct view *v)
 {
 	return v->slot == SLOT_WORK;
 }
+static bool is_done_waiting(const struct view *v)
+{
+	return is_to_evict(v) && (member_seen(v->m)->jobs == 0 || v->m->record.receipt.waited);
+}
 static void evict(const struct view *v, struct decision *d)
 {
 	enter(v, d, PHASE_EVICTING, REASON_NONE, "");
@@ -150,11 +154,23 @@ static void call_off_late(const struct view *v, struct decision *d)
 
 static bool is_wait_over(const struct view *v)
 {
-	return is_expired(v) && v->m->record.reason.code != REASON_WAIT_OVER && v->pool->on_wait_timeout == WAIT_EVICT;
+	return is_expired(v) && !v->m->record.receipt.waited && v->pool->on_wait_timeout == WAIT_EVICT;
 }
 static void wait_for_slot(const struct view *v, struct decision *d)
 {
 	enter(v, d, PHASE_WAITING, REASON_WAIT_OVER, "");
+	d->next.receipt.waited = true;
+}
+
+// It was bound before the scheduler heard of the cordon, or while somebody had taken that away. The next drain waits
+// for it from the beginning.
+static bool is_job_new(const struct view *v)
+{
+	return v->pool->wait_for && !v->m->record.receipt.waited && member_seen(v->m)->jobs > 0;
+}
+static void call_off_job(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, REASON_JOBS, blocker_of(v));
 }
 
 static bool is_clear(const struct view *v)
@@ -244,10 +260,11 @@ const struct rule drain_rules[] = {
 	{ IN(CORDONED), "it has a slot for work: pods are evicted, operands paused", is_to_evict, evict },
 	{ IN(CORDONED), "the policy waits for jobs", is_to_wait, wait_for_jobs },
 	{ IN(CORDONED), "no slot came in time: the drain is called off", is_cordon_late, call_off_late },
-	{ IN(WAITING), "no job is left and it has a slot for work: pods are evicted, operands paused", is_to_evict,
+	{ IN(WAITING), "no job is left and it has a slot for work: pods are evicted, operands paused", is_done_waiting,
 	  evict },
 	{ IN(WAITING), "the wait is over: a slot for work is asked for", is_wait_over, wait_for_slot },
 	{ IN(WAITING), "no slot came in time: the drain is called off", is_expired, call_off_late },
+	{ IN(EVICTING), "a job has come that the policy waits for: the drain is called off", is_job_new, call_off_job },
 	{ IN(EVICTING), "no pod is left: what their claims needed is paused, too", is_last_to_pause, pause_last },
 	{ IN(EVICTING), "no holder and no pod is left: the driver is replaced", is_clear, replace },
 	{ IN(EVICTING), "a budget blocks for too long: the slot is given back", is_blocked_long, call_off_blocked },

@@ -62,15 +62,17 @@ static void write_go(const struct record *r, char *ret, size_t size)
 			 verb_names[r->go.verb], aim);
 }
 
-// {"by":"kmodsmith","prior":false,"touched":false,"again":0,"until":1800000000}: exactly what we write, or it is none.
+// {"by":"kmodsmith","prior":false,"touched":false,"again":0,"until":1800000000}, with "waited":true before "again"
+// where that is so: exactly what we write, or it is none.
 static const char receipt_format[] =
-	"{\"by\":\"kmodsmith\",\"prior\":%s,\"touched\":%s,\"again\":%d,\"until\":%" PRId64 "}";
+	"{\"by\":\"kmodsmith\",\"prior\":%s,\"touched\":%s,%s\"again\":%d,\"until\":%" PRId64 "}";
 
 static void write_receipt(const struct record *r, char *ret, size_t size)
 {
 	if (r->receipt.is_there)
 		snprintf(ret, size, receipt_format, r->receipt.prior ? "true" : "false",
-			 r->receipt.touched ? "true" : "false", r->receipt.again, r->receipt.until);
+			 r->receipt.touched ? "true" : "false", r->receipt.waited ? "\"waited\":true," : "",
+			 r->receipt.again, r->receipt.until);
 }
 static bool value_of(const char *text, const char *name, uint64_t most, uint64_t *ret)
 {
@@ -83,7 +85,8 @@ static bool read_receipt(const char *value, struct record *r)
 	char same[KEY_TEXT] = "";
 	struct record copy = { .receipt = { .is_there = true,
 					    .prior = strstr(value, "\"prior\":true") != NULL,
-					    .touched = strstr(value, "\"touched\":true") != NULL } };
+					    .touched = strstr(value, "\"touched\":true") != NULL,
+					    .waited = strstr(value, "\"waited\":true") != NULL } };
 	if (!value_of(value, "\"again\":", UINT8_MAX, &again) ||
 	    !value_of(value, "\"until\":", INT32_MAX * 8ULL, &until))
 		return false;

@@ -25,6 +25,7 @@ struct receipt { // of our cordon, written in the same patch as the cordon
 	bool is_there;
 	bool prior;    // it was cordoned before us
 	bool touched;  // a change of the driver was ordered since, and nothing was validated after it
+	bool waited;   // the wait for jobs is over, and those that are left are evicted
 	uint8_t again; // how often somebody uncordoned it and we cordoned it anew
 	int64_t until; // when the drain has to have ended, whatever happens in between
 };

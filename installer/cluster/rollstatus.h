@@ -13,7 +13,7 @@
 
 #define ROLLSTATUS_NAME "kmodsmith-rollout"
 #define ROLLSTATUS_KEY "status.json"
-#define ROLLSTATUS_KIND_KEY "policy.kind" // of the object that the policy in force was in
+#define ROLLSTATUS_KIND_KEY "policy.kind"   // of the object that the policy in force was in
 #define ROLLSTATUS_UNDONE_KEY "undone.json" // of its pools, the targets that an undo replaced
 enum { ROLLSTATUS_SCHEMA = 1 };
 

@@ -142,13 +142,15 @@ static void keep_or_free(const struct round *r)
 	for (size_t i = 0; i < r->c->count; i++) {
 		struct seat *seat = &r->s->seats[i];
 		enum phase phase = r->c->members[i].record.phase;
-		bool is_waiting = phase == PHASE_WAITING;
+		const struct member *m = &r->c->members[i];
+		bool is_waiting = phase == PHASE_WAITING; // and one more job may come when the slot for work is there
+		bool has_job = is_waiting && !m->record.receipt.waited && member_seen(m)->jobs > 0;
 		if (is_led_elsewhere(r->c, &r->c->members[i]))
 			continue;
 		if (phase == PHASE_UNKNOWN)
 			seat->has = seat->had;
 		else if (phase_info(phase)->is_disruptive)
-			seat->has = seat->had != SLOT_NONE ? seat->had : is_waiting ? SLOT_WAIT : SLOT_WORK;
+			seat->has = seat->had != SLOT_NONE && !has_job ? seat->had : is_waiting ? SLOT_WAIT : SLOT_WORK;
 		else if (phase == PHASE_QUEUED && seat->had != SLOT_NONE)
 			keep_queued(r, i);
 		else if (!r->c->members[i].record.has_phase && seat->had != SLOT_NONE)

@@ -30,9 +30,9 @@ struct cluster {
 	bool has_status;         // of other pools something is recorded: one that is not is new, and was not lost
 };
 
-struct seat {     // of a node, in the order of the members
-	int pool; // index; -1 = none has it
-	int home; // the pool whose limits it uses up while no pool has it; -1 = only those of the cluster
+struct seat {        // of a node, in the order of the members
+	int pool;    // index; -1 = none has it
+	int home;    // the pool whose limits it uses up while no pool has it; -1 = only those of the cluster
 	size_t mate; // the next one of its group in its pool, round in a ring; itself: it has none
 	unsigned wave;
 	enum slot had, has;       // in the ledger before, and after

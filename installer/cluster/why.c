@@ -13,7 +13,7 @@ const char *why_deadline(const struct view *v)
 	case PHASE_CORDONED:
 		return "the drain is called off, and the node goes back into service";
 	case PHASE_WAITING:
-		return v->m->record.reason.code != REASON_WAIT_OVER && v->pool->on_wait_timeout == WAIT_EVICT ?
+		return !v->m->record.receipt.waited && v->pool->on_wait_timeout == WAIT_EVICT ?
 			       "the wait is over: the jobs are evicted, too" :
 			       "the drain is called off, and the node goes back into service";
 	case PHASE_EVICTING:

@@ -27,7 +27,7 @@ node_make() { # NUMBER: of the pool a, or from the sixth on b
     application/merge-patch+json >/dev/null
 }
 kubelet() { # pods whose end has begun end, and jobs that the policy waits for have none; what is heard of nodes changes all the time
-  local space name job i heartbeat=$BATS_TEST_TMPDIR/heartbeat
+  local space name job node i heartbeat=$BATS_TEST_TMPDIR/heartbeat
   while sleep 0.7; do
     for ((i = 1; i <= FARM; i++)); do
       printf '%s\n' next "url=$KUBE/api/v1/nodes/$(name_of "$i")/status" request=PATCH "cacert=$CA" "cert=$SERVERS/admin.pem" \
@@ -37,9 +37,9 @@ kubelet() { # pods whose end has begun end, and jobs that the policy waits for h
     done >"$heartbeat"
     curl -sK "$heartbeat" 2>/dev/null || true
     kube GET /api/v1/pods 2>/dev/null | jq -r '.items[]? | select(.metadata.deletionTimestamp) |
-      "\(.metadata.namespace) \(.metadata.name) \(.metadata.labels.kind // "-")"' 2>/dev/null |
-      while read -r space name job; do
-        [ "$job" != training ] || echo "the job $name, which the policy waits for, was ended" >>"$BATS_TEST_TMPDIR/violations"
+      "\(.metadata.namespace) \(.metadata.name) \(.metadata.labels.kind // "-") \(.spec.nodeName)"' 2>/dev/null |
+      while read -r space name job node; do
+        [ "$job" != training ] || echo "$SECONDS s: the job $space/$name on $node, which the policy waits for, was ended" >>"$BATS_TEST_TMPDIR/violations"
         kube DELETE "/api/v1/namespaces/$space/pods/$name?gracePeriodSeconds=0" >/dev/null 2>&1
       done
   done

@@ -72,7 +72,7 @@ teardown() {
   for i in a b; do wait "$(pid_of $i)" || fail "coordinator $i ended badly: $(tail -n 30 "$BATS_TEST_TMPDIR/coordinator-$i.log")"; done
   run grep -hE -A30 'AddressSanitizer|LeakSanitizer|runtime error' "$BATS_TEST_TMPDIR"/coordinator-?.log
   assert_output ""
-  [ ! -e "$BATS_TEST_TMPDIR/violations" ] || fail "$(<"$BATS_TEST_TMPDIR/violations")"
+  [ ! -e "$BATS_TEST_TMPDIR/violations" ] || fail "seed $CHAOS_SEED: $(cat "$BATS_TEST_TMPDIR"/{violations,chaos.log,coordinator-?.log})"
   # What is written about a node: at most a state each four seconds, whatever happens.
   minutes=$((SECONDS / 60 + 1))
   patches=$(jq -r "$by_coordinators | .objectRef | select(.resource == \"nodes\").name" "$SERVERS/audit" | most)

@@ -138,8 +138,26 @@ void liveness_look(struct farm *f, const struct sim_request *r, struct farm_node
 	begin_watch(&n->life, r->after);
 }
 
+// L4: nor one that came when the wait had ended because nobody was there.
+static void evictions(struct farm *f, const struct sim_request *r)
+{
+	auto_policy struct policy policy = POLICY_NONE;
+	policy_now(f, &policy);
+	if (!policy.pool_count || !policy.pools[0].wait_for || !r->before ||
+	    !has_label(r->before, policy.pools[0].wait_for))
+		return;
+	for (unsigned i = 0; i < f->count; i++) {
+		auto_str char *path = str_fmt("/api/v1/nodes/%s", f->nodes[i].name);
+		if (str_eq(sim_text(r->before, "spec nodeName"), f->nodes[i].name) &&
+		    !strstr(note(sim_get(f->sim, path), "kmodsmith.io/cordon"), "\"waited\":true"))
+			broken(f, "L4", &f->nodes[i], "a job is evicted before the wait for it is over");
+	}
+}
+
 void liveness_hear(struct farm *f, const struct sim_request *r)
 {
+	if (str_eq(r->verb, "evict") && str_starts(r->client, "boss"))
+		evictions(f, r);
 	if (str_eq(r->resource, "leases") && str_starts(r->client, "boss") && str_eq(r->verb, "update") &&
 	    r->status / 100 == 2)
 		f->renewed_ms = sim_now_ms();

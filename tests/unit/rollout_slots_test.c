@@ -71,7 +71,7 @@ static void read_word(const char *word, struct member *m)
 	m->facts.seen.stay = member_stay(m);
 	m->facts.seen.blocked_since = strstr(word, "+blocked") ? NOW - 601 : 0;
 	m->facts.seen.jobs = strstr(word, "+jobs") ? 1 : strstr(word, "+unseen") ? PODS_UNSEEN : 0;
-	m->record.reason.code = strstr(word, "+over") ? REASON_WAIT_OVER : REASON_NONE;
+	m->record.receipt.waited = strstr(word, "+over");
 	const char *group = strstr(word, "+g"), *zone = strstr(word, "+z");
 	m->facts.group = group ? (uint64_t)group[2] : 0;
 	m->facts.zone = zone ? (uint64_t)zone[2] : 0;
@@ -421,13 +421,13 @@ static void jobs_are_waited_for_until_the_wait_is_over(void **state)
 {
 	(void)state;
 	pool.wait_for = (char *)(uintptr_t) "job=batch";
-	pool.waiting = 3;
-	pool.parallel.value = 3;
+	pool.waiting = pool.parallel.value = 3;
 	expect_slots("waiting+ours+wait+jobs", "W");
-	expect_slots("waiting+ours+wait+unseen", "W"); // nobody has looked yet
-	expect_slots("waiting+ours+wait", "S");
+	expect_slots("waiting+ours+wait waiting+ours+wait+unseen", "SW"); // at the other nobody has looked yet
 	expect_slots("waiting+ours+wait+jobs+over", "S");
 	expect_slots("waiting+ours+wait+unseen+over", "S");
+	expect_slots("waiting+ours+slot waiting+ours+slot+unseen waiting+ours+slot+jobs+over waiting+ours+slot+jobs",
+		     "SSSW");
 	expect_slots("waiting+ours+wait+jobs waiting+ours+wait waiting+ours+wait+unseen", "WSW");
 }
 

@@ -16,7 +16,7 @@ struct row {
 	bool unlabelled;
 	int loaded, target, goal, failed, previous, stable, health; // sides; target and goal: NEW unless said
 	bool unstaged, foreign_module, mute;
-	bool receipt, prior, touched, cordoned; // receipt: and the cordon, unless is_open
+	bool receipt, prior, touched, waited, cordoned; // receipt: and the cordon, unless is_open
 	bool is_open;
 	unsigned again, attempts, tries;
 	enum verb go;
@@ -71,7 +71,12 @@ static void describe(const struct row *w)
 	if (phase_info(w->phase)->span != SPAN_NONE && !w->deadlineless)
 		r->deadline = w->late ? NOW : NOW + 60;
 	if (w->receipt)
-		r->receipt = (struct receipt){ true, w->prior, w->touched, (uint8_t)w->again, NOW + 1800 };
+		r->receipt = (struct receipt){ .is_there = true,
+					       .prior = w->prior,
+					       .touched = w->touched,
+					       .waited = w->waited,
+					       .again = (uint8_t)w->again,
+					       .until = NOW + 1800 };
 	bool is_back = w->phase == PHASE_RESTORING || w->go == VERB_RESTORE;
 	if (w->go)
 		r->go = (struct order){ { 1, 9 }, w->go, is_back ? r->previous : r->target };

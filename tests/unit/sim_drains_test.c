@@ -5,6 +5,7 @@
 #include "tests/unit/test.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
+#define BUDGETS "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 #define POOL(driver, drain) \
 	"{'pools':[{'name':'gpus','maxUnavailable':'50%','drain':{" drain "},'target':{'driver':'" driver "'}}]}"
 
@@ -110,24 +111,67 @@ static void look(void *ctx)
 static void a_budget_that_was_lifted_blocks_nobody(void **state)
 {
 	(void)state;
-	static const char budget[] = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 	struct farm f;
 	struct farm_boss boss;
 	struct counter cordons = { .f = &f };
 	struct aim target = farm_target(POOL("535.2", ""));
 	begin(&f, &boss, 1, POOL("535.2", ""));
 	farm_pod(&f, 0, "db");
-	sim_make(f.sim, budget,
+	sim_make(f.sim, BUDGETS,
 		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
 		 "'app':'db'}}}}");
 	sim_after(1, look, &cordons);
 	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
 	assert_true(farm_until(&f, &boss, 1, "idle", 1, MINUTES(30)));
-	auto_str char *path = str_fmt("%s/all", budget);
-	sim_delete(f.sim, path);
+	sim_delete(f.sim, BUDGETS "/all");
 	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(20)));
 	assert_true(aim_eq(&f.nodes[0].loaded, &target));
 	assert_int_equal(cordons.count, 2);
+	end(&f, &boss);
+}
+
+// Somebody takes our cordon away while pods are evicted, and the scheduler binds a job at once; or the job was bound
+// before the scheduler had heard of the cordon. It is not evicted, now or later.
+static void a_job_that_comes_into_a_drain(void **state)
+{
+	(void)state;
+	static const char policy[] = POOL("535.2", "'waitFor':'app=train'");
+	struct farm f;
+	struct farm_boss boss;
+	struct aim target = farm_target(policy);
+	begin(&f, &boss, 1, policy);
+	farm_pod(&f, 0, "db");
+	sim_make(f.sim, BUDGETS,
+		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
+		 "'app':'db'}}}}");
+	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
+	sim_merge(f.sim, "/api/v1/nodes/n00", "{'spec':{'unschedulable':null}}");
+	farm_pod(&f, 0, "train");
+	assert_true(farm_until(&f, &boss, 1, "idle", 1, MINUTES(2)));
+	assert_false(farm_is_cordoned(&f, 0));
+	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "jobs default/train");
+	sim_delete(f.sim, BUDGETS "/all");
+	assert_true(farm_until(&f, &boss, 1, "waiting", 1, MINUTES(30)));
+	farm_run(&boss, 1, MINUTES(30));
+	assert_string_equal(farm_state(&f, 0), "waiting");
+	assert_non_null(pod_of(&f, "train"));
+	sim_merge(f.sim, "/api/v1/namespaces/default/pods/train/status", "{'status':{'phase':'Succeeded'}}");
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	assert_true(aim_eq(&f.nodes[0].loaded, &target));
+	end(&f, &boss);
+}
+
+// The wait is over, and the policy evicts: also a job that came last.
+static void a_job_is_waited_for_once_a_drain(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	begin(&f, &boss, 1, POOL("535.2", "'waitFor':'app=train'"));
+	farm_pod(&f, 0, "train");
+	assert_true(farm_until(&f, &boss, 1, "waiting", 1, MINUTES(5)));
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(150)));
+	assert_null(pod_of(&f, "train"));
 	end(&f, &boss);
 }
 
@@ -137,6 +181,8 @@ int main(void)
 		cmocka_unit_test(a_job_is_waited_for_in_every_rollout),
 		cmocka_unit_test(a_pod_is_evicted_in_every_rollout),
 		cmocka_unit_test(a_budget_that_was_lifted_blocks_nobody),
+		cmocka_unit_test(a_job_that_comes_into_a_drain),
+		cmocka_unit_test(a_job_is_waited_for_once_a_drain),
 	};
 	return cmocka_run_group_tests_name("drains", tests, NULL, NULL);
 }
