@@ -6,6 +6,8 @@
 
 #include "cluster/rules.h"
 
+#include <limits.h>
+
 static int compare(int64_t a, int64_t b)
 {
 	return a < b ? -1 : a > b;
@@ -107,15 +109,28 @@ static void totals(const struct round *r, struct sum *ret)
 		ret->waiting += r->s->sums[p].waiting;
 		ret->unavailable += r->s->sums[p].unavailable;
 	}
+	ret->parallel_limit = limit_of(&r->c->policy->parallel, ret->total);
+	ret->unavailable_limit = limit_of(&r->c->policy->unavailable, ret->total);
+}
+
+static bool is_big(const struct sum *sum, const struct cost *cost, unsigned waiting_limit)
+{
+	return cost->is_group && (cost->work > sum->parallel_limit || cost->unavailable > sum->unavailable_limit ||
+				  cost->waiting > waiting_limit);
+}
+
+// A group that no room would be enough for.
+static enum reason_code fits_alone(const struct pool *pool, const struct sum *sum)
+{
+	if (pool->overflow == OVERFLOW_HOLD)
+		return REASON_GROUP_TOO_BIG;
+	return sum->used || sum->waiting ? REASON_LIMIT_PARALLEL : REASON_NONE;
 }
 
 static enum reason_code fits_pool(const struct pool *pool, const struct sum *sum, const struct cost *cost)
 {
-	bool is_big = cost->work > sum->parallel_limit || cost->unavailable > sum->unavailable_limit;
-	if (is_big && cost->is_group)
-		return pool->overflow == OVERFLOW_HOLD ? REASON_GROUP_TOO_BIG :
-		       sum->used || sum->waiting       ? REASON_LIMIT_PARALLEL :
-							 REASON_NONE; // alone
+	if (is_big(sum, cost, pool->waiting ? pool->waiting : UINT_MAX)) // 0 is a pause
+		return fits_alone(pool, sum);
 	if (cost->work > room(sum->parallel_limit, sum->used))
 		return REASON_LIMIT_PARALLEL;
 	if (cost->waiting > room(pool->waiting, sum->waiting))
@@ -125,19 +140,27 @@ static enum reason_code fits_pool(const struct pool *pool, const struct sum *sum
 	return REASON_NONE;
 }
 
+static enum reason_code fits_cluster(const struct pool *pool, const struct sum *all, const struct cost *cost)
+{
+	if (is_big(all, cost, UINT_MAX))
+		return fits_alone(pool, all);
+	if (cost->work > room(all->parallel_limit, all->used))
+		return REASON_LIMIT_PARALLEL;
+	return cost->unavailable > room(all->unavailable_limit, all->unavailable) ? REASON_LIMIT_UNAVAILABLE :
+										    REASON_NONE;
+}
+
 static enum reason_code fits(const struct round *r, size_t at, const struct cost *cost)
 {
 	struct sum all;
 	totals(r, &all);
-	const struct policy *p = r->c->policy;
+	const struct pool *pool = round_own_pool(r, at);
 	if (cost->is_incomplete)
 		return REASON_GROUP_INCOMPLETE;
-	if (cost->work > room(limit_of(&p->parallel, all.total), all.used) ||
-	    all.used + all.waiting + cost->work + cost->waiting > LEDGER_MOST)
+	if (all.used + all.waiting + cost->work + cost->waiting > LEDGER_MOST)
 		return REASON_LIMIT_PARALLEL;
-	if (cost->unavailable > room(limit_of(&p->unavailable, all.total), all.unavailable))
-		return REASON_LIMIT_UNAVAILABLE;
-	return fits_pool(round_own_pool(r, at), &r->s->sums[r->s->seats[at].pool], cost);
+	enum reason_code why = fits_cluster(pool, &all, cost);
+	return why != REASON_NONE ? why : fits_pool(pool, &r->s->sums[r->s->seats[at].pool], cost);
 }
 
 static bool is_other_zone(const struct round *r, size_t at)
