@@ -36,7 +36,15 @@ static int by_group(const void *a, const void *b, void *round)
 	size_t i = *(const size_t *)a, k = *(const size_t *)b;
 	uint64_t x = r->c->members[i].facts.group, y = r->c->members[k].facts.group;
 	int x_pool = r->s->seats[i].pool, y_pool = r->s->seats[k].pool;
-	return x_pool != y_pool ? (x_pool < y_pool ? -1 : 1) : x != y ? (x < y ? -1 : 1) : 0;
+	if (x_pool != y_pool)
+		return x_pool < y_pool ? -1 : 1;
+	return x != y ? (x < y ? -1 : 1) : i < k ? -1 : i > k;
+}
+
+static bool is_one_group(const struct round *r, size_t i, size_t k)
+{
+	return r->s->seats[i].pool == r->s->seats[k].pool &&
+	       r->c->members[i].facts.group == r->c->members[k].facts.group;
 }
 
 // Once a plan, so that nobody looks for mates among thousands of nodes.
@@ -52,7 +60,7 @@ static void join_groups(const struct round *r)
 	qsort_r(order, count, sizeof(*order), by_group, (void *)(uintptr_t)r);
 	for (size_t n = 1; n < count; n++) {
 		size_t at = order[n], before = order[n - 1];
-		if (by_group(&at, &before, (void *)(uintptr_t)r) != 0)
+		if (!is_one_group(r, at, before))
 			continue;
 		seats[at].mate = seats[before].mate;
 		seats[before].mate = at;

@@ -33,7 +33,7 @@ struct cluster {
 struct seat {        // of a node, in the order of the members
 	int pool;    // index; -1 = none has it
 	int home;    // the pool whose limits it uses up while no pool has it; -1 = only those of the cluster
-	size_t mate; // the next one of its group in its pool, round in a ring; itself: it has none
+	size_t mate; // the next one of its group in its pool, behind the last one the first; itself: it is alone
 	unsigned wave;
 	enum slot had, has;       // in the ledger before, and after
 	enum reason_code refused; // why it gets no slot, or may not stage; REASON_NONE = it may

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which wave a node belongs to: what was decided once, its label, the wave's selector, or a hash of its uid. Nothing is
-// stored for those who wait, and a node that joins moves no other from one part to another.
+// stored for those who wait, and a node that joins moves no other from one part to another. A group is of one wave, the
+// first that any of its nodes is of, since it goes as one.
 #include "cluster/round.h"
 #include "cluster/rules.h"
 
@@ -52,6 +53,50 @@ static unsigned settled_wave(const struct round *r, size_t at)
 	return OPEN;
 }
 
+// One of a group is as good as the other.
+static void name_unit(const struct member *m, char ret[UID_TEXT])
+{
+	if (m->facts.group)
+		snprintf(ret, UID_TEXT, "%016jx", (uintmax_t)m->facts.group);
+	else
+		memcpy(ret, m->uid, UID_TEXT);
+}
+
+static unsigned first_wave(const struct round *r, size_t at)
+{
+	unsigned first = OPEN;
+	size_t i = at;
+	do
+		if (!r->c->members[i].facts.is_skipped && r->s->seats[i].wave < first)
+			first = r->s->seats[i].wave;
+	while ((i = r->s->seats[i].mate) != at);
+	return first;
+}
+
+// How many nodes it took.
+static unsigned put_group(const struct round *r, size_t at, unsigned wave)
+{
+	unsigned count = 0;
+	size_t i = at;
+	do {
+		if (r->c->members[i].facts.is_skipped)
+			continue;
+		r->s->seats[i].wave = wave;
+		count++;
+	} while ((i = r->s->seats[i].mate) != at);
+	return count;
+}
+
+static void join_waves(const struct round *r)
+{
+	for (size_t i = 0; i < r->c->count; i++) {
+		bool is_last = r->s->seats[i].mate < i; // of its group, so that each is looked at once
+		unsigned first = is_last ? first_wave(r, i) : (unsigned)OPEN;
+		if (first != (unsigned)OPEN)
+			put_group(r, i, first);
+	}
+}
+
 struct lot {
 	uint64_t hash;
 	size_t at;
@@ -62,7 +107,14 @@ static int by_hash(const void *a, const void *b)
 	return x->hash != y->hash ? (x->hash > y->hash ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
 }
 
-// The nodes with the greatest hashes, as many as the wave still has room for.
+static struct lot lot_of(const struct round *r, size_t at, const char *salt)
+{
+	char unit[UID_TEXT];
+	name_unit(&r->c->members[at], unit);
+	return (struct lot){ weight(unit, salt), at };
+}
+
+// The nodes with the greatest hashes, as many as the wave still has room for, and whoever goes with them.
 static void take_count(const struct round *r, int pool_at, unsigned wave)
 {
 	const struct pool *pool = &r->c->policy->pools[pool_at];
@@ -76,16 +128,18 @@ static void take_count(const struct round *r, int pool_at, unsigned wave)
 	for (size_t i = 0; i < r->c->count; i++)
 		if (r->s->seats[i].pool == pool_at && r->s->seats[i].wave == (unsigned)OPEN &&
 		    !r->c->members[i].facts.is_skipped)
-			lots[count++] = (struct lot){ weight(r->c->members[i].uid, pool->waves[wave].name), i };
+			lots[count++] = lot_of(r, i, pool->waves[wave].name);
 	qsort(lots, count, sizeof(*lots), by_hash);
-	for (size_t i = 0; i < count && i < left; i++)
-		r->s->seats[lots[i].at].wave = wave;
+	for (size_t i = 0, taken = 0; i < count && taken < left; i++)
+		taken += r->s->seats[lots[i].at].wave == (unsigned)OPEN ? put_group(r, lots[i].at, wave) : 0;
 	free(lots);
 }
 
-static unsigned by_percent(const struct pool *pool, const char *uid)
+static unsigned by_percent(const struct pool *pool, const struct member *m)
 {
-	unsigned share = (unsigned)(weight(uid, pool->name) % 100), sum = 0;
+	char unit[UID_TEXT];
+	name_unit(m, unit);
+	unsigned share = (unsigned)(weight(unit, pool->name) % 100), sum = 0;
 	for (unsigned w = 0; w < pool->wave_count; w++) {
 		sum += pool->waves[w].percent;
 		if (pool->waves[w].percent && share < sum)
@@ -99,17 +153,18 @@ void waves_assign(const struct round *r)
 	for (size_t i = 0; i < r->c->count; i++)
 		if (r->s->seats[i].pool >= 0)
 			r->s->seats[i].wave = settled_wave(r, i);
+	join_waves(r);
 	for (size_t p = 0; p < r->c->policy->pool_count; p++)
 		for (unsigned w = 0; w < r->c->policy->pools[p].wave_count; w++)
 			if (r->c->policy->pools[p].waves[w].count)
 				take_count(r, (int)p, w);
 	for (size_t i = 0; i < r->c->count; i++)
 		if (r->s->seats[i].pool >= 0 && r->s->seats[i].wave == (unsigned)OPEN)
-			r->s->seats[i].wave = by_percent(round_own_pool(r, i), r->c->members[i].uid);
+			r->s->seats[i].wave = by_percent(round_own_pool(r, i), &r->c->members[i]);
 }
 
 // Nothing more is to be expected of it in this roll-out, well or not: it holds nobody up (T72, T73).
-static bool is_settled(const struct round *r, size_t at)
+static bool is_settled_alone(const struct round *r, size_t at)
 {
 	const struct member *m = &r->c->members[at];
 	struct view v = round_view(r, at);
@@ -138,6 +193,20 @@ static bool is_settled(const struct round *r, size_t at)
 	default:
 		return true;
 	}
+}
+
+// Whose group waits for one of whom nothing is to be expected waits for nothing.
+static bool is_settled(const struct round *r, size_t at)
+{
+	if (is_settled_alone(r, at) || r->c->members[at].record.phase != PHASE_QUEUED)
+		return is_settled_alone(r, at);
+	for (size_t i = r->s->seats[at].mate; i != at; i = r->s->seats[i].mate) {
+		struct view v = round_view(r, i);
+		struct aim goal = transition_goal(&v);
+		if (!v.m->facts.is_skipped && !is_at(&v, &goal) && is_settled_alone(r, i))
+			return true;
+	}
+	return false;
 }
 
 // Complete, and nobody knows whether the target works: no node, none that answered, none that could be drained.
