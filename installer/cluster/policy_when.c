@@ -141,6 +141,35 @@ static unsigned longest(const struct pool *pool)
 	return most * 60;
 }
 
+static char *span_text(unsigned seconds) // as the policy has it
+{
+	return seconds % MINUTE ? str_fmt("%us", seconds) : str_fmt("%um", seconds / MINUTE);
+}
+
+// With what to write instead: a margin that leaves some of the window to begin nodes in, and never less than what may
+// follow the unload.
+static int refuse_windows(const json_t *object, const char *path, const struct pool *pool, struct err *err)
+{
+	unsigned most = longest(pool), rest = window_rest(pool), half = (most / 2 + MINUTE - 1) / MINUTE * MINUTE;
+	auto_str char *window = span_text(most), *margin = span_text(pool->spans[SPAN_MARGIN]),
+		      *after = span_text(rest);
+	auto_str char *fit = span_text(half > rest ? half : rest);
+	if (json_object_get(json_object_get(object, "deadlines"), span_names[SPAN_MARGIN]))
+		return err_set(err, E_CONFIG,
+			       "%s.deadlines.windowMargin: %s is more than the longest of the windows, %s; it must be "
+			       "less by the time in which nodes are to be begun",
+			       path, margin, window);
+	auto_str char *advice =
+		rest < most ? str_fmt(", or %s.deadlines.windowMargin: \"%s\", which begins nodes until so long before "
+				      "the end; where a drain leaves less than %s it is called off",
+				      path, fit, after) :
+			      str_dup("");
+	return err_set(err, E_CONFIG,
+		       "%s.windows: the longest is %s, and a node may take %s (its deadlines cordon,%s evict, replace, "
+		       "validate and restore): write a longer window or shorter deadlines%s",
+		       path, window, margin, pool->wait_for ? " wait," : "", advice);
+}
+
 int policy_windows(const json_t *object, const char *path, struct pool *pool, struct err *err)
 {
 	size_t count;
@@ -153,10 +182,5 @@ int policy_windows(const json_t *object, const char *path, struct pool *pool, st
 				&pool->windows[pool->window_count], err) < 0)
 			return -1;
 	}
-	if (count && longest(pool) < pool->spans[SPAN_MARGIN])
-		return err_set(err, E_CONFIG,
-			       "%s.windows: none is as long as deadlines.windowMargin, %us, which is the sum of the "
-			       "deadlines cordon,%s evict, replace, validate and restore where it is not given",
-			       path, pool->spans[SPAN_MARGIN], pool->wait_for ? " wait," : "");
-	return 0;
+	return count && longest(pool) < pool->spans[SPAN_MARGIN] ? refuse_windows(object, path, pool, err) : 0;
 }

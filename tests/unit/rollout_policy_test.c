@@ -67,7 +67,23 @@ static const struct {
 	{ "an hour that there is not", "{" POOL ",\"windows\":[{\"from\":\"24:00\",\"to\":\"02:00\"}]}]}",
 	  "pools[0].windows[0].from" },
 	{ "windows in which nothing can be done", "{" POOL ",\"windows\":[{\"from\":\"01:00\",\"to\":\"01:10\"}]}]}",
-	  "pools[0].windows: none is as long as deadlines.windowMargin" },
+	  "pools[0].windows: the longest is 10m, and a node may take 62m (its deadlines cordon, evict, replace, "
+	  "validate "
+	  "and restore): write a longer window or shorter deadlines" },
+	{ "windows that need a margin",
+	  "{" POOL ",\"drain\":{\"waitFor\":\"a=b\"},\"windows\":[{\"from\":\"01:00\",\"to\":\"03:00\"}]}]}",
+	  "pools[0].windows: the longest is 120m, and a node may take 182m (its deadlines cordon, wait, evict, "
+	  "replace, "
+	  "validate and restore): write a longer window or shorter deadlines, or pools[0].deadlines.windowMargin: "
+	  "\"60m\", which begins nodes until so long before the end; where a drain leaves less than 30m it is called "
+	  "off" },
+	{ "the margin that was asked for",
+	  "{" POOL ",\"drain\":{\"waitFor\":\"a=b\"},\"deadlines\":{\"windowMargin\":\"60m\"},"
+	  "\"windows\":[{\"from\":\"01:00\",\"to\":\"03:00\"}]}]}",
+	  NULL },
+	{ "a margin longer than the windows",
+	  "{" POOL ",\"deadlines\":{\"windowMargin\":\"3h\"},\"windows\":[{\"from\":\"01:00\",\"to\":\"03:00\"}]}]}",
+	  "pools[0].deadlines.windowMargin: 180m is more than the longest of the windows, 120m" },
 	{ "mode self", "{\"mode\":\"self\"," POOL ",\"drain\":{\"evict\":\"none\"}}]}", NULL },
 	{ "a mode that there is not", "{\"mode\":\"mine\"," POOL "}]}", "mode: must be one of" },
 	{ "mode self with several pools",
