@@ -43,7 +43,8 @@ static const struct opt opts[] = {
 	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct values, is_gated),
 	  "keep /run/kmodsmith/reboot-blocked while the kernel that starts next cannot be served" },
 	{ "agent", 0, NULL, "KMODSMITH_AGENT", OPT_FLAG, offsetof(struct values, is_agent),
-	  "carry out what a roll-out orders, and touch no driver otherwise; see `kmodsmith agent`. Keeps privileges" },
+	  "carry out what a roll-out orders, and touch no driver otherwise; see `kmodsmith agent`. Keeps privileges; "
+	  "not with --operator" },
 	{ "policy", 0, "FILE", "KMODSMITH_POLICY", OPT_STR, offsetof(struct values, policy),
 	  "with --agent: the policy of the roll-out" },
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
@@ -118,6 +119,11 @@ static int open_agent(struct values *v, struct start *s, struct err *err)
 	s->has_wish = true;
 	if (!v->is_agent)
 		return 0;
+	if (v->is_operator) // it would say Ready of a driver that it has left as it is, or of none at all
+		return err_set(
+			err, E_USAGE,
+			"--agent and --operator exclude each other: one program drives a node, the operator or a "
+			"roll-out; see kmodsmith-operator(7)");
 	if (!v->node || !*v->node || !v->policy)
 		return err_set(err, E_USAGE, "--agent needs --node NAME and --policy FILE");
 	serve_agent_open(tables, v, &s->agent, &s->agent_part);

@@ -133,6 +133,17 @@ process() { # STATE [START]
   serving init # nothing has to be put right first
 }
 
+# Who leaves a driver as it is has not measured it, and could not say Ready of it.
+@test "a pod of the operator's takes no orders of a roll-out, and says so before it says anything else" {
+  loadable
+  jq -n '{pools: [{name: "all", target: {driver: "535.261.03"}}]}' >"$BATS_TEST_TMPDIR/policy.json"
+  snapshot
+  KMODSMITH_AGENT=true NODE_NAME=n KMODSMITH_POLICY=$BATS_TEST_TMPDIR/policy.json KMODSMITH_ROOT=$ROOT \
+    run --separate-stderr timeout "$hung" "$driver" init
+  assert_error E_CONFIG "KMODSMITH_AGENT: --agent and --operator exclude each other"
+  assert_unchanged
+}
+
 @test "no GPU: it stays, and nobody is told that a driver is ready" {
   host no-gpu
   DRIVER_CONFIG_DIGEST=abc start_pod NO_GPU init
