@@ -210,6 +210,13 @@ static bool is_of_daemonset(const json_t *pod)
 	return false;
 }
 
+// Not so a site's own, which runs where an operand does not: there the label says "false", and stays.
+static bool is_ended_by(const json_t *selector, const char *label)
+{
+	auto_str char *paused = operand_pause(text(selector, label));
+	return paused != NULL;
+}
+
 // Its DaemonSet wants it here by a label that is paused.
 static bool is_operand(const struct evacuation *e, const json_t *pod, bool is_last)
 {
@@ -217,9 +224,24 @@ static bool is_operand(const struct evacuation *e, const json_t *pod, bool is_la
 	if (!is_of_daemonset(pod))
 		return false;
 	for (const struct borrowed *o = operands; o->key; o++)
-		if (o->is_last == is_last && json_object_get(selector, o->key))
+		if (o->is_last == is_last && is_ended_by(selector, o->key))
 			return true;
-	return e->label && !is_last && json_object_get(selector, e->label);
+	return e->label && !is_last && is_ended_by(selector, e->label);
+}
+
+static bool is_away(const struct err *err)
+{
+	return err->code == E_NETWORK || err->code == E_TIMEOUT;
+}
+
+// 1 = listed; 0 = nobody answers, and there is time left to ask again: whoever gave all back for that would evict the
+// same pods a second time.
+static int list_until(const struct evacuation *e, const char *selector, long end, json_t **ret, struct err *err)
+{
+	if (list_pods(e, selector, ret, err) == 0)
+		return 1;
+	json_array_clear(*ret); // of one that broke off
+	return is_away(err) && kube_now_ms() < end ? 0 : -1;
 }
 
 static int wait_operands(const struct evacuation *e, bool is_last, struct err *err)
@@ -227,14 +249,13 @@ static int wait_operands(const struct evacuation *e, bool is_last, struct err *e
 	auto_json json_t *pods = NULL;
 	for (long end = kube_now_ms() + EVACUATE_OPERANDS_S * 1000L;;) {
 		auto_str char *left = NULL;
-		if (list_pods(e, NULL, &pods, err) < 0)
-			return -1;
+		int r = list_until(e, NULL, end, &pods, err);
 		for (size_t i = 0; i < json_array_size(pods) && !left; i++)
 			if (is_operand(e, json_array_get(pods, i), is_last))
 				left = name_of(json_array_get(pods, i));
-		if (!left)
-			return 0;
-		if (kube_now_ms() >= end)
+		if (r < 0 || (r > 0 && !left))
+			return r < 0 ? -1 : 0;
+		if (r > 0 && kube_now_ms() >= end)
 			return err_set(err, E_IN_USE, "operand %s has not ended within %d s of its label's change",
 				       left, EVACUATE_OPERANDS_S);
 		if (nap(e, EVACUATE_LOOK_MS, err) < 0)
@@ -243,16 +264,17 @@ static int wait_operands(const struct evacuation *e, bool is_last, struct err *e
 }
 
 struct look {
-	unsigned left, stuck; // that are in the way; of these, that may not be evicted
+	unsigned left, stuck; // that are in the way; of these, that may not be evicted, or cannot
 	bool is_asking;       // evicts those that go
 	enum evict evict;
-	struct err why; // of the first that is left
+	struct err why; // of the first that is stuck, or else of the first that is left
 };
 
-static void blame(struct look *l, const json_t *pod, const char *why)
+static void blame(struct look *l, const json_t *pod, const char *why, bool is_stuck)
 {
 	auto_str char *name = name_of(pod);
-	if (!*l->why.text)
+	l->stuck += is_stuck;
+	if (!*l->why.text || (is_stuck && l->stuck == 1))
 		err_set(&l->why, E_IN_USE, "%s", *why ? why : name);
 }
 
@@ -262,7 +284,7 @@ static int evict(const struct evacuation *e, const json_t *pod, struct look *l, 
 	struct api_eviction done;
 	auto_str char *name = name_of(pod);
 	if (api_evict(e->kube, text(m, "namespace"), text(m, "name"), text(m, "uid"), &done, err) < 0)
-		return err_wrap(err, "evict %s", name);
+		return is_away(err) ? 0 : err_wrap(err, "evict %s", name); // it is there still, and asked again
 	bool is_refused = done.what == API_BLOCKED || done.what == API_REFUSED;
 	if (is_refused && !*l->why.text)
 		err_set(&l->why, E_IN_USE, "%s: %s", name, done.why.text);
@@ -280,12 +302,12 @@ static int judge_all(const struct evacuation *e, const json_t *pods, struct look
 		char why[OBJECT_TEXT];
 		bool is_claim = l->evict == EVICT_GPU && drain_claims_gpu(e->kube, pod);
 		enum pod_verdict verdict = pod_judge(pod, &rules, is_claim, why);
-		l->left += pod_has_to_go(verdict);
-		l->stuck += verdict == POD_STUCK;
+		bool is_fixed = verdict == POD_FIXED && !is_operand(e, pod, false) && !is_operand(e, pod, true);
+		l->left += pod_has_to_go(verdict) || is_fixed;
 		if (verdict == POD_GOES && l->is_asking && evict(e, pod, l, err) < 0)
 			return -1;
-		if (pod_has_to_go(verdict))
-			blame(l, pod, why);
+		if (pod_has_to_go(verdict) || is_fixed)
+			blame(l, pod, why, is_fixed || verdict == POD_STUCK);
 	}
 	return 0;
 }
@@ -310,14 +332,17 @@ static int evict_all(const struct evacuation *e, enum evict what, const char *se
 	auto_json json_t *pods = NULL;
 	unsigned seconds = e->timeout_s ? e->timeout_s : EVACUATE_PODS_S;
 	for (long end = kube_now_ms() + seconds * 1000L;;) {
-		struct look l = { .evict = what, .is_asking = true };
-		if (list_pods(e, selector, &pods, err) < 0 || judge_all(e, pods, &l, err) < 0)
+		struct look first = { .evict = what }, l = { .evict = what, .is_asking = true };
+		int r = list_until(e, selector, end, &pods, err);
+		// Who may not be evicted is known before anybody is: as kubectl drain, all or nobody.
+		if (r < 0 || judge_all(e, pods, &first, err) < 0 || (!first.stuck && judge_all(e, pods, &l, err) < 0))
 			return -1;
-		if (!l.left)
+		if (r > 0 && !first.left)
 			return 0;
-		if (l.stuck || kube_now_ms() >= end) {
-			*err = l.why;
-			return err_wrap(err, "%u pod(s) are left%s", l.left, l.stuck ? "" : " after the deadline");
+		if (first.stuck || (r > 0 && kube_now_ms() >= end)) {
+			*err = first.stuck ? first.why : l.why;
+			return err_wrap(err, "%u pod(s) are left%s", first.left,
+					first.stuck ? "" : " after the deadline");
 		}
 		if (nap(e, EVACUATE_LOOK_MS, err) < 0)
 			return -1;
@@ -340,12 +365,11 @@ static int wait_claims(const struct evacuation *e, struct err *err)
 {
 	auto_json json_t *pods = NULL;
 	for (long end = kube_now_ms() + EVACUATE_OPERANDS_S * 1000L;;) {
-		if (list_pods(e, NULL, &pods, err) < 0)
-			return -1;
-		auto_str char *who = claimer(e, pods);
-		if (!who)
-			return 0;
-		if (kube_now_ms() >= end)
+		int r = list_until(e, NULL, end, &pods, err);
+		auto_str char *who = r > 0 ? claimer(e, pods) : NULL;
+		if (r < 0 || (r > 0 && !who))
+			return r < 0 ? -1 : 0;
+		if (r > 0 && kube_now_ms() >= end)
 			return err_set(err, E_IN_USE, "%s has a claim of a GPU still", who);
 		if (nap(e, EVACUATE_LOOK_MS, err) < 0)
 			return -1;

@@ -133,12 +133,13 @@ static void say_leaving(const json_t *pod, char why[OBJECT_TEXT])
 	say(pod, what ? what : "is ending", why);
 }
 
-// Operands of NVIDIA's operator run where a label of the node says so, which pausing changes.
+// Operands of NVIDIA's operator run where a label of the node says so, which pausing changes; a site's own, which runs
+// where that says "false", does not end by it.
 static bool is_operand(const json_t *pod)
 {
 	const json_t *selector = spec(pod, "nodeSelector");
 	for (unsigned i = 0; operands[i].key; i++)
-		if (json_object_get(selector, operands[i].key))
+		if (str_eq(text(selector, operands[i].key), operands[i].theirs))
 			return true;
 	return false;
 }

@@ -2,14 +2,7 @@
 // What the driver manager does to a Node and its pods, on the simulated API server: operands paused and given back with
 // the operator's words, others' cordons kept, evictions only where they are allowed, and all of it taken back on each
 // way out, by the next run where this one was killed.
-#include "cluster/evacuate.h"
-#include "cluster/operands.h"
-#include "tests/sim/sim.h"
-#include "tests/unit/test.h"
-
-#define NODE "/api/v1/nodes/n00"
-#define PODS "/api/v1/namespaces/default/pods"
-#define PAUSED "paused-for-driver-upgrade"
+#include "tests/unit/evacuation.h"
 
 static void test_words(void **state)
 {
@@ -29,93 +22,6 @@ static void test_words(void **state)
 		expect(rows[i].paused ? str_eq(paused, rows[i].paused) : !paused, row);
 		expect(rows[i].resumed ? str_eq(resumed, rows[i].resumed) : !resumed, row);
 	}
-}
-
-struct scene {
-	struct sim *sim;
-	struct kube *kube;
-	struct evacuation e;
-	char *said;
-	bool is_ended;
-};
-
-static void on_note(void *ctx, const char *text)
-{
-	struct scene *s = ctx;
-	str_add(&s->said, "%s\n", text);
-}
-
-static bool is_ended(void *ctx)
-{
-	return ((struct scene *)ctx)->is_ended;
-}
-
-static void begin(struct scene *s, const char *node)
-{
-	*s = (struct scene){ .sim = sim_new(NULL) };
-	sim_make(s->sim, "/api/v1/nodes", "%s", node);
-	s->kube = sim_client(s->sim, "manager");
-	s->e = (struct evacuation){
-		.kube = s->kube, .node = "n00", .may_evict = true, .note = on_note, .is_ended = is_ended, .ctx = s
-	};
-}
-
-static void end(struct scene *s)
-{
-	kube_free(s->kube);
-	sim_free(s->sim);
-	free(s->said);
-}
-
-static const char PLAIN[] = "{'metadata':{'name':'n00','labels':{'nvidia.com/gpu.deploy.device-plugin':'true',"
-			    "'nvidia.com/gpu.deploy.dcgm':'false','site/gpu-user':'yes'}}}";
-
-static void make_pod(struct scene *s, const char *name, const char *owner, const char *spec)
-{
-	auto_str char *status = str_fmt(PODS "/%s/status", name);
-	sim_make(s->sim, PODS,
-		 "{'metadata':{'name':'%s','namespace':'default','labels':{'app':'%s'}%s},"
-		 "'spec':{'nodeName':'n00','terminationGracePeriodSeconds':3,%s}}",
-		 name, name, owner, spec);
-	sim_merge(s->sim, status, "{'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}]}}");
-}
-#define OF_JOB ",'ownerReferences':[{'kind':'Job','name':'j','uid':'1','apiVersion':'batch/v1','controller':true}]"
-#define OF_SET ",'ownerReferences':[{'kind':'DaemonSet','name':'d','uid':'2','apiVersion':'apps/v1','controller':true}]"
-#define GPU "'containers':[{'name':'c','resources':{'limits':{'nvidia.com/gpu':'1'}}}]"
-#define NO_GPU "'containers':[{'name':'c'}]"
-
-static const char *label(struct scene *s, const char *key)
-{
-	return json_string_value(json_object_get(sim_at(sim_get(s->sim, NODE), "metadata labels"), key));
-}
-static const char *mark(struct scene *s)
-{
-	return json_string_value(
-		json_object_get(sim_at(sim_get(s->sim, NODE), "metadata annotations"), EVACUATE_CORDON));
-}
-static bool cordoned(struct scene *s)
-{
-	return json_is_true(sim_at(sim_get(s->sim, NODE), "spec unschedulable"));
-}
-static bool is_there(struct scene *s, const char *pod)
-{
-	auto_str char *path = str_fmt(PODS "/%s", pod);
-	return sim_get(s->sim, path) != NULL;
-}
-
-static void the_daemonset_takes_its_pod(void *ctx)
-{
-	struct scene *s = ctx;
-	if (str_eq(label(s, "nvidia.com/gpu.deploy.device-plugin"), PAUSED))
-		sim_delete(s->sim, PODS "/plugin");
-	else
-		sim_after(1000, the_daemonset_takes_its_pod, s);
-}
-
-static void make_plugin(struct scene *s)
-{
-	make_pod(s, "plugin", OF_SET, "'nodeSelector':{'nvidia.com/gpu.deploy.device-plugin':'true'}," NO_GPU);
-	sim_after(1000, the_daemonset_takes_its_pod, s);
 }
 
 static void a_free_node_and_back(void **state)
@@ -185,48 +91,6 @@ static void what_a_killed_run_left_is_given_back(void **state)
 		assert_false(cordoned(&s));
 		assert_null(mark(&s));
 		assert_string_equal(label(&s, "nvidia.com/gpu.deploy.device-plugin"), "true");
-		end(&s);
-	}
-}
-
-// Nobody is disturbed for what could not be ended.
-static void who_may_not_be_evicted_is_named_before_anything_is_done(void **state)
-{
-	(void)state;
-	static const struct {
-		const char *name, *owner, *spec, *annotation; // NULL = none
-		bool may_evict, is_forced, deletes_empty_dir;
-		const char *why; // NULL = it may
-	} rows[] = {
-		{ "a pod of a job", OF_JOB, GPU, NULL, true, false, false, NULL },
-		{ "a bare pod", "", GPU, NULL, true, false, false, "default/train: nothing would start it again" },
-		{ "a bare pod by force", "", GPU, NULL, true, true, false, NULL },
-		{ "an emptyDir", OF_JOB, GPU ",'volumes':[{'name':'v','emptyDir':{}}]", NULL, true, false, false,
-		  "default/train: its emptyDir would be lost" },
-		{ "an emptyDir that may be lost", OF_JOB, GPU ",'volumes':[{'name':'v','emptyDir':{}}]", NULL, true,
-		  false, true, NULL },
-		{ "no eviction here", OF_JOB, GPU, NULL, false, false, false, "nothing allows to evict them" },
-		{ "nobody uses a GPU", OF_JOB, NO_GPU, NULL, false, false, false, NULL },
-		{ "the operator evicts", OF_JOB, GPU, "true", true, false, false, "nothing allows to evict them" },
-		{ "the operator does not", OF_JOB, GPU, "false", true, false, false, NULL },
-		{ "a DaemonSet's pod", OF_SET, GPU, NULL, true, false, false, NULL },
-	};
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct scene s;
-		struct err err = { 0 };
-		begin(&s, PLAIN);
-		if (rows[i].annotation)
-			sim_merge(s.sim, NODE, "{'metadata':{'annotations':{'" EVACUATE_UPGRADES "':'%s'}}}",
-				  rows[i].annotation);
-		make_pod(&s, "train", rows[i].owner, rows[i].spec);
-		s.e.may_evict = rows[i].may_evict;
-		s.e.is_forced = rows[i].is_forced;
-		s.e.deletes_empty_dir = rows[i].deletes_empty_dir;
-		expect(evacuate_begin(&s.e, &err) == 0, rows[i].name);
-		int r = evacuate_check(&s.e, &err);
-		if (rows[i].why ? r == 0 || err.code != E_IN_USE || !strstr(err.text, rows[i].why) : r < 0)
-			fail_msg("%s: %d %s", rows[i].name, r, err.text);
-		assert_int_equal(sim_count(s.sim, "manager", "patch"), 0);
 		end(&s);
 	}
 }
@@ -407,7 +271,6 @@ int main(void)
 		cmocka_unit_test(a_free_node_and_back),
 		cmocka_unit_test(the_cordon_of_others_stays),
 		cmocka_unit_test(what_a_killed_run_left_is_given_back),
-		cmocka_unit_test(who_may_not_be_evicted_is_named_before_anything_is_done),
 		cmocka_unit_test(a_process_with_the_gpu_open_is_its_pods),
 		cmocka_unit_test(a_budget_blocks_until_the_deadline_and_all_is_given_back),
 		cmocka_unit_test(an_operand_that_does_not_end_has_a_deadline),
