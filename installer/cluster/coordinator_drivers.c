@@ -4,7 +4,8 @@
 #include "cluster/api.h"
 #include "cluster/coordinator_own.h"
 
-// Without the right to see them the annotation of a node is all that is known of the operator.
+// Without the right to see them the annotation of a node is all that is known of the operator, and those that were seen
+// before: that they are gone is not known either.
 static int cannot_see(struct coordinator *c, struct err *err)
 {
 	if (err->code != E_AUTH)
@@ -34,9 +35,11 @@ int know_drivers(struct coordinator *c, struct err *err)
 		return -1;
 	free(c->drivers.version);
 	c->drivers.version = version;
-	driversets_done(&c->driversets);
-	c->driversets = now;
-	now = (struct driversets){ 0 };
+	if (c->sees_drivers) {
+		driversets_done(&c->driversets);
+		c->driversets = now;
+		now = (struct driversets){ 0 };
+	}
 	driversets_serve(&c->driversets, &c->policy);
 	return 0;
 }
