@@ -105,19 +105,23 @@ static void stage(const struct view *v, struct decision *d)
 }
 
 // The plan changed before it cost anything (T15, T40): back to where it is judged anew.
+static bool is_staging_halted(const struct view *v)
+{
+	return v->m->record.phase == PHASE_STAGING && v->rollout && v->rollout->is_halted && is_moving(v);
+}
 static bool is_off(const struct view *v)
 {
 	struct aim goal = transition_goal(v);
-	bool is_staging_halted =
-		v->m->record.phase == PHASE_STAGING && v->rollout && v->rollout->is_halted && is_moving(v);
 	bool is_recovering = v->m->record.receipt.is_there && transition_recovers(v);
-	return stands_down(v) != REASON_NONE || is_staging_halted ||
+	return stands_down(v) != REASON_NONE || is_staging_halted(v) ||
 	       (!is_recovering && !aim_eq(&goal, &v->m->record.target));
 }
 static void step_back(const struct view *v, struct decision *d)
 {
 	bool is_ours = v->m->record.receipt.is_there;
 	enum reason_code why = stands_down(v);
+	if (why == REASON_NONE && is_ours && is_staging_halted(v)) // a cordon of ours has a reason
+		why = REASON_HALTED;
 	enter(v, d, is_ours ? PHASE_FAILED : PHASE_IDLE, why, stands_down_for(v));
 	take_back_order(v, d);
 }

@@ -45,9 +45,15 @@ static bool is_left_to_operator(const struct view *v)
 	return is_handed_over(v) || (member_is_foreign(v->m) && !v->m->record.receipt.touched);
 }
 
+static bool is_goal_halted(const struct view *v)
+{
+	struct aim goal = transition_goal(v);
+	return v->rollout && v->rollout->is_halted && aim_eq(&goal, &v->rollout->target);
+}
+// Of a roll-out that is halted it waits for the end of that, and is not used up.
 static bool is_retry_wanted(const struct view *v)
 {
-	return is_retry(v) && stands_down(v) == REASON_NONE;
+	return is_retry(v) && stands_down(v) == REASON_NONE && !is_goal_halted(v);
 }
 static void try_again(const struct view *v, struct decision *d)
 {
@@ -63,9 +69,8 @@ static void try_again(const struct view *v, struct decision *d)
 static bool is_new_target(const struct view *v)
 {
 	struct aim goal = transition_goal(v);
-	bool is_halted = v->rollout && v->rollout->is_halted && aim_eq(&goal, &v->rollout->target);
 	return stands_down(v) == REASON_NONE && aim_is(&goal) && !aim_eq(&goal, &v->m->record.target) &&
-	       !aim_eq(&goal, &v->m->record.failed) && !is_halted;
+	       !aim_eq(&goal, &v->m->record.failed) && !is_goal_halted(v);
 }
 static void try_new(const struct view *v, struct decision *d)
 {
