@@ -14,3 +14,5 @@ const struct record *agent_orders(const struct agent *a); // what a coordinator 
 bool agent_is_self(const struct agent *a);                // it gives orders to itself
 void agent_command(struct agent *a);                      // of mode self: all orders that are due now
 bool agent_write(struct agent *a);                        // the journal; false: nothing is to be done now
+void agent_stuck(struct agent *a, bool *is_it, const char *what, const struct err *why); // nothing is to be done now
+void agent_unstuck(struct agent *a, bool *is_it);

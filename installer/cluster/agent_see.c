@@ -2,6 +2,8 @@
 // What the agent knows: the policy, what this node has, who holds the driver.
 #include "cluster/agent_own.h"
 
+#include <stdio.h>
+
 enum {
 	LOOK_MS = 60000, // drift is seen so late
 	POLICY_MS = 5000,
@@ -9,6 +11,7 @@ enum {
 	EXACT_MS = 2000,
 	COARSE_MS = 15000,
 	HYSTERESIS_MS = 60000,
+	TROUBLE_TEXT = 220, // beside the name of its error
 };
 
 void agent_complain(struct agent *a, const char *what, const struct err *why)
@@ -18,6 +21,21 @@ void agent_complain(struct agent *a, const char *what, const struct err *why)
 		return;
 	snprintf(a->said, sizeof(a->said), "%s", text);
 	a->site->machine.trouble(a->site->machine.ctx, what, why);
+}
+
+void agent_stuck(struct agent *a, bool *is_it, const char *what, const struct err *why)
+{
+	a->hold_ms = a->now_ms + RETRY_MS;
+	*is_it = true;
+	snprintf(a->trouble, sizeof(a->trouble), "%s: %.*s", err_info(why->code)->name, TROUBLE_TEXT, why->text);
+	agent_complain(a, what, why);
+}
+
+void agent_unstuck(struct agent *a, bool *is_it)
+{
+	*is_it = false;
+	if (!a->is_unwritten && !a->is_unordered)
+		*a->trouble = '\0';
 }
 
 // The policy
@@ -76,10 +94,11 @@ static size_t names_of(const struct agent *a, const struct target **names)
 bool agent_write(struct agent *a)
 {
 	struct err why;
-	if (agent_journal_write(a->site->state, &a->journal, &why) == 0)
+	if (agent_journal_write(a->site->state, &a->journal, &why) == 0) {
+		agent_unstuck(a, &a->is_unwritten);
 		return true;
-	a->hold_ms = a->now_ms + RETRY_MS;
-	agent_complain(a, "nothing is begun, because the journal cannot be written", &why);
+	}
+	agent_stuck(a, &a->is_unwritten, "nothing is begun, because the journal cannot be written", &why);
 	return false;
 }
 

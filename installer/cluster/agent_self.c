@@ -61,7 +61,9 @@ void agent_command(struct agent *a)
 		int r = self_step(&a->self, a->site->state, &a->policy, &words,
 				  a->node.is_read ? &a->node.m.facts : &nobody, kube_wall_s(), &step, &why);
 		if (r < 0)
-			agent_complain(a, "nothing is ordered", &why);
+			agent_stuck(a, &a->is_unordered, "nothing is ordered", &why);
+		else if (a->is_unordered)
+			agent_unstuck(a, &a->is_unordered);
 		if (r <= 0)
 			return;
 		if (step.is_move)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/agent_own.h"
+#include "cluster/api.h"
 #include "cluster/keys.h"
 
 #include <stdarg.h>
@@ -170,13 +171,30 @@ static void reap(struct agent *a)
 	a->look_ms = 0;
 }
 
+// Once, as far as the Node has not been told before; what stands there says how long it lasts.
+static void tell_trouble(struct agent *a)
+{
+	struct err why;
+	auto_str char *message = str_fmt("the agent begins nothing, and the driver stays as it is: %s", a->trouble);
+	const struct api_event event = { .node = a->site->node,
+					 .uid = a->node.m.uid,
+					 .reason = "AgentTrouble",
+					 .message = message,
+					 .is_warning = true,
+					 .component = "kmodsmith-agent" };
+	if (api_event(a->site->kube, &event, &why) < 0)
+		agent_complain(a, "an event", &why);
+}
+
 static void tell(struct agent *a)
 {
 	struct err why;
 	struct agent_words words;
 	const struct agent_node *n = &a->node;
 	bool is_young = a->running && a->now_ms - a->begun_ms < ACCEPT_MS;
+	bool is_news = *a->trouble && !*n->value[AGENT_TROUBLE];
 	agent_words(&a->journal, &a->facts, &a->told, a->site->boot, &words);
+	snprintf(words.value[AGENT_TROUBLE], AGENT_VALUE, "%s", a->trouble);
 	// What is not known, and what nobody asked about, stays as it was said.
 	if (is_young || !*words.value[AGENT_ACK])
 		memcpy(words.value[AGENT_ACK], n->value[AGENT_ACK], AGENT_VALUE);
@@ -189,6 +207,8 @@ static void tell(struct agent *a)
 		agent_complain(a, "the Node is not told", &why);
 	else if (r > 0)
 		*a->said = '\0';
+	if (r > 0 && is_news)
+		tell_trouble(a);
 }
 
 static void recognise(struct agent *a)
@@ -207,6 +227,8 @@ static void do_what_is_due(struct agent *a)
 	reap(a);
 	if (a->now_ms >= a->policy_ms)
 		agent_read_policy(a);
+	if (a->is_unwritten && a->now_ms >= a->hold_ms) // it is told no longer than it lasts
+		agent_write(a);
 	for (unsigned i = 0; i < CHOICES_MOST && a->now_ms >= a->hold_ms; i++) {
 		if (a->now_ms >= a->look_ms)
 			agent_see(a);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 const char *const agent_key_names[AGENT_KEYS] = {
-	KEY_PREFIX "agent.ack",     KEY_PREFIX "agent.loaded", KEY_PREFIX "agent.store",
-	KEY_PREFIX "agent.holders", KEY_PREFIX "agent.health", KEY_PREFIX "agent.boot",
+	KEY_PREFIX "agent.ack",    KEY_PREFIX "agent.loaded", KEY_PREFIX "agent.store",   KEY_PREFIX "agent.holders",
+	KEY_PREFIX "agent.health", KEY_PREFIX "agent.boot",   KEY_PREFIX "agent.trouble",
 };
 
 // <epoch>.<n>:<verb>:<accepted|done|failed>[:<class>:<code>]

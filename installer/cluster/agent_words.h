@@ -4,7 +4,16 @@
 #pragma once
 #include "cluster/agent.h"
 
-enum agent_key { AGENT_ACK, AGENT_LOADED, AGENT_STORE, AGENT_HOLDERS, AGENT_HEALTH, AGENT_BOOT, AGENT_KEYS };
+enum agent_key {
+	AGENT_ACK,
+	AGENT_LOADED,
+	AGENT_STORE,
+	AGENT_HOLDERS,
+	AGENT_HEALTH,
+	AGENT_BOOT,
+	AGENT_TROUBLE, // why it begins nothing, for people: no coordinator reads it
+	AGENT_KEYS
+};
 extern const char *const agent_key_names[AGENT_KEYS];
 
 enum { AGENT_SCHEMA = 1, AGENT_VALUE = KEY_VALUE_MOST + 1 };

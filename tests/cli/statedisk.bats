@@ -139,6 +139,21 @@ read-only E_READ_ONLY
 END
 }
 
+@test "init --agent on a full disk at boot: the driver is loaded from memory, the agent says what is wrong, and goes on with room" {
+  booted
+  printf '%s\n' 'apiVersion: v1' 'kind: Config' 'current-context: t' 'clusters: [{name: h, cluster: {server: "https://127.0.0.1:1"}}]' \
+    'contexts: [{name: t, context: {cluster: h, user: u}}]' 'users: [{name: u, user: {token: x}}]' >"$ROOT.config"
+  jq -n '{pools: [{name: "all", target: {driver: "535.261.03"}}]}' >"$ROOT.policy"
+  on_disk full 'until_that() { for i in {1..600}; do eval "$1" && return; sleep 0.1; done; return 1; }
+    "$program" init --root "$ROOT" --agent --no-daemons --export none --driver 535.261.03 --node gpu1 --kubeconfig "$ROOT.config" --policy "$ROOT.policy" >"$ROOT.log" 2>&1 &
+    until_that "grep -q \"journal cannot be written.*No space left\" \"\$ROOT.log\"" && k status && writable &&
+      until_that "[ -s \"\$state/agent/journal.json\" ]"; rc=$?; kill %1; wait %1; (exit "$rc")'
+  assert_status 0
+  assert_line ready
+  assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+  assert_equal "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journal.json")" 535.261.03
+}
+
 @test "no room in memory either: refused, with both reasons" {
   booted
   printf 'MemAvailable: 4 kB\n' >"$ROOT/proc/meminfo"
