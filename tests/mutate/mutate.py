@@ -173,11 +173,11 @@ def main():
     count, seed, jobs = setting("MUTANTS", 120), setting("SEED", 1), setting("JOBS", os.cpu_count() or 1)
     if count > MOST:
         raise SystemExit(f"mutate: MUTANTS is at most {MOST} (mutant.c)")
-    least, room = setting("MIN_KILLED", 0), os.environ.get("ROOM", "").strip("/")
+    least, rooms = setting("MIN_KILLED", 0), [r.strip("/") for r in os.environ.get("ROOM", "").split()]
     files = sorted(f for p in ("installer/*/*.c", "kmod/*.c", "precompiled/*.c") for f in glob.glob(p)
-                   if not room or os.path.dirname(f) == room)
+                   if not rooms or os.path.dirname(f) in rooms or f in rooms)
     if not files:
-        raise SystemExit(f"mutate: there is no room '{room}' (installer/base, kmod, ...)")
+        raise SystemExit(f"mutate: there is no room or file '{' '.join(rooms)}' (installer/base, kmod/elf.c, ...)")
     os.makedirs(BUILD, exist_ok=True)
     found = candidates(files)
     mutants, left_out = draw(found, count, seed)
