@@ -50,8 +50,8 @@ spdx() {
 }
 notes() { { ours; echo Makefile; } | xargs -r grep -nHwE 'TO[D]O|FI[X]ME|X[X]X|HA[C]K'; }
 vacuous() { find tests \( -name '*.bats' -o -name '*.bash' \) -print0 | sort -z | xargs -0r scripts/vacuous.sh; }
-versions() { scripts/versions.sh; }
-rules=" calls paths prints hosts columns sizes spdx notes versions vacuous "
+versions() { scripts/versions.sh; }; papers() { scripts/papers.sh || echo "scripts/papers.sh:1: ended with $?"; }
+rules=" calls paths prints hosts columns sizes spdx notes versions vacuous papers "
 case $rules in
 *" ${1:?usage: rules.sh RULE} "*) found=$("$1") ;;
 *) [ "$1" = --list ] && xargs -n1 <<<"$rules" && exit

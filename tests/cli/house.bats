@@ -158,6 +158,60 @@ tests/hosts/h100/proc/version|535.261.03|
 EOF
 }
 
+@test "a citation of a section, or of an id, that its document does not have is found" {
+  local up=upgrade"-design" file text line # so that this file cites nothing
+  mkdir -p "$tree"/{docs/design,tests/cluster,installer/cluster,man}
+  local paper=docs/design/$up.md scenes=tests/cluster/scenarios.md
+  printf '%s\n' '## 5 A' '### 5.1 B' '#### 5.1.2 C' "| T""97 | x |" '| I1 | y |' 'as in 5.1.2' >"$tree/$paper"
+  printf '%s\n' '## 2 A' '### 2.3 B' >"$tree/docs/design/contract.md"
+  printf '%s\n' '## C A' '### C.1 B' >"$tree/docs/design/package-format.md"
+  printf '| T%s | test |\n' 97 96 >"$tree/$scenes"
+  finds rules.sh papers
+  assert_output "$scenes:2:T""96 is not in $paper"
+  printf '| T%s | test |\n' 97 >"$tree/$scenes"
+  while IFS='|' read -r file text line; do
+    text=${text//UP/$up} text=${text//CO/contract} text=${text//PF/package format}
+    plant "$file" "$(printf '%b' "${text//@/T}")"
+    run "$tree/scripts/rules.sh" papers
+    if [ -n "$line" ]; then
+      assert_failure 1
+      assert_line --partial "$file:${line//@/T} is not in "
+    else
+      assert_success
+      assert_output ""
+    fi
+    rm "$tree/$file"
+  done <<'EOF'
+kmod/bad.c|// As UP 5 has it (UP 5.1, 5.1.2; R-P1), UP 5.1.|
+kmod/bad.c|// UP 5.9|2:5.9
+kmod/bad.c|// UP\n// 5.9|3:5.9
+kmod/bad.c|// (UP 5.1,\n// 5.1.3; R-P1)|2:5.1.3
+kmod/bad.c|// UP 5.1 to 5.9.|2:5.9
+kmod/bad.c|// UP 5.1 and 6.1|2:6.1
+man/bad.scd|UP 7|2:7
+kmod/bad.c|// (CO 2.3, R-P2), CO 2.3 K and CO 2.|
+kmod/bad.c|// CO 2.3, 2.4|2:2.4
+kmod/bad.c|// PF C.1, and as C.1 of the PF|
+kmod/bad.c|// PF C.2|2:C.2
+kmod/bad.c|// C.1 and C.3 of the\n// PF|2:C.3
+kmod/bad.c|// (5.9): not of the roll-out, and I2 neither|
+installer/cluster/bad.c|// (5.1.2), (@97, 5.1), I1|
+installer/cluster/bad.c|// (5.9)|2:5.9
+tests/cluster/bad.bats|# (@97, 5.9)|2:5.9
+installer/cluster/bad.c|// I2|2:I2
+tests/unit/bad.c|// "D1: x"|2:D1
+kmod/bad.c|// @97, R-D7, X@98, R-@98, an L40|
+kmod/bad.c|// @98|2:@98
+EOF
+  printf '%s\n' 'as in 5.8' "| T""95 | x |" >>"$tree/$paper"
+  finds rules.sh papers
+  assert_line "$paper:7:5.8 is not in $paper"
+  assert_line "$paper:8:T""95 is not in $scenes"
+  rm "$tree/$paper"
+  finds rules.sh papers
+  assert_output "$scenes:1:T""97 is not in $paper"
+}
+
 @test "an include that points up, a neighbour's and a library in the wrong place are found" {
   while IFS='|' read -r file line text; do
     plant "$file" "$line"
