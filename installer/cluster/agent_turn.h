@@ -42,8 +42,8 @@ struct agent {
 	struct agent_holders seen, told; // as they were found, and as the Node is told of them
 	long now_ms, start_ms, taken_ms, begun_ms, policy_ms, look_ms, holders_ms, coarse_ms, hold_ms;
 	char said[512]; // the last complaint: the same one is not repeated
-	// The journal, or what it orders itself, could not be written down: nothing is begun until it can, and the Node is
-	// told why.
+	// The journal, or what it orders itself, could not be written down: nothing is begun until it can, and the Node
+	// is told why.
 	bool is_unwritten, is_unordered;
 	char trouble[AGENT_VALUE];
 };

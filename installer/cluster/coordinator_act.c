@@ -112,7 +112,7 @@ static struct fellow *fellow_of(struct coordinator *c, const struct node_id *id)
 	return at < c->fleet.count ? &c->fleet.fellows[at] : NULL;
 }
 
-// One node's trouble is its own (T74): it is left alone for 1 s, 2 s, ... a minute.
+// One node's trouble is its own (T74): it is left alone for 1 s, 2 s, ... 32 s.
 static void back_off(struct coordinator *c, const struct node_id *id, const struct err *why)
 {
 	enum { SHIFT_MOST = 6 };

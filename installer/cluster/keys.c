@@ -258,7 +258,6 @@ static void write_outcome(const struct record *r, char *ret, size_t size)
 	}
 WORD_KEY(pool)
 WORD_KEY(wave)
-WORD_KEY(version)
 WORD_KEY(leader)
 
 // The nonce's hash: what people write there may be long.
@@ -317,7 +316,6 @@ const struct key keys[] = {
 	KEY("outcome", outcome, false),
 	KEY("rollout", pool, false),
 	KEY("wave-assigned", wave, false),
-	KEY("driver-version", version, true),
 	KEY("retry-seen", retry, false),
 	KEY("drains", drains, false),
 	KEY("coordinator", leader, false),

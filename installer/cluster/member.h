@@ -52,7 +52,6 @@ struct record { // written by the coordinator alone
 	enum phase outcome;          // of RELEASING: where to go then
 	char pool[WORD_TEXT];        // that its plan belongs to, until the end of the attempt (T40)
 	char wave[WORD_TEXT];        // that it was taken into
-	char version[WORD_TEXT];     // label for schedulers and people: what the agent said was loaded
 	uint64_t retry;              // the nonce that was seen
 	char leader[NAMESPACE_TEXT]; // namespace of the coordinator that leads it
 	int64_t ordered;             // when the last order was given; 0 = in the state's beginning, or none stands

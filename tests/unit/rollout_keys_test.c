@@ -26,7 +26,6 @@ static const struct record full = {
 	.outcome = PHASE_ROLLEDBACK,
 	.pool = "h100",
 	.wave = "canary",
-	.version = "535.261.03",
 	.retry = UINT64_MAX,
 	.drains = { { 6, 7 }, 3, 2 },
 	.leader = "a-namespace-may-have-as-many-letters-as-a-label-has-63-of-them-",
