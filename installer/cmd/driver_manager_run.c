@@ -291,6 +291,14 @@ static void complete(const struct manager *m)
 		log_warn("driver %s is loaded in part, and the rest does not come back: %s", v.driver, why.text);
 }
 
+// Of two pods of drivers on one node the other one may be done by now: what is there then is its container's.
+// Returns the node's lock.
+static int take_node(const struct machine *at, struct err *err)
+{
+	auto_fd int lock = lock_take(&at->host, err);
+	return lock < 0 || operator_clear(&at->host, err) < 0 ? -1 : TAKE_FD(lock);
+}
+
 static int unload_once(const struct manager *m, struct strv *ret, struct err *err)
 {
 	const struct machine *at = &m->machine;
@@ -307,7 +315,7 @@ static int unload_once(const struct manager *m, struct strv *ret, struct err *er
 				     .watch = &watch };
 	if (job_state(&m->v->job, at, &state, err) < 0 || wait_holders(&drain, &holders, err) < 0)
 		return -1;
-	auto_fd int lock = lock_take(&at->host, err);
+	auto_fd int lock = take_node(at, err);
 	if (lock < 0)
 		return -1;
 	return unload_node(&drain, &state, unload_deadline_ms(m->v->job.unload_timeout_s), &holders, ret, err);
@@ -340,7 +348,7 @@ static int detach_root(const struct manager *m, struct err *err)
 					     .boot = m->facts.host.boot_id };
 	if (str_eq(dir, "none") || !root_exists(&at->host, dir))
 		return 0;
-	auto_fd int lock = lock_take(&at->host, err);
+	auto_fd int lock = take_node(at, err);
 	if (lock < 0 || job_state(&m->v->job, at, &state, err) < 0 || export_open(&export, dir, err) < 0)
 		return -1;
 	return withdraw_export(&export, m->facts.host.release, NULL, true, err) < 0 ?

@@ -123,6 +123,23 @@ teardown() { node_end; }
   assert_equal "$(node_says)" "true true no"
 }
 
+@test "another driver's container began meanwhile: what it has loaded stays, and all is given back" {
+  local pid
+  driver_pod "$new" "${from[@]}"
+  manager uninstall_driver >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- 4>&- &
+  pid=$!
+  log=$BATS_TEST_TMPDIR/log soon is_paused
+  mkdir -p "$ROOT/run/nvidia"
+  exec 9>"$ROOT/run/nvidia/nvidia-driver.pid"
+  flock -n 9
+  wait "$pid" && status=0 || status=$?
+  exec 9>&-
+  output=$(<"$BATS_TEST_TMPDIR/log")
+  assert_failure 1
+  assert_output --partial "E_LOCKED"
+  assert_equal "$(calls_of unload) $(node_says)" "0 true false no"
+}
+
 @test "a budget that blocks: given up at the deadline; told to end: at once; and killed: by the next start" {
   local pid
   gpu_pod train
