@@ -312,10 +312,17 @@ static int judge_all(const struct evacuation *e, const json_t *pods, struct look
 	return 0;
 }
 
+static bool has_selector(const struct evacuation *e)
+{
+	return e->selector && *e->selector;
+}
+
 int evacuate_check(const struct evacuation *e, struct err *err)
 {
 	struct look l = { .evict = EVICT_GPU };
 	auto_json json_t *pods = NULL;
+	if (e->may_drain && has_selector(e) && list_pods(e, e->selector, &pods, err) < 0)
+		return err_wrap(err, "the drain's selector '%s'", e->selector);
 	if (list_pods(e, NULL, &pods, err) < 0 || judge_all(e, pods, &l, err) < 0)
 		return -1;
 	if (l.stuck || (l.left && !e->may_evict && !e->may_drain)) {
@@ -418,5 +425,5 @@ int evacuate_drain(const struct evacuation *e, struct err *err)
 {
 	if (begin_cordon(e, err) < 0)
 		return -1;
-	return evict_all(e, EVICT_ALL, e->selector && *e->selector ? e->selector : NULL, err);
+	return evict_all(e, EVICT_ALL, has_selector(e) ? e->selector : NULL, err);
 }

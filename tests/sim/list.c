@@ -41,6 +41,10 @@ void sim_list(struct sim *s, const struct sim_path *p, struct sim_answer *ret)
 		sim_say(ret, 400, "BadRequest", "field label not supported: %s", field);
 		return;
 	}
+	if (p->labels && strchr(p->labels, '(') && !strchr(p->labels, ')')) {
+		sim_say(ret, 400, "BadRequest", "unable to parse requirement: found '', expected: ',', or ')'");
+		return;
+	}
 	if (p->labels && strchr(p->labels, '(')) {
 		sim_say(ret, 501, "NotImplemented", "the simulation knows no sets in selectors: %s", p->labels);
 		return;

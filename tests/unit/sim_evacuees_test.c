@@ -127,6 +127,21 @@ static void an_api_server_that_is_away_is_waited_for(void **state)
 	}
 }
 
+static void a_selector_that_means_nothing_is_refused_before_anything_is_done(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	make_pod(&s, "train", OF_JOB, GPU);
+	s.e.selector = "app in (train";
+	expect(evacuate_check(&s.e, &err) == 0, err.text); // nobody drains
+	s.e.may_drain = true;
+	assert_true(evacuate_check(&s.e, &err) < 0);
+	assert_non_null(strstr(err.text, "'app in (train'"));
+	end(&s);
+}
+
 // As kubectl drain: all or nobody.
 static void a_full_drain_begins_only_where_it_can_end(void **state)
 {
@@ -151,6 +166,7 @@ int main(void)
 		cmocka_unit_test(who_nothing_would_end_is_named_before_anything_is_done),
 		cmocka_unit_test(who_runs_where_an_operand_does_not_is_none),
 		cmocka_unit_test(an_api_server_that_is_away_is_waited_for),
+		cmocka_unit_test(a_selector_that_means_nothing_is_refused_before_anything_is_done),
 		cmocka_unit_test(a_full_drain_begins_only_where_it_can_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
