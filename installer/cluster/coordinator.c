@@ -6,12 +6,19 @@ static int lost(struct err *err)
 	return err_set(err, E_CONFLICT, "another coordinator leads now, or this one could not renew its Lease in time");
 }
 
+static void turns(const struct coordinator *c)
+{
+	if (c->o.ears.turns)
+		c->o.ears.turns(c->o.ears.ctx);
+}
+
 // Each call may take long, so the Lease is renewed between any two of them (T56), and whoever may have been deposed
 // meanwhile asks for nothing more (T51).
 static int keep_lead(void *ctx, struct err *err)
 {
 	struct coordinator *c = ctx;
 	struct err why;
+	turns(c);
 	if (!c->has_led)
 		return 0;
 	if (leader_keep(&c->leader, &why) < 0)
@@ -119,6 +126,7 @@ static int pause_for(struct kube *kube, int wait_ms)
 int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 {
 	struct err why;
+	turns(c);
 	int r = lead(c, err);
 	if (r <= 0) {
 		if (r == 0)

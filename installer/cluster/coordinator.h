@@ -24,6 +24,7 @@ struct coordinator_ears { // for whoever logs and counts; each may be NULL
 	void (*moved)(void *ctx, const struct transited *t);
 	void (*trouble)(void *ctx, const char *what, const struct err *err); // that is tried again
 	void (*leads)(void *ctx);                                            // from now on
+	void (*turns)(void *ctx);                        // it is not stuck: in each turn, and before each call
 	void (*rests)(void *ctx, const struct slots *s); // nothing more is to be done now; NULL = nothing is known
 	void *ctx;
 };

@@ -2,13 +2,14 @@
 // The roll-out controller of a cluster, as a Deployment of two.
 #include "cluster/metrics.h"
 #include "cmd/cluster.h"
+#include "node/pulse.h"
 
 #include <fcntl.h>
 #include <signal.h>
 
 struct values {
 	struct cluster_values cluster;
-	char *node, *pod_uid, *identity, *metrics;
+	char *node, *pod_uid, *identity, *metrics, *pulse_dir;
 };
 
 static const struct opt opts[] = {
@@ -20,6 +21,8 @@ static const struct opt opts[] = {
 	  "who holds the Lease, for people; default: the node, or \"coordinator\"" },
 	{ "metrics", 0, "FILE", "KMODSMITH_METRICS", OPT_STR, offsetof(struct values, metrics),
 	  "keep what Prometheus reads in this file, for a collector of text files (NAME.prom); default none" },
+	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
+	  "say in this directory that it goes on, for `kmodsmith probe liveness --pulse-dir DIR`; default nowhere" },
 	{ 0 },
 };
 
@@ -28,6 +31,8 @@ struct desk { // what the ears write on
 	const char *metrics;
 	char *written;
 	struct tally tally;
+	struct root pulse_dir, kern;
+	struct pulse pulse;
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -57,6 +62,34 @@ static void log_lead(void *ctx)
 	(void)ctx;
 	log_info("leading");
 }
+
+static void beat(void *ctx)
+{
+	struct desk *d = ctx;
+	if (d->pulse.root)
+		pulse_beat(&d->pulse, PULSE_TURN, 0, 0);
+}
+
+static int pulse_begin(const struct values *v, struct desk *d, struct err *err)
+{
+	if (!v->pulse_dir)
+		return 0;
+	if (root_make(v->pulse_dir, &d->pulse_dir, err) < 0)
+		return err_wrap(err, "--pulse-dir");
+	if (root_init(&d->kern, v->cluster.common.root ? v->cluster.common.root : "/", err) < 0)
+		return -1;
+	pulse_open(&d->pulse, &d->pulse_dir, ".", &d->kern);
+	return 0;
+}
+
+static void desk_done(struct desk *d)
+{
+	free(d->written);
+	pulse_done(&d->pulse);
+	root_done(&d->pulse_dir);
+	root_done(&d->kern);
+}
+#define auto_desk __attribute__((cleanup(desk_done)))
 
 // A file that cannot be written is no reason to stop. s NULL: another one leads.
 static void write_metrics(void *ctx, const struct slots *s)
@@ -107,11 +140,12 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE, lease_config = KUBE_CONFIG_NONE;
 	auto_kube struct kube *kube = NULL, *lease_kube = NULL;
-	struct desk desk = { .metrics = v->metrics };
+	auto_desk struct desk desk = { .metrics = v->metrics, .pulse_dir = ROOT_NONE, .kern = ROOT_NONE };
 	struct sigaction action = { .sa_handler = on_signal };
 	(void)args, (void)count;
 	if (cluster_config(&v->cluster, &config, err) < 0 || cluster_config(&v->cluster, &lease_config, err) < 0 ||
-	    kube_open(&config, &kube, err) < 0 || kube_open(&lease_config, &lease_kube, err) < 0)
+	    kube_open(&config, &kube, err) < 0 || kube_open(&lease_config, &lease_kube, err) < 0 ||
+	    pulse_begin(v, &desk, err) < 0)
 		return -1;
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
@@ -127,13 +161,13 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		.ears = { .moved = log_moved,
 			  .trouble = log_trouble,
 			  .leads = log_lead,
+			  .turns = beat,
 			  .rests = write_metrics,
 			  .ctx = &desk },
 	};
 	coordinator_init(&o, &desk.c);
 	int r = coordinate(&desk, err);
 	coordinator_done(&desk.c);
-	free(desk.written);
 	return r;
 }
 

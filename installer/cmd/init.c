@@ -149,7 +149,7 @@ static int start_open(struct values *v, struct start *s, struct err *err)
 		return -1;
 	if (v->is_operator)
 		tell_hook(&s->machine.host);
-	pulse_open(&s->pulse, &s->machine.host, &s->machine.kern);
+	pulse_open(&s->pulse, &s->machine.host, PULSE_DIR, &s->machine.kern);
 	return 0;
 }
 

@@ -11,13 +11,17 @@
 
 struct values {
 	struct common common;
-	char *dev_root;
+	char *dev_root, *pulse_dir;
 	unsigned stall_s;
 };
 
 static const struct opt opts[] = {
 	{ "stall", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, stall_s),
-	  "of liveness: how long a compile may go on without a finished object; default 600" },
+	  "of liveness: how long a compile may go on without a finished object, or a coordinator without a turn; "
+	  "default "
+	  "600" },
+	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
+	  "of liveness: of the coordinator that was given this directory" },
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
 	  "directory that holds the dev/ to look at; default the host's root" },
 	{ 0 },
@@ -71,7 +75,7 @@ static int ask_ready(const struct values *v, const struct machine *m, struct ans
 static int ask_started(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
 {
 	auto_pulse_verdict struct pulse_verdict p = { 0 };
-	if (pulse_judge(&m->host, &m->kern, UINT_MAX, &p, err) < 0)
+	if (pulse_judge(&m->host, PULSE_DIR, &m->kern, UINT_MAX, &p, err) < 0)
 		return -1;
 	if (p.pid && !p.is_serving)
 		return say(ret, false, TAKE(p.why));
@@ -82,7 +86,11 @@ static int ask_alive(const struct values *v, const struct machine *m, struct ans
 {
 	enum { STALL_S = 600 };
 	auto_pulse_verdict struct pulse_verdict p = { 0 };
-	if (pulse_judge(&m->host, &m->kern, v->stall_s ? v->stall_s : STALL_S, &p, err) < 0)
+	auto_root struct root dir = ROOT_NONE;
+	unsigned stall_s = v->stall_s ? v->stall_s : STALL_S;
+	if (v->pulse_dir && root_init(&dir, v->pulse_dir, err) < 0)
+		return err_wrap(err, "--pulse-dir");
+	if (pulse_judge(v->pulse_dir ? &dir : &m->host, v->pulse_dir ? "." : PULSE_DIR, &m->kern, stall_s, &p, err) < 0)
 		return -1;
 	return say(ret, p.is_alive, TAKE(p.why));
 }
@@ -136,6 +144,9 @@ const struct cmd cmd_probe = {
 		 "startup: the same, and the `init` that was begun last has come to the end of its start.\n"
 		 "liveness: `init` serves, or makes progress; a compile that finishes no object for --stall seconds "
 		 "does not.\n"
+		 "With --pulse-dir: the coordinator that keeps its pulse there goes on, whether or not the API server "
+		 "can be "
+		 "reached.\n"
 		 "Starts no program and opens no GPU; takes milliseconds. Exit status 0: yes; 1: no, and the line says "
 		 "why.\n",
 	.opts = { opts, common_opts },

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// run/kmodsmith/pulse.json: that a start goes on, for `kmodsmith probe liveness` (R-H2). It is written while something
-// is done, at most once a second, and a last time when the process only waits: who waits writes nothing.
+// pulse.json: that a process goes on, for `kmodsmith probe liveness` (R-H2). Of `init` below the host's run/kmodsmith,
+// written while something is done, at most once a second, and a last time when the process only waits: who waits writes
+// nothing. Of a coordinator in a directory of its own, every few seconds for as long as it turns.
 #pragma once
 #include "base/root.h"
 
 struct pulse {
-	const struct root *host; // borrowed
+	const struct root *root; // borrowed
+	const char *dir;         // in it
 	char *boot_id;
 	uint64_t start; // of this process, in the kernel's ticks; 0 = it cannot be read
 	int64_t beat_ms;
 };
 
-void pulse_open(struct pulse *p, const struct root *host, const struct root *kern);
+#define PULSE_DIR "run/kmodsmith" // of the host
+void pulse_open(struct pulse *p, const struct root *root, const char *dir, const struct root *kern);
 void pulse_done(struct pulse *p);
 #define auto_pulse __attribute__((cleanup(pulse_done)))
-// step: the phase; PULSE_SERVE: nothing is left to do but to wait. What cannot be written is not told: the probe will.
+// step: the phase; PULSE_SERVE: nothing is left to do but to wait; PULSE_TURN: from now on it beats. Where it cannot be
+// written it is removed, so that a full disk is not taken for a process that hangs.
 void pulse_beat(struct pulse *p, const char *step, unsigned done, unsigned total);
 #define PULSE_SERVE "serve"
+#define PULSE_TURN "turn"
 
 struct pulse_verdict {
 	bool is_alive;
@@ -27,10 +32,10 @@ struct pulse_verdict {
 	int64_t age_s;        // since the last beat
 	char *why;
 };
-// Dead is who is stopped, and whoever has not counted on for stall_s. A step that does not count, such as a wait for
+// Dead is who is stopped, and whoever has not counted on, or not turned, for stall_s. A step that does not count, such as a wait for
 // holders, has deadlines of its own, and a kill would only begin it anew. Who is gone has taken its container along:
 // the probe runs in the next one.
-int pulse_judge(const struct root *host, const struct root *kern, unsigned stall_s, struct pulse_verdict *ret,
-		struct err *err);
+int pulse_judge(const struct root *root, const char *dir, const struct root *kern, unsigned stall_s,
+		struct pulse_verdict *ret, struct err *err);
 void pulse_verdict_done(struct pulse_verdict *v);
 #define auto_pulse_verdict __attribute__((cleanup(pulse_verdict_done)))

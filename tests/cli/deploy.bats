@@ -158,6 +158,18 @@ END
   done
 }
 
+@test "deploy: the coordinator is asked whether it hangs, where it says so, in memory" {
+  local words told pod='d["spec"]["template"]["spec"]'
+  read -ra words <<<"$(query coordinator.yaml "' '.join(${container}['command'])")"
+  told=${words[*]: -1}
+  [ "${words[*]:0:3}" = "kmodsmith coordinator --pulse-dir" ]
+  assert_equal "$(query coordinator.yaml "' '.join(${container}['livenessProbe']['exec']['command'])")" \
+    "kmodsmith probe liveness --pulse-dir $told --stall 120"
+  assert_equal "$(query coordinator.yaml "[m['mountPath'] for m in ${container}['volumeMounts']]")" "['$told']"
+  assert_equal "$(query coordinator.yaml "[v['emptyDir']['medium'] for v in $pod['volumes']]")" "['Memory']"
+  run -0 "$KMODSMITH" probe liveness --pulse-dir "$BATS_TEST_TMPDIR" --stall 120
+}
+
 @test "deploy: every mount says what it is for, and the operator looks early" {
   local file
   for file in "${daemonsets[@]}"; do

@@ -2,7 +2,11 @@
 // run/kmodsmith/pulse.json: written seldom, and never so seldom that a start that goes on looks stalled (R-H2).
 #include "node/pulse.h"
 
+#include "base/json.h"
 #include "tests/unit/test.h"
+
+#include <signal.h>
+#include <sys/resource.h>
 
 static const char FILE_NAME[] = "run/kmodsmith/pulse.json", BOOT_ID[] = "proc/sys/kernel/random/boot_id";
 
@@ -14,7 +18,7 @@ static struct pulse open_on(const struct folder *t)
 	folder_file(t, BOOT_ID, "b1\n");
 	folder_dir(t, process);
 	folder_file(t, stat, "1 (x) S 1\n");
-	pulse_open(&p, &t->root, &t->root);
+	pulse_open(&p, &t->root, PULSE_DIR, &t->root);
 	return p;
 }
 
@@ -22,7 +26,7 @@ static struct pulse_verdict judge(const struct folder *t)
 {
 	struct err err = { 0 };
 	struct pulse_verdict v;
-	assert_int_equal(pulse_judge(&t->root, &t->root, 60, &v, &err), 0);
+	assert_int_equal(pulse_judge(&t->root, PULSE_DIR, &t->root, 60, &v, &err), 0);
 	return v;
 }
 
@@ -62,6 +66,40 @@ static void test_beats(void **state)
 	assert_true(serves.is_alive && strstr(serves.why, "serves"));
 }
 
+// A coordinator's: it may hang, and its disk may be full.
+static void test_turns(void **state)
+{
+	(void)state;
+	struct err err;
+	auto_folder struct folder t;
+	folder_make(&t);
+	auto_pulse struct pulse p = open_on(&t);
+	folder_dir(&t, PULSE_DIR);
+	pulse_beat(&p, PULSE_TURN, 0, 0);
+	ino_t first = inode(&t);
+	pulse_beat(&p, PULSE_TURN, 0, 0);
+	assert_int_equal(inode(&t), first); // not at each turn
+	auto_pulse_verdict struct pulse_verdict goes = judge(&t);
+	assert_true(goes.is_alive && !goes.is_serving && strstr(goes.why, "goes on"));
+	auto_json json_t *json = NULL;
+	assert_int_equal(json_read(&t.root, FILE_NAME, &json, &err), 1);
+	json_t *beat = json_object_get(json, "uptime_ms");
+	json_integer_set(beat, json_integer_value(beat) - 61500);
+	assert_int_equal(json_write(&t.root, FILE_NAME, json, &err), 0);
+	auto_pulse_verdict struct pulse_verdict hangs = judge(&t);
+	assert_true(!hangs.is_alive && strstr(hangs.why, "hangs since 61 s"));
+	p.beat_ms -= 5000;
+	struct rlimit was, full;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+	full = (struct rlimit){ .rlim_cur = 0, .rlim_max = was.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &full), 0);
+	pulse_beat(&p, PULSE_TURN, 0, 0);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+	auto_pulse_verdict struct pulse_verdict none = judge(&t);
+	assert_true(none.is_alive && none.pid == 0);
+}
+
 static void test_nowhere_to_write(void **state)
 {
 	(void)state;
@@ -93,6 +131,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_beats),
+		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_nowhere_to_write),
 		cmocka_unit_test(test_what_cannot_be_read),
 	};

@@ -1,0 +1,43 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Whether a coordinator is alive, as the kubelet asks: not where it hangs, and always where only the API server is away.
+# shellcheck disable=SC2154 # bats and helper.bash set output and top
+load helper
+
+setup() {
+  dir=$BATS_TEST_TMPDIR/pulse
+  printf '%s\n' 'apiVersion: v1' 'kind: Config' 'current-context: t' 'clusters: [{name: h, cluster: {server: "https://127.0.0.1:1"}}]' \
+    'contexts: [{name: t, context: {cluster: h, user: u}}]' 'users: [{name: u, user: {token: x}}]' >"$BATS_TEST_TMPDIR/config"
+}
+teardown() { [ -z "${pid-}" ] || kill -KILL "$pid"; }
+start() { # of this machine: its processes are looked at
+  "$KMODSMITH" coordinator --kubeconfig "$BATS_TEST_TMPDIR/config" --pulse-dir "$dir" >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- 4>&- &
+  pid=$!
+}
+says() { [[ $("$KMODSMITH" probe liveness --pulse-dir "$dir" --stall 60) == "$1" ]]; }
+
+@test "coordinator: alive without an API server, dead when it is stopped or hangs, and unknown before it has begun" {
+  mkdir "$dir"
+  run -0 "$KMODSMITH" probe liveness --pulse-dir "$dir"
+  assert_output "liveness: yes, nothing was begun in this boot"
+  start
+  soon says "liveness: yes, process $pid goes on"
+  soon grep -q "asking for the Lease" "$BATS_TEST_TMPDIR/log"
+  kill -STOP "$pid"
+  soon says "liveness: no, process $pid is stopped in turn"
+  kill -CONT "$pid"
+  soon says "liveness: yes, process $pid goes on"
+  kill -STOP "$pid" # so that it writes nothing; another process of that name and age would
+  jq '.uptime_ms -= 61000' "$dir/pulse.json" >"$dir/new"
+  jq --argjson pid $$ --argjson start "$(cut -d' ' -f22 "/proc/$$/stat")" '.pid = $pid | .start = $start' "$dir/new" >"$dir/pulse.json"
+  run -1 "$KMODSMITH" probe liveness --pulse-dir "$dir" --stall 60
+  assert_output --regexp "^liveness: no, process $$ hangs since 6[0-9] s$"
+}
+
+@test "coordinator: a directory that cannot be had is said" {
+  echo >"$dir"
+  run -1 "$KMODSMITH" coordinator --kubeconfig "$BATS_TEST_TMPDIR/config" --pulse-dir "$dir"
+  assert_output --partial "--pulse-dir: "
+  run -1 "$KMODSMITH" probe liveness --pulse-dir "$dir/none"
+  assert_output --partial "--pulse-dir: "
+}
