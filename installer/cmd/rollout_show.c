@@ -129,24 +129,41 @@ static void show_pools(const struct cluster *c, const struct slots *s)
 	}
 }
 
+// "08:20Z" of today and tomorrow, else the day: whoever wants the second has --json.
+static char *deadline_text(int64_t deadline, int64_t now)
+{
+	enum { HALF_DAY_S = 12 * 60 * 60, DAY_TEXT = 10, MINUTE_TEXT = 5 };
+	auto_str char *text = deadline ? date_text((time_t)deadline) : NULL;
+	if (!text)
+		return str_dup("-");
+	if (deadline < now - HALF_DAY_S || deadline > now + HALF_DAY_S)
+		return str_ndup(text, DAY_TEXT);
+	return str_fmt("%.*sZ", MINUTE_TEXT, text + DAY_TEXT + 1);
+}
+
+// Ours goes by itself; of the others somebody else has to know.
+static const char *cordon_text(const struct member *m)
+{
+	return !m->facts.is_unschedulable ? "-" : str_eq(why_cordon(m), "ours") ? "ours" : "foreign";
+}
+
 static void show_nodes(const struct cluster *c, const struct slots *s)
 {
 	auto_strv struct strv rows = { 0 };
-	strv_add(&rows, str_dup("NODE\tPOOL\tWAVE\tSTATE\tNEXT\tREASON\tDEADLINE\tSTEP"));
+	strv_add(&rows, str_dup("NODE\tPOOL\tWAVE\tSTATE\tCORDON\tNEXT\tREASON\tDEADLINE\tSTEP"));
 	for (size_t i = 0; i < c->count; i++) {
 		struct view v = slots_view(c, s, i);
 		struct decision d;
 		transition(&v, &d);
 		auto_str char *why = reason_text(d.rule ? &d.next.reason : &d.waits);
-		auto_str char *deadline = d.next.deadline ? date_text((time_t)d.next.deadline) : NULL;
+		auto_str char *deadline = deadline_text(d.next.deadline, c->now);
 		const char *slot = slot_step(&c->members[i], &s->seats[i]), *step = d.rule ? rule_text(d.rule) : "";
 		auto_str char *last = last_drain(&c->members[i], &d);
-		strv_add(&rows, str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s%s%s", c->members[i].name,
+		strv_add(&rows, str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s%s%s", c->members[i].name,
 					v.pool ? v.pool->name : "-", *v.wave ? v.wave : "-",
-					phase_info(c->members[i].record.phase)->name,
-					d.rule ? phase_info(d.next.phase)->name : "-", *why ? why : "-",
-					deadline ? deadline : "-", slot, *slot && *step ? "; " : "", step,
-					*last && (*slot || *step) ? "; " : "", last));
+					phase_info(c->members[i].record.phase)->name, cordon_text(&c->members[i]),
+					d.rule ? phase_info(d.next.phase)->name : "-", *why ? why : "-", deadline, slot,
+					*slot && *step ? "; " : "", step, *last && (*slot || *step) ? "; " : "", last));
 	}
 	show_table(&rows);
 }

@@ -133,6 +133,12 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   plan --resumed --json
   assert_json "$(node n2 .lastDrain)" 'drain-timeout default/alone: nothing would start it again'
   assert_json "$(node n1 .cordonedBy)" ours
+  alter "$nodes" '.items[3].spec.unschedulable = true'
+  plan
+  assert_line --regexp '^NODE +POOL +WAVE +STATE +CORDON +NEXT '
+  assert_line --regexp '^n1 +gpu +[a-z]+ +evicting +ours +[a-z-]+ .* 0[0-9]:[0-9]{2}Z '
+  assert_line --regexp '^n3 +gpu +[a-z]+ +queued +foreign '
+  assert_line --regexp '^n4 +gpu +[a-z]+ +queued +- '
 }
 
 @test "a policy that makes no sense is refused with the field" {
