@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator that only waits for its API server is not taken for one that hangs: between any two signs of life is less
-// time than the liveness probe of deploy/coordinator.yaml allows.
+// A coordinator that only waits for its API server is not taken for one that hangs: between any two signs of life is
+// less time than the liveness probe of deploy/coordinator.yaml allows.
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 
