@@ -32,9 +32,9 @@ struct pulse_verdict {
 	int64_t age_s;        // since the last beat
 	char *why;
 };
-// Dead is who is stopped, and whoever has not counted on, or not turned, for stall_s. A step that does not count, such as
-// a wait for holders, has deadlines of its own, and a kill would only begin it anew. Who is gone has taken its container
-// along: the probe runs in the next one.
+// Dead is who is stopped, and whoever has not counted on, or not turned, for stall_s. A step that does not count, such
+// as a wait for holders, has deadlines of its own, and a kill would only begin it anew. Who is gone has taken its
+// container along: the probe runs in the next one.
 int pulse_judge(const struct root *root, const char *dir, const struct root *kern, unsigned stall_s,
 		struct pulse_verdict *ret, struct err *err);
 void pulse_verdict_done(struct pulse_verdict *v);
