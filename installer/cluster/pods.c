@@ -2,6 +2,7 @@
 #include "cluster/pods.h"
 
 #include "cluster/keys.h"
+#include "cluster/selector.h"
 
 #include <stdio.h>
 
@@ -177,25 +178,10 @@ enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool cl
 	return POD_STUCK;
 }
 
-// "key=value[,key=value...]", and a key alone: that it is there.
-static bool meets(const json_t *labels, const char *selector)
-{
-	size_t len;
-	for (const char *at = selector, *term; (term = cut(&at, ',', &len));) {
-		auto_str char *key = str_ndup(term, len);
-		char *equals = strchr(key, '=');
-		if (equals)
-			*equals = '\0';
-		const char *value = json_string_value(json_object_get(labels, key));
-		if (!value || (equals && !str_eq(value, equals + 1)))
-			return false;
-	}
-	return true;
-}
-
 bool pod_is_job(const json_t *pod, const struct pool *pool)
 {
-	return pool->wait_for && !is_over(pod) && !is_fixture(pod) && meets(meta(pod, "labels"), pool->wait_for);
+	return pool->wait_for && !is_over(pod) && !is_fixture(pod) &&
+	       selector_meets(pool->wait_for, meta(pod, "labels"));
 }
 
 // A claim made from a template has a name of its own, which the status tells.

@@ -4,8 +4,10 @@
 #include "base/digest.h"
 #include "base/yaml.h"
 #include "cluster/policy_own.h"
+#include "cluster/selector.h"
 #include "node/flavour.h"
 #include "node/modules.h"
+#include "node/params.h"
 
 const unsigned span_defaults[SPAN_COUNT] = {
 	[SPAN_STAGE] = HOUR,           [SPAN_CORDON] = 2 * MINUTE,        [SPAN_WAIT] = 2 * HOUR,
@@ -38,6 +40,31 @@ const struct field target_fields[] = {
 	{ "parameters", FIELD_OTHER, 0, 0, 0, NULL },
 	{ 0 },
 };
+
+// As the agent gives them to `install --param`, so that what no node could take is refused here, and by nobody later.
+static int check_parameters(const struct target *t, const char *path, struct err *err)
+{
+	struct err why;
+	auto_strv struct strv words = { 0 };
+	auto_params struct params params = { 0 };
+	target_params(t, &words);
+	for (size_t i = 0; i < words.count; i++)
+		if (strchr(words.items[i], ',') || params_add_option(&params, words.items[i], &why) < 0)
+			return err_set(
+				err, E_CONFIG,
+				"%s.parameters: '%s' is no NAME or MODULE:NAME with a value without ',' and '\"'", path,
+				words.items[i]);
+	return 0;
+}
+
+// "570.86.15": numbers between single dots.
+static bool is_version(const char *driver)
+{
+	for (size_t len; (len = strspn(driver, "0123456789")) > 0 && driver[len] == '.';)
+		driver += len + 1;
+	size_t last = strspn(driver, "0123456789");
+	return last && !driver[last];
+}
 
 static int read_parameters(const json_t *object, const char *path, char **ret, struct err *err)
 {
@@ -74,13 +101,16 @@ static int read_target(const json_t *pool, const char *path, struct target *t, s
 		return -1;
 	if (!*t->driver)
 		return err_set(err, E_CONFIG, "%s.driver: is missing", its);
-	if (!flavour_branch(t->driver))
+	if (!flavour_branch(t->driver) || !is_version(t->driver))
 		return err_set(err, E_CONFIG, "%s.driver: '%s' is no driver version, as 570.86.15 is one", its,
 			       t->driver);
+	enum flavour flavour;
+	if (*t->flavour && !flavour_parse(t->flavour, &flavour))
+		return err_set(err, E_CONFIG, "%s.flavour: must be one of open, proprietary, auto", its);
 	if (t->package && (!str_starts(t->package, "sha256:") || !digest_is_hex(t->package + 7)))
 		return err_set(err, E_CONFIG, "%s.package: must be sha256: and 64 hex digits", its);
 	target_name(t);
-	return 0;
+	return check_parameters(t, its, err);
 }
 
 static const char *const evicts[] = { "gpu", "holders", "all", "none", NULL };
@@ -179,6 +209,11 @@ static int read_pool(const json_t *object, const char *path, struct strv *terms,
 	    read_target(object, path, &pool->target, err) < 0 || read_parts(object, path, pool, err) < 0 ||
 	    policy_waves(object, path, terms, pool, err) < 0)
 		return -1;
+	struct err why;
+	if (pool->wait_for && selector_check(pool->wait_for, &why) < 0)
+		return err_set(err, E_CONFIG,
+			       "%s.drain.waitFor: %s: a selector of labels such as \"app in (train, eval)\"", path,
+			       why.text);
 	default_margin(object, pool);
 	return policy_windows(object, path, pool, err);
 }

@@ -39,7 +39,8 @@ static int read_policy(const char *path, struct policy *ret, struct err *err)
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
-	if (read_text(path, &text, &len, err) < 0)
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	if (fd < 0 || file_read_most(fd, path, POLICY_BYTES, &text, &len, err) < 0)
 		return -1;
 	return policy_parse(text, len, ret, err) < 0 ? err_wrap(err, "'%s'", path) : 0;
 }

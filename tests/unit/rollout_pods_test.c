@@ -109,6 +109,8 @@ static void jobs(void **state)
 	} rows[] = {
 		{ "kind=train", "{'metadata':{'labels':{'kind':'train'}}}", true },
 		{ "kind=train", "{'metadata':{'labels':{'kind':'serve'}}}", false },
+		{ "kind in (train, eval)", "{'metadata':{'labels':{'kind':'train'}}}", true },
+		{ "kind!=serve", "{'metadata':{'labels':{'kind':'train'}}}", true },
 		{ "kind=train,team", "{'metadata':{'labels':{'kind':'train','team':'a'}}}", true },
 		{ "kind=train,team", "{'metadata':{'labels':{'kind':'train'}}}", false },
 		{ "kind=train", "{'metadata':{'labels':{'kind':'train'}},'status':{'phase':'Failed'}}", false },

@@ -4,6 +4,8 @@
 #include "tests/unit/test.h"
 
 #define POOL "\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"535.1\"}"
+#define TARGET(parameters) \
+	"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{" parameters "}}}]}"
 static const struct {
 	const char *name, *text, *error; // NULL = it is good
 } policies[] = {
@@ -61,6 +63,24 @@ static const struct {
 	  "pools[1].name: there are two pools 'a'" },
 	{ "a pool that nobody can be in", "{" POOL "},{\"name\":\"b\",\"target\":{\"driver\":\"1.1\"}}]}",
 	  "pools[1]: never has a node" },
+	{ "jobs by a selector of sets", "{" POOL ",\"drain\":{\"waitFor\":\"app in (train, eval),!debug\"}}]}", NULL },
+	{ "jobs by what is no selector", "{" POOL ",\"drain\":{\"waitFor\":\"app in train\"}}]}",
+	  "pools[0].drain.waitFor: '(' is due at train" },
+	{ "a flavour that there is not",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"flavour\":\"opne\"}}]}",
+	  "pools[0].target.flavour: must be one of" },
+	{ "a driver with a suffix", "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1-open\"}}]}",
+	  "pools[0].target.driver: '1.1-open' is no driver version" },
+	{ "a driver with a part missing", "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1..2\"}}]}",
+	  "pools[0].target.driver" },
+	{ "a driver with an end missing", "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.2.\"}}]}",
+	  "pools[0].target.driver" },
+	{ "parameters that agents can give", TARGET("\"NVreg_A\":\"a=1;b=2\",\"nvidia-uvm:x_y\":\"\""), NULL },
+	{ "a parameter with a comma, which parts parameters", TARGET("\"NVreg_A\":\"a=1,b=2\""),
+	  "pools[0].target.parameters: 'nvidia:NVreg_A=a=1,b=2' is no" },
+	{ "a parameter with a quote", TARGET("\"NVreg_A\":\"a\\\"b\""), "pools[0].target.parameters" },
+	{ "a parameter whose name has a blank", TARGET("\"NV reg\":\"1\""), "pools[0].target.parameters" },
+	{ "a parameter without a name", TARGET("\"\":\"1\""), "pools[0].target.parameters" },
 	{ "a day that there is not",
 	  "{" POOL ",\"windows\":[{\"days\":[\"Son\"],\"from\":\"01:00\",\"to\":\"02:00\"}]}]}",
 	  "pools[0].windows[0].days" },

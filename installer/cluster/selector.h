@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// A label selector as kubectl takes it: "app in (train, eval), tier!=batch, team, !debug". What one of them means is what
+// the API server takes it for (k8s.io/apimachinery/pkg/labels/selector.go), but for ">" and "<", which are refused.
+#pragma once
+#include "base/json.h"
+
+int selector_check(const char *text, struct err *err); // E_CONFIG
+// labels: an object of texts, or NULL. False where it means nothing, which selector_check() has refused.
+bool selector_meets(const char *text, const json_t *labels);

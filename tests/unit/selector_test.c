@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Label selectors mean what they mean to the API server, and what means nothing is refused with the place.
+#include "cluster/selector.h"
+#include "tests/unit/test.h"
+
+static void meets(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *selector;
+		bool train, none; // of {app: train, tier: "", example.com/a: b}, and of no labels at all
+	} rows[] = {
+		{ "app=train", true, false },
+		{ "app==train", true, false },
+		{ " app = train ", true, false },
+		{ "app=eval", false, false },
+		{ "app!=eval", true, true },
+		{ "app!=train", false, true },
+		{ "app", true, false },
+		{ "!app", false, true },
+		{ "! app", false, true },
+		{ "tier=", true, false },
+		{ "tier!=", false, true },
+		{ "team=", false, false },
+		{ "app in (eval, train)", true, false },
+		{ "app in(train)", true, false },
+		{ "app in (eval)", false, false },
+		{ "app notin (eval)", true, true },
+		{ "app notin (eval,train)", false, true },
+		{ "app=train,tier", true, false },
+		{ "app=train, !team, example.com/a in (b)", true, false },
+		{ "app=train,team", false, false },
+		{ "in=train", false, false },
+		{ "in in (train)", false, false },
+	};
+	auto_json json_t *train = json_pack("{s:s, s:s, s:s}", "app", "train", "tier", "", "example.com/a", "b");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		expect(selector_check(rows[i].selector, &err) == 0, rows[i].selector);
+		expect(selector_meets(rows[i].selector, train) == rows[i].train, rows[i].selector);
+		expect(selector_meets(rows[i].selector, NULL) == rows[i].none, rows[i].selector);
+	}
+}
+
+static void means_nothing(void **state)
+{
+	(void)state;
+	static const char *const rows[][2] = {
+		{ "", "the name of a label is due at its end" },
+		{ "  ", "the name of a label is due at its end" },
+		{ ",", "the name of a label is due at ," },
+		{ "app=train,", "the name of a label is due at its end" },
+		{ "app train", "',' or an end is due at train" },
+		{ "app in train", "'(' is due at train" },
+		{ "app in (train", "')' is due at its end" },
+		{ "app in ()", "a value is due at )" },
+		{ "app in (a,)", "a value is due at )" },
+		{ "app in (a b)", "')' is due at b)" },
+		{ "app=-a", "a value is due at -a" },
+		{ "app=a/b", "a value is due at a/b" },
+		{ "app=a=b", "',' or an end is due at =b" },
+		{ "app>3", "',' or an end is due at >3" },
+		{ "!app=a", "',' or an end is due at =a" },
+		{ "app!train", "',' or an end is due at !train" },
+		{ "=train", "the name of a label is due at =train" },
+		{ "/app", "the name of a label is due at /app" },
+		{ "A.b/app", "the name of a label is due at A.b/app" },
+		{ "\"app\"=a", "the name of a label is due at \"app\"=a" },
+		{ "app: train", "the name of a label is due at app: train" },
+	};
+	auto_json json_t *labels = json_pack("{s:s}", "app", "train");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		expect(selector_check(rows[i][0], &err) < 0 && err.code == E_CONFIG, rows[i][0]);
+		expect(strstr(err.text, rows[i][1]), err.text);
+		expect(!selector_meets(rows[i][0], labels), rows[i][0]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(meets), cmocka_unit_test(means_nothing) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
