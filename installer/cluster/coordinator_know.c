@@ -156,18 +156,27 @@ static int on_policy(void *ctx, const char *type, json_t *object, struct err *er
 }
 
 // Its status is written by ourselves.
-static int on_object(void *ctx, const char *type, json_t *object, struct err *err)
+bool know_object(struct coordinator *c, const json_t *object)
 {
 	static const char *const parts[] = { "uid", "generation", "annotations" };
-	struct coordinator *c = ctx;
 	const json_t *now = json_object_get(object, "metadata"), *known = json_object_get(c->policy_object, "metadata");
-	bool is_same = known && !str_eq(type, "DELETED");
-	(void)err;
+	bool is_same = known != NULL;
 	for (size_t i = 0; is_same && i < ARRAY_SIZE(parts); i++) {
 		const json_t *a = json_object_get(now, parts[i]), *b = json_object_get(known, parts[i]);
 		is_same = a == b || json_equal(a, b);
 	}
 	c->is_loaded = c->is_loaded && is_same;
+	return is_same;
+}
+
+static int on_object(void *ctx, const char *type, json_t *object, struct err *err)
+{
+	struct coordinator *c = ctx;
+	(void)err;
+	if (str_eq(type, "DELETED"))
+		c->is_loaded = false;
+	else
+		know_object(c, object);
 	return 0;
 }
 

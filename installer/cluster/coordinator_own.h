@@ -19,6 +19,8 @@ int know_all(struct coordinator *c, struct err *err);
 int know_once(struct coordinator *c, struct err *err); // without watches
 int know_more(struct coordinator *c, int wait_ms, struct err *err);
 int know_status(struct coordinator *c, struct err *err);
+// The DriverRollout as it is by now: false = people have written there since it was read, and all is read anew.
+bool know_object(struct coordinator *c, const json_t *object);
 
 // coordinator_policy.c: which policy is in force, of the ConfigMaps as they were read.
 void policy_choose(struct coordinator *c);

@@ -122,7 +122,7 @@ static json_t *conditions_json(const struct coordinator *c, const struct slots *
 	auto_str char *now = date_text((time_t)kube_time(c->o.kube)), *halt = NULL;
 	auto_str char *accepted = accepted_text(c), *halted = halted_text(c, s, &halt);
 	auto_str char *count = str_fmt("%u of %u nodes are done, %u failed", t.done, t.nodes, t.failed);
-	bool is_complete = t.nodes && t.done == t.nodes && !c->refused.code;
+	bool is_complete = t.nodes && t.done == t.nodes && !c->refused.code && !c->undone.count;
 	bool is_going = s && t.done < t.nodes && t.halted < c->policy.pool_count && !c->policy.is_paused;
 	const struct condition all[] = {
 		{ "Accepted", !c->refused.code && !c->blind.code,
@@ -140,6 +140,7 @@ static json_t *conditions_json(const struct coordinator *c, const struct slots *
 		{ "Complete", is_complete,
 		  is_complete     ? "AllNodesDone" :
 		  c->refused.code ? "InvalidPolicy" :
+		  c->undone.count ? "Undone" :
 		  t.nodes         ? "NodesLeft" :
 				    "NoNodes",
 		  count },
@@ -164,14 +165,15 @@ static json_t *status_json(const struct coordinator *c, const struct slots *s)
 			 conditions_json(c, s, json_object_get(before, "conditions"), generation));
 }
 
-// The object as it is now, where somebody else was faster. That it is gone the watch tells.
+// The object as it is now, where somebody else was faster. That it is gone the watch tells. What people wrote there is
+// not taken over here, where no policy is chosen: the watch would find nothing new in it any more.
 static int look_again(struct coordinator *c, const char *path, struct err *err)
 {
-	json_t *now = NULL;
+	auto_json json_t *now = NULL;
 	int r = api_get(c->o.kube, path, &now, err);
-	if (r > 0) {
+	if (r > 0 && know_object(c, now)) {
 		json_decref(c->policy_object);
-		c->policy_object = now;
+		c->policy_object = TAKE(now);
 	}
 	return r < 0 ? -1 : 0;
 }

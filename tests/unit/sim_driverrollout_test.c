@@ -114,6 +114,79 @@ static void an_object_alone(void **state)
 	farm_end(&f);
 }
 
+// What people write between our last look and our status is a conflict of that status, and stays news, although it is
+// read for that conflict before the watch tells of it.
+static void write_spec(void *ctx)
+{
+	struct farm *f = ctx;
+	sim_merge(f->sim, OBJECT, "{'spec':{'pools':[{'name':'gpus','target':{'driver':'535.3'}}]}}");
+}
+static void write_pause(void *ctx)
+{
+	struct farm *f = ctx;
+	sim_merge(f->sim, OBJECT, "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
+}
+
+static void a_word_beside_our_status(void **state)
+{
+	(void)state;
+	static void (*const words[])(void *ctx) = { write_spec, write_pause };
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		begin(&f, false);
+		install(&f);
+		make(&f, plain);
+		sim_fault(f.sim,
+			  &(struct sim_fault){ .what = SIM_WATCH_LATE, .resource = "driverrollouts", .late_ms = 3000 });
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
+						      .status = 409,
+						      .client = "boss",
+						      .verb = "patch",
+						      .resource = "driverrollouts",
+						      .hit = words[i],
+						      .ctx = &f });
+		farm_run(&boss, 1, MINUTES(2)); // long before the next resync
+		assert_int_equal(boss.c.policy.is_paused, words[i] == write_pause);
+		assert_string_equal(boss.c.policy.pools[0].target.driver, words[i] == write_spec ? "535.3" : "535.2");
+		expect_condition(&f, "Complete", "False NodesLeft");
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
+// Who waits for the spec of now is not told that it is complete while nodes go back from it.
+static void an_undo(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	char aim[AIM_TEXT];
+	struct aim target = farm_target(next);
+	begin(&f, false);
+	install(&f);
+	make(&f, plain);
+	farm_boss_begin(&f, &boss, "boss");
+	all_done(&f, &boss, plain);
+	sim_merge(f.sim, OBJECT, "{'spec':{'pools':[{'name':'gpus','target':{'driver':'535.3'}}]}}");
+	all_done(&f, &boss, next);
+	aim_text(&target, aim);
+	sim_merge(f.sim, OBJECT,
+		  "{'metadata':{'annotations':{'kmodsmith.io/undo':"
+		  "'{\\'gpus\\':{\\'instead\\':\\'%s\\',\\'target\\':{\\'driver\\':\\'535.2\\'}}}'}}}",
+		  aim);
+	all_done(&f, &boss, plain);
+	farm_run(&boss, 1, MINUTES(1));
+	assert_string_equal(sim_text(sim_get(f.sim, OBJECT), "status driver"), "535.2");
+	expect_condition(&f, "Accepted", "True Accepted");
+	expect_condition(&f, "Progressing", "False NothingToDo");
+	expect_condition(&f, "Complete", "False Undone");
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
 // What the API server let through, and the coordinator does not: the last good one stays, also after a restart.
 static void an_object_that_means_nothing(void **state)
 {
@@ -235,9 +308,14 @@ static void rights_that_are_not_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_object_alone),       cmocka_unit_test(an_object_that_means_nothing),
-		cmocka_unit_test(a_halt_is_a_condition), cmocka_unit_test(the_object_comes_before_the_map),
-		cmocka_unit_test(rights_that_are_lost),  cmocka_unit_test(rights_that_are_not_there),
+		cmocka_unit_test(an_object_alone),
+		cmocka_unit_test(a_word_beside_our_status),
+		cmocka_unit_test(an_undo),
+		cmocka_unit_test(an_object_that_means_nothing),
+		cmocka_unit_test(a_halt_is_a_condition),
+		cmocka_unit_test(the_object_comes_before_the_map),
+		cmocka_unit_test(rights_that_are_lost),
+		cmocka_unit_test(rights_that_are_not_there),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
