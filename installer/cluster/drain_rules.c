@@ -37,6 +37,19 @@ static void call_off_halted(const struct view *v, struct decision *d)
 {
 	stop_drain(v, d, REASON_HALTED, "");
 }
+// Another policy, an undo or a pin: nobody is disturbed for what would be replaced again. A node without a driver is
+// not judged by what it gets meanwhile.
+static bool is_unwanted(const struct view *v)
+{
+	const struct aim *target = &v->m->record.target;
+	struct aim goal = transition_goal(v);
+	bool is_of_pool = !v->m->facts.is_pinned && aim_eq(&v->rollout->target, target);
+	return aim_is(&goal) && !is_of_pool && !aim_eq(&goal, target) && !transition_recovers(v);
+}
+static void call_off_unwanted(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, REASON_TARGET_CHANGED, "");
+}
 static bool is_revoked(const struct view *v)
 {
 	return v->is_revoked;
@@ -248,6 +261,7 @@ const struct rule drain_rules[] = {
 	  "NVIDIA's controller upgrades it behind our cordon: nothing is done until that is over", is_behind_us, NULL },
 	{ DRAINING, "the node is to be left alone: the drain is called off", is_called_off, call_off },
 	{ DRAINING, "the roll-out is halted: the drain is called off", is_halted, call_off_halted },
+	{ DRAINING, "it is to have another target now: the drain is called off", is_unwanted, call_off_unwanted },
 	{ DRAINING, "its slot was taken back: the drain is called off", is_revoked, call_off_deadlock },
 	{ DRAINING, "uncordoned by somebody for the third time: we give in", is_uncordoned_again, give_in },
 	{ DRAINING, "uncordoned by somebody: cordoned anew", is_uncordoned, recordon },

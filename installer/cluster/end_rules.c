@@ -2,7 +2,7 @@
 // Released, and failed: the only ways out of a failure lead through the queue and a new proof (T35, I4).
 #include "cluster/rules.h"
 
-enum { RECOVERIES = 3 };
+enum { RECOVERIES = 3, TIRED_S = 6 * 60 * 60 };
 
 // Somebody wrote a receipt behind us: the patch is repeated, for ever (T26).
 static bool is_unreleased(const struct view *v)
@@ -80,17 +80,24 @@ static void try_new(const struct view *v, struct decision *d)
 }
 // Repaired by somebody or by a reboot: what is in the kernel now is healthy by the agent's word. It still has to be
 // proven, with a slot, like everything that ends in an uncordon.
-static bool is_healed(const struct view *v)
+static bool is_well(const struct view *v)
 {
 	const struct report *r = &v->m->report;
+	const struct record *own = &v->m->record;
+	// Not for ever: an agent that was away said so before it went.
+	bool is_tired =
+		aim_eq(&own->target, &r->loaded) && own->attempts >= RECOVERIES && v->now < own->since + TIRED_S;
+	return own->receipt.is_there && !is_tired && r->has_loaded && !r->is_foreign && aim_is(&r->loaded) &&
+	       aim_eq(&r->health.aim, &r->loaded) && r->health.result == RESULT_DONE &&
+	       !aim_eq(&r->loaded, &own->failed);
+}
+static bool is_healed(const struct view *v)
+{
 	const struct record *own = &v->m->record;
 	// A drain that did not end, where the policy holds: nothing was touched, so that nothing can have been
 	// repaired.
 	bool is_kept = !own->receipt.touched && own->reason.code == REASON_DRAIN_TIMEOUT;
-	bool is_tired = aim_eq(&own->target, &r->loaded) && own->attempts >= RECOVERIES;
-	return own->receipt.is_there && !is_tired && !is_kept && r->has_loaded && !r->is_foreign &&
-	       aim_is(&r->loaded) && aim_eq(&r->health.aim, &r->loaded) && r->health.result == RESULT_DONE &&
-	       !aim_eq(&r->loaded, &own->failed) && stands_down(v) == REASON_NONE;
+	return is_well(v) && !is_kept && stands_down(v) == REASON_NONE;
 }
 static void recover(const struct view *v, struct decision *d)
 {
@@ -104,6 +111,22 @@ static void recover(const struct view *v, struct decision *d)
 	enter(v, d, PHASE_QUEUED, REASON_NONE, "");
 }
 
+// Taken out, aborted or without a pool, it gets no slot and no other driver: what it has is proven where it is.
+static bool is_to_leave(const struct view *v)
+{
+	return is_well(v) && stands_down(v) != REASON_NONE && !member_is_foreign(v->m);
+}
+static void leave(const struct view *v, struct decision *d)
+{
+	struct aim failed = d->next.failed;
+	set_target(v, d, v->m->report.loaded);
+	d->next.failed = failed;
+	d->next.attempts++;
+	enter(v, d, PHASE_VALIDATING, stands_down(v), "");
+	give_order(v, d, VERB_VALIDATE, d->next.target);
+	d->next.paused = 0;
+}
+
 const struct rule end_rules[] = {
 	{ IN(RELEASING), "a receipt is still there: released again", is_unreleased, release_again },
 	{ IN(RELEASING), "released, as was read back: the attempt is over", is_always, arrive },
@@ -113,5 +136,7 @@ const struct rule end_rules[] = {
 	{ IN(FAILED), "somebody asks for a retry: one more attempt", is_retry_wanted, try_again },
 	{ IN(FAILED), "there is a new target: it is tried", is_new_target, try_new },
 	{ IN(FAILED), "its driver is healthy again: queued for a proof", is_healed, recover },
+	{ IN(FAILED), "its driver is healthy, and the node is to be left alone: proven and uncordoned", is_to_leave,
+	  leave },
 	{ 0 },
 };

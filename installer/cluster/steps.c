@@ -139,7 +139,7 @@ static bool is_from_above(enum reason_code why)
 {
 	return why == REASON_HALTED || why == REASON_ATTEMPTS_SPENT || why == REASON_POLICY_GONE ||
 	       why == REASON_SKIPPED || why == REASON_WINDOW_CLOSED || why == REASON_FOREIGN_CONTROLLER ||
-	       why == REASON_ABORTED;
+	       why == REASON_ABORTED || why == REASON_TARGET_CHANGED;
 }
 
 // Nothing was unloaded in this attempt. Where an earlier one did, what is in the kernel has to prove itself first (I4).

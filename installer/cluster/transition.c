@@ -86,11 +86,12 @@ static void explain(const struct view *v, struct decision *d)
 	}
 }
 
-// Evictions go on for exactly those who may: ours by receipt and slot (I6).
+// Evictions go on for exactly those who may: ours by receipt and slot (I6), and only where something is to be unloaded.
 static bool may_evict(const struct view *v)
 {
 	const struct record *r = &v->m->record;
-	bool is_drain = r->phase == PHASE_EVICTING || r->phase == PHASE_RESTORING;
+	struct aim back = way_back(v);
+	bool is_drain = r->phase == PHASE_EVICTING || (r->phase == PHASE_RESTORING && !is_at(v, &back));
 	return is_drain && v->slot == SLOT_WORK && r->receipt.is_there && v->m->facts.is_unschedulable &&
 	       (member_seen(v->m)->pods != 0 || is_busy(v));
 }

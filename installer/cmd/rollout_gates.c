@@ -260,12 +260,15 @@ GATE(abort, "POOL", 1, 1, "give the target up: drains are called off, replacemen
      "For the target that the policy has now. Nodes that have it keep it; see kmodsmith-rollout-undo(8).\n\n"
      "  kmodsmith rollout abort gpus --kubeconfig admin.conf --namespace kmodsmith\n");
 GATE(undo, "POOL", 1, 1, "make the last driver that all nodes had the target again",
-     "Nodes that moved go back the way they came, with slots, drain and validation. The policy itself is not edited, "
-     "since a\n"
-     "GitOps controller would put it back, and the driver with it: an annotation beside it says which target is "
-     "undone, "
-     "and is\n"
-     "in force until the policy has another target for the pool. Commit the target that is printed (JSON, which is "
-     "YAML, too).\n"
+     "Nodes that moved go back the way they came, with slots, drain and validation; drains for what is undone are "
+     "called "
+     "off.\n"
+     "The policy itself is not edited, since a GitOps controller would put it back, and the driver with it: an "
+     "annotation "
+     "beside\n"
+     "it says which target is undone, and is in force until the policy has another target for the pool. Commit the "
+     "target "
+     "that\n"
+     "is printed (JSON, which is YAML, too).\n"
      "`kmodsmith rollout resume POOL` takes the undo back.\n\n"
      "  kmodsmith rollout undo gpus --kubeconfig admin.conf --namespace kmodsmith\n");

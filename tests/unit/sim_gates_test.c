@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people say in the middle of a roll-out counts for the nodes that are drained and for those that failed: undo,
+// another target, a pin, an abort.
+#include "cluster/undo.h"
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+#define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
+#define POOL(driver)                                                                                                  \
+	"{'pools':[{'name':'gpus','maxUnavailable':'50%','drain':{'waitFor':'app=train'},'target':{'driver':'" driver \
+	"'}}]}"
+enum { NODES = 2 };
+static const char first[] = POOL("535.2"), second[] = POOL("535.3"), third[] = POOL("535.4");
+
+static void lawful(const struct farm *f)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+}
+
+static void say_undo(struct farm *f)
+{
+	struct aim instead = farm_target(second);
+	auto_json json_t *target = json_pack("{s:s}", "driver", "535.2");
+	auto_str char *note = undo_note(NULL, "gpus", &instead, target);
+	auto_json json_t *body = json_pack("{s:{s:{s:s}}}", "metadata", "annotations", UNDO_NOTE, note);
+	auto_str char *text = json_dumps(body, JSON_COMPACT);
+	sim_merge(f->sim, MAPS "/" POLICY_NAME, "%s", text);
+}
+static void say_third(struct farm *f)
+{
+	farm_policy(f, third);
+}
+static void say_pin(struct farm *f)
+{
+	char aim[AIM_TEXT];
+	aim_text(&f->nodes[0].loaded, aim);
+	sim_merge(f->sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/pin':'%s'}}}", aim);
+}
+
+// Nothing was unloaded yet, and the target is wanted no more: it is never loaded, and no job ends for it.
+static void a_drain_for_what_is_not_wanted_any_more(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *during;
+		void (*say)(struct farm *f);
+		const char *ends_with;
+	} rows[] = {
+		{ "waiting", say_undo, first },  { "waiting", say_third, third },  { "waiting", say_pin, first },
+		{ "evicting", say_undo, first }, { "evicting", say_third, third }, { "evicting", say_pin, first },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		bool is_wait = str_eq(rows[i].during, "waiting");
+		struct aim never = farm_target(second), last = farm_target(rows[i].ends_with);
+		farm_begin(&f, NODES, first);
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(30)));
+		is_wait ? farm_pod(&f, 0, "train") : farm_pod_that_stays(&f, 0, "stays");
+		farm_policy(&f, second);
+		expect(farm_until(&f, &boss, 1, rows[i].during, 1, MINUTES(30)), rows[i].during);
+		rows[i].say(&f);
+		farm_run(&boss, 1, MINUTES(2));
+		if (!is_wait)
+			sim_merge(f.sim, "/api/v1/namespaces/default/pods/stays", "{'metadata':{'finalizers':null}}");
+		for (int minutes = 0; minutes < 240; minutes++) {
+			farm_run(&boss, 1, MINUTES(1));
+			expect(!aim_eq(&f.nodes[0].loaded, &never), rows[i].during);
+		}
+		expect(aim_eq(&f.nodes[0].loaded, &last), rows[i].during);
+		expect(!farm_is_cordoned(&f, 0), rows[i].during);
+		lawful(&f);
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
+static void say_abort(struct farm *f)
+{
+	char aim[AIM_TEXT];
+	struct aim target = farm_target(first);
+	aim_text(&target, aim);
+	sim_merge(f->sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/abort':'gpus@%s'}}}", aim);
+}
+static void say_skip(struct farm *f)
+{
+	sim_merge(f->sim, "/api/v1/nodes/n00", "{'metadata':{'labels':{'kmodsmith.io/skip':'true'}}}");
+}
+static void say_no_policy(struct farm *f)
+{
+	sim_delete(f->sim, MAPS "/" POLICY_NAME);
+}
+
+// What its agent says of the driver that it had.
+static void be(struct farm *f, unsigned node, bool is_silent, const char *health)
+{
+	char aim[AIM_TEXT];
+	auto_str char *path = api_node(f->nodes[node].name);
+	aim_text(&f->nodes[node].loaded, aim);
+	f->nodes[node].is_silent = is_silent;
+	sim_merge(f->sim, path, "{'metadata':{'annotations':{'kmodsmith.io/agent.health':'%s:%s'}}}", aim, health);
+}
+
+// Who fails and is left alone then is not left with our cordon: well again, it goes back to service with what it has.
+static void nobody_who_is_well_stays_cordoned(void **state)
+{
+	(void)state;
+	static void (*const says[])(struct farm *) = { say_abort, say_skip, say_no_policy };
+	for (size_t i = 0; i < ARRAY_SIZE(says); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		farm_begin(&f, 1, first);
+		struct aim old = f.nodes[0].loaded;
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		be(&f, 0, true, "fail:E_NOT_READY");
+		assert_true(farm_until(&f, &boss, 1, "failed", 1, MINUTES(60)));
+		says[i](&f);
+		farm_run(&boss, 1, MINUTES(120));
+		assert_true(farm_is_cordoned(&f, 0)); // it is not well
+		be(&f, 0, false, "ok");
+		farm_run(&boss, 1, MINUTES(30));
+		expect(!farm_is_cordoned(&f, 0), farm_note(&f, 0, "kmodsmith.io/reason"));
+		assert_true(aim_eq(&f.nodes[0].loaded, &old));
+		lawful(&f);
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
+// Its agent was away for hours, and what it had said last was that all is well: proofs were tried and had no answer.
+static void an_agent_that_comes_back_late(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(&f, 1, first);
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	be(&f, 0, true, "ok");
+	farm_run(&boss, 1, MINUTES(180));
+	assert_string_equal(farm_state(&f, 0), "failed");
+	size_t patches = sim_count(f.sim, "boss", "patch");
+	farm_run(&boss, 1, MINUTES(120));
+	assert_int_equal(sim_count(f.sim, "boss", "patch"), patches);
+	be(&f, 0, false, "ok");
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(480)));
+	assert_false(farm_is_cordoned(&f, 0));
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_drain_for_what_is_not_wanted_any_more),
+		cmocka_unit_test(nobody_who_is_well_stays_cordoned),
+		cmocka_unit_test(an_agent_that_comes_back_late),
+	};
+	return cmocka_run_group_tests_name("gates", tests, NULL, NULL);
+}
