@@ -62,6 +62,8 @@ int api_patch(struct kube *k, const char *path, const json_t *operations, json_t
 // it apart.
 static enum api_evicted evicted_not(const struct kube_call *call)
 {
+	if (call->status == 409)
+		return API_OTHER;
 	if (call->status == 429 && kube_cause(call, "DisruptionBudget"))
 		return API_BLOCKED;
 	return call->status == 403 && kube_cause(call, "NamespaceTerminating") ? API_ENDING : API_REFUSED;
@@ -89,7 +91,7 @@ int api_evict(struct kube *k, const char *namespace, const char *pod, const char
 	*ret = (struct api_eviction){ 0 };
 	if (kube_run(k, &call, err) == 0)
 		return 0;
-	if (call.status == 404 || call.status == 409) {
+	if (call.status == 404) {
 		ret->what = API_GONE;
 		return 0;
 	}

@@ -16,7 +16,8 @@ int api_patch(struct kube *k, const char *path, const json_t *operations, json_t
 // policy/v1 Eviction, bound to the pod of that uid.
 enum api_evicted {
 	API_EVICTED,
-	API_GONE,    // it, or another pod has the name
+	API_GONE,
+	API_OTHER,   // another pod has the name, or somebody else wrote it: who is there is to be looked at again
 	API_BLOCKED, // by a budget
 	API_ENDING,  // its namespace ends, and the pod with it: nothing can be made there, not even an eviction
 	API_REFUSED, // by a webhook, by rights, by a server that is busy or cannot: of this pod, and now
@@ -24,7 +25,7 @@ enum api_evicted {
 struct api_eviction {
 	enum api_evicted what;
 	unsigned retry_ms; // of API_BLOCKED, API_REFUSED: what the server asks for; 0 = nothing
-	struct err why;    // likewise: the server's words alone, with the budget's name
+	struct err why;    // of API_OTHER, too: the server's words alone, with the budget's name
 };
 // An error only where no answer came: no other pod would get one either.
 int api_evict(struct kube *k, const char *namespace, const char *pod, const char *uid, struct api_eviction *ret,

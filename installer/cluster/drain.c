@@ -141,6 +141,10 @@ static int evict(struct drain *d, const json_t *pod, struct look *l, struct err 
 	if (done.what == API_ENDING) {
 		auto_str char *text = str_fmt("%s/%s: its namespace is ending", space, name);
 		name_blocker(l, REASON_PODS_LEFT, text);
+	} else if (done.what == API_OTHER) {
+		auto_str char *text = str_fmt("%s/%s: %s", space, name, done.why.text);
+		name_blocker(l, REASON_PODS_LEFT, text);
+		l->has_evicted = true; // so that it is looked at soon
 	} else if (done.what == API_BLOCKED || done.what == API_REFUSED) {
 		d->blocked += done.what == API_BLOCKED;
 		take_refusal(l, &done, space, name);

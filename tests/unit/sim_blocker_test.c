@@ -163,6 +163,44 @@ static void a_holder_is_named(void **state)
 	end(&f, &boss);
 }
 
+// That somebody else was faster is no proof that the pod has gone: its kubelet may just have written its status.
+static void a_conflict_is_not_the_end_of_a_pod(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	begin(&f, &boss);
+	farm_pod(&f, 0, "a");
+	sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
+					      .verb = "evict",
+					      .status = 409,
+					      .message = "the object has been modified; please apply your changes",
+					      .times = 60 });
+	until_evicting(&f, &boss);
+	farm_run(&boss, 1, MINUTES(4));
+	assert_string_equal(NOTE(&f), "pods-left default/a: the object has been modified; please apply your changes");
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(10)));
+	end(&f, &boss);
+}
+
+// Who waits for jobs and gives up says for which one.
+static void a_job_that_lasts_is_named(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	farm_begin(
+		&f, 1,
+		"{'pools':[{'name':'gpus','drain':{'waitFor':'app=train','onWaitTimeout':'release'},'target':{'driver'"
+		":'535.2'}}]}");
+	farm_pod(&f, 0, "train");
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "waiting", 1, MINUTES(5)));
+	assert_true(farm_until(&f, &boss, 1, "idle", 1, MINUTES(150)));
+	assert_string_equal(NOTE(&f), "jobs default/train");
+	end(&f, &boss);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +210,8 @@ int main(void)
 		cmocka_unit_test(a_reason_is_replaced_by_the_next_one),
 		cmocka_unit_test(a_refusal_is_told_in_the_servers_words),
 		cmocka_unit_test(a_holder_is_named),
+		cmocka_unit_test(a_conflict_is_not_the_end_of_a_pod),
+		cmocka_unit_test(a_job_that_lasts_is_named),
 	};
 	return cmocka_run_group_tests_name("blocker", tests, NULL, NULL);
 }

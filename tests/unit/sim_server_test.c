@@ -316,7 +316,7 @@ static void test_pods_end(void **state)
 	auto_client struct kube *k = sim_client(s, "a");
 	make_pod(s, "plain", "", true);
 	make_pod(s, "kept", ", 'finalizers': ['jobs/keep']", true);
-	evict(s, k, "plain", "another", API_GONE);
+	evict(s, k, "plain", "another", API_OTHER);
 	assert_null(sim_at(pod(s, "plain"), "metadata deletionTimestamp"));
 	evict(s, k, "plain", NULL, API_EVICTED);
 	evict(s, k, "plain", NULL, API_EVICTED); // on its way already
