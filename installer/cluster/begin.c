@@ -183,6 +183,19 @@ static bool is_adopted(const struct view *v)
 {
 	return is_arrived(v) && !v->m->record.receipt.is_there;
 }
+// Its turn may be days away: a wave, a window, a pause.
+static bool is_kept_waiting(const struct view *v)
+{
+	int64_t most = span_of(v->pool, SPAN_BACKOFF_MOST);
+	return !transition_recovers(v) && is_well(v) && v->refused != REASON_NONE &&
+	       v->now >= v->m->record.since + most;
+}
+static void recover(const struct view *v, struct decision *d)
+{
+	set_target(v, d, v->m->report.loaded);
+	d->next.attempts++;
+	enter(v, d, PHASE_QUEUED, REASON_NONE, "");
+}
 static bool is_unstaged(const struct view *v)
 {
 	return !transition_recovers(v) && !has_payload(v, &v->m->record.target);
@@ -311,6 +324,9 @@ const struct rule begin_rules[] = {
 	{ IN(STAGING), "staging failed or took too long: again", is_stage_again, stage_again },
 	{ IN(STAGING) | IN(LOADING), "the agent does not answer: held", is_silent, hold_silent },
 	{ IN(QUEUED), "the target is in the kernel: adopted", is_adopted, adopt },
+	{ IN(QUEUED),
+	  "cordoned since it failed, healthy again, and it is not its turn: queued for a proof of what it has",
+	  is_kept_waiting, recover },
 	{ IN(QUEUED), "the target is no longer on the disk for this kernel: staged anew", is_unstaged,
 	  step_back_unstaged },
 	{ IN(QUEUED), "no driver is loaded: the target is loaded without a cordon", is_fresh, load },

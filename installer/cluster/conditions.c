@@ -185,3 +185,18 @@ enum reason_code transition_rests(const struct view *v)
 		return r->reason.code != REASON_NONE ? r->reason.code : REASON_BACKING_OFF;
 	return REASON_NONE;
 }
+
+// Repaired by somebody or by a reboot: what is in the kernel now is healthy by the agent's word. It still has to be
+// proven, with a slot, like everything that ends in an uncordon.
+bool is_well(const struct view *v)
+{
+	enum { RECOVERIES = 3, TIRED_S = 6 * 60 * 60 };
+	const struct report *r = &v->m->report;
+	const struct record *own = &v->m->record;
+	// Not for ever: an agent that was away said so before it went.
+	bool is_tired =
+		aim_eq(&own->target, &r->loaded) && own->attempts >= RECOVERIES && v->now < own->since + TIRED_S;
+	return own->receipt.is_there && !is_tired && r->has_loaded && !r->is_foreign && aim_is(&r->loaded) &&
+	       aim_eq(&r->health.aim, &r->loaded) && r->health.result == RESULT_DONE &&
+	       !aim_eq(&r->loaded, &own->failed);
+}

@@ -2,8 +2,6 @@
 // Released, and failed: the only ways out of a failure lead through the queue and a new proof (T35, I4).
 #include "cluster/rules.h"
 
-enum { RECOVERIES = 3, TIRED_S = 6 * 60 * 60 };
-
 // Somebody wrote a receipt behind us: the patch is repeated, for ever (T26).
 static bool is_unreleased(const struct view *v)
 {
@@ -77,19 +75,6 @@ static void try_new(const struct view *v, struct decision *d)
 	set_target(v, d, transition_goal(v));
 	enter(v, d, PHASE_STAGING, REASON_NONE, "");
 	give_order(v, d, VERB_STAGE, d->next.target);
-}
-// Repaired by somebody or by a reboot: what is in the kernel now is healthy by the agent's word. It still has to be
-// proven, with a slot, like everything that ends in an uncordon.
-static bool is_well(const struct view *v)
-{
-	const struct report *r = &v->m->report;
-	const struct record *own = &v->m->record;
-	// Not for ever: an agent that was away said so before it went.
-	bool is_tired =
-		aim_eq(&own->target, &r->loaded) && own->attempts >= RECOVERIES && v->now < own->since + TIRED_S;
-	return own->receipt.is_there && !is_tired && r->has_loaded && !r->is_foreign && aim_is(&r->loaded) &&
-	       aim_eq(&r->health.aim, &r->loaded) && r->health.result == RESULT_DONE &&
-	       !aim_eq(&r->loaded, &own->failed);
 }
 static bool is_healed(const struct view *v)
 {

@@ -26,6 +26,7 @@ bool is_expired(const struct view *v);                   // the deadline is over
 bool is_silent(const struct view *v);                    // not even an acceptance of the last order
 bool is_at(const struct view *v, const struct aim *aim); // exactly this is in the kernel
 bool is_spent(const struct view *v);                     // the target must not be ordered once more
+bool is_well(const struct view *v);                      // under our cordon, with a driver that may prove itself
 bool is_retry(const struct view *v);                     // somebody asks for one more attempt
 bool is_moving(const struct view *v);                    // to the roll-out's target, from another driver
 bool is_ordered(const struct view *v, enum verb verb, const struct aim *aim); // the last order is this one

@@ -131,6 +131,39 @@ static void nobody_who_is_well_stays_cordoned(void **state)
 	}
 }
 
+// It failed, there is another target meanwhile, and its turn may be days away: well again, it does not wait for that
+// under our cordon.
+static void nobody_who_is_well_waits_cordoned(void **state)
+{
+	(void)state;
+	static const char *const laters[] = {
+		"{'paused':true,'pools':[{'name':'gpus','target':{'driver':'535.4'}}]}",
+		"{'pools':[{'name':'gpus','windows':[{'days':['Mon'],'from':'00:00','to':'04:00'}],'target':{'driver':"
+		"'535.4'}}]}",
+		"{'pools':[{'name':'gpus','waves':[{'name':'canary','selector':{'a':'b'}}],'target':{'driver':'535.4'}}]}",
+	};
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(laters); i++) {
+		bool is_well_first = i % 2;
+		struct farm f;
+		struct farm_boss boss;
+		farm_begin(&f, 1, first);
+		struct aim old = f.nodes[0].loaded;
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		be(&f, 0, true, "fail:E_NOT_READY");
+		assert_true(farm_until(&f, &boss, 1, "failed", 1, MINUTES(60)));
+		farm_policy(&f, laters[i / 2]);
+		farm_run(&boss, 1, is_well_first ? 1000 : MINUTES(30));
+		be(&f, 0, false, "ok");
+		farm_run(&boss, 1, MINUTES(120));
+		expect(!farm_is_cordoned(&f, 0), laters[i / 2]);
+		assert_true(aim_eq(&f.nodes[0].loaded, &old));
+		lawful(&f);
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
 // Its agent was away for hours, and what it had said last was that all is well: proofs were tried and had no answer.
 static void an_agent_that_comes_back_late(void **state)
 {
@@ -159,6 +192,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_drain_for_what_is_not_wanted_any_more),
 		cmocka_unit_test(nobody_who_is_well_stays_cordoned),
+		cmocka_unit_test(nobody_who_is_well_waits_cordoned),
 		cmocka_unit_test(an_agent_that_comes_back_late),
 	};
 	return cmocka_run_group_tests_name("gates", tests, NULL, NULL);
