@@ -27,6 +27,8 @@ void rollouts_begin(const struct round *r)
 		if (aim_eq(&rollout->target, target))
 			continue;
 		struct rollout next = { .target = *target, .stable = rollout->stable };
+		if (aim_is(&next.stable) && aim_eq(&next.stable, target)) // the way back: all nodes had it
+			next.wave = (unsigned)r->c->policy->pools[p].wave_count;
 		if (!aim_is(&rollout->target) && is_under_way(r, p, &next.stable)) {
 			next.is_halted = true;
 			next.halt.code = r->c->has_status ? REASON_POOL_NEW : REASON_STATUS_LOST;

@@ -140,7 +140,8 @@ static void nobody_who_is_well_waits_cordoned(void **state)
 		"{'paused':true,'pools':[{'name':'gpus','target':{'driver':'535.4'}}]}",
 		"{'pools':[{'name':'gpus','windows':[{'days':['Mon'],'from':'00:00','to':'04:00'}],'target':{'driver':"
 		"'535.4'}}]}",
-		"{'pools':[{'name':'gpus','waves':[{'name':'canary','selector':{'a':'b'}}],'target':{'driver':'535.4'}}]}",
+		"{'pools':[{'name':'gpus','waves':[{'name':'canary','selector':{'a':'b'}}],'target':{'driver':'535.4'}}"
+		"]}",
 	};
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(laters); i++) {
 		bool is_well_first = i % 2;
@@ -162,6 +163,39 @@ static void nobody_who_is_well_waits_cordoned(void **state)
 		farm_boss_end(&boss);
 		farm_end(&f);
 	}
+}
+
+// All nodes had it before, so that no wave is to prove it: nobody soaks, and nobody is asked, on the way back.
+static void the_way_back_has_no_waves(void **state)
+{
+	(void)state;
+#define IN_WAVES(driver)                                                                                           \
+	"{'pools':[{'name':'gpus','maxUnavailable':'50%','waves':[{'name':'a','count':1,'soak':'6h'},{'name':'b'," \
+	"'count':1,'soak':'6h','approval':'manual'}],'target':{'driver':'" driver "'}}]}"
+	struct farm f;
+	struct farm_boss boss;
+	char aim[AIM_TEXT];
+	struct aim good = farm_target(first), bad = farm_target(second);
+	farm_begin(&f, 3, first);
+	farm_boss_begin(&f, &boss, "boss");
+	assert_true(farm_until(&f, &boss, 1, "done", 3, MINUTES(60)));
+	aim_text(&bad, aim);
+	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/approve':'gpus:b@%s'}}}",
+		  aim);
+	farm_policy(&f, IN_WAVES("535.3"));
+	for (int hours = 0; hours < 8; hours++)
+		farm_run(&boss, 1, MINUTES(60));
+	unsigned moved = 0;
+	for (unsigned i = 0; i < 3; i++)
+		moved += aim_eq(&f.nodes[i].loaded, &bad);
+	assert_int_equal(moved, 2);
+	say_undo(&f);
+	farm_run(&boss, 1, MINUTES(60));
+	for (unsigned i = 0; i < 3; i++)
+		expect(aim_eq(&f.nodes[i].loaded, &good), f.nodes[i].name);
+	lawful(&f);
+	farm_boss_end(&boss);
+	farm_end(&f);
 }
 
 // Its agent was away for hours, and what it had said last was that all is well: proofs were tried and had no answer.
@@ -193,6 +227,7 @@ int main(void)
 		cmocka_unit_test(a_drain_for_what_is_not_wanted_any_more),
 		cmocka_unit_test(nobody_who_is_well_stays_cordoned),
 		cmocka_unit_test(nobody_who_is_well_waits_cordoned),
+		cmocka_unit_test(the_way_back_has_no_waves),
 		cmocka_unit_test(an_agent_that_comes_back_late),
 	};
 	return cmocka_run_group_tests_name("gates", tests, NULL, NULL);
