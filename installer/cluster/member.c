@@ -210,9 +210,12 @@ void member_label(struct member *m, const char *key, const char *value)
 	if (take_own(m, key, value, true))
 		return;
 	take_enabled(f, key, value);
-	for (unsigned i = 0; operands[i].key; i++)
+	for (unsigned i = 0; operands[i].key; i++) {
 		if (str_eq(operands[i].key, key) && str_eq(value, operands[i].theirs))
 			f->operands |= (uint16_t)(1U << i);
+		if (str_eq(operands[i].key, key) && str_eq(value, operands[i].ours))
+			f->paused |= (uint16_t)(1U << i);
+	}
 	if (str_eq(key, KEY_PREFIX "skip") || str_eq(key, "nvidia.com/gpu-driver-upgrade.skip"))
 		f->is_skipped = f->is_skipped || !str_eq(value, "false");
 	else if (str_eq(key, UPGRADE_LABEL))

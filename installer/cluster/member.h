@@ -109,7 +109,7 @@ struct facts { // of the object, of people and of pods
 	char pool[WORD_TEXT], wave[WORD_TEXT]; // labels
 	uint64_t terms;                        // terms of the policy's selectors that its labels meet
 	uint64_t group, zone;                  // hashes of the labels that the policy names; 0 = none
-	uint16_t operands;                     // of the table: deployed here
+	uint16_t operands, paused;             // of the table: deployed here; with our value in its place
 	uint8_t hints;                         // of the table: set, whoever did it
 	struct pods_seen seen;
 	char driver_set[OBJECT_TEXT]; // DaemonSet of NVIDIA's operator that serves it; "" = none

@@ -127,6 +127,17 @@ static void give_leftovers(const struct view *v, struct decision *d)
 	give_back(d);
 }
 
+// The list of what we paused was edited. Under our cordon it was nobody else.
+static bool is_list_short(const struct view *v)
+{
+	const struct record *r = &v->m->record;
+	return r->receipt.is_there && !member_is_foreign(v->m) && v->m->facts.paused & ~(unsigned)r->paused;
+}
+static void complete_list(const struct view *v, struct decision *d)
+{
+	d->next.paused |= v->m->facts.paused;
+}
+
 // An earlier version wrote a word with every state. Where it is still the one of the state, and nobody else upgrades
 // the node, it is that version's.
 static bool is_word_left(const struct view *v)
@@ -156,6 +167,8 @@ const struct rule repair_rules[] = {
 	  hold_unreceipted },
 	{ IN(FAILED) | IN(STAGING) | IN(QUEUED), "somebody uncordoned it: it is theirs", is_taken_over, hand_over },
 	{ TIMED, "the deadline is missing or absurd: it is set", is_deadline_bad, set_deadline },
+	{ DRAINING | IN(REPLACING) | IN(RESTORING) | IN(FAILED),
+	  "operands are paused and not in our list: they are ours", is_list_short, complete_list },
 	{ RESTING | IN(HELD), "a record of our cordon where there is none: it stays cordoned until a driver is proven",
 	  is_receipt_stray, fail_stray },
 	{ RESTING | IN(HELD) | IN(STAGING) | IN(QUEUED) | IN(LOADING), "operands and hints that we hold are given back",

@@ -198,6 +198,35 @@ static void the_way_back_has_no_waves(void **state)
 	farm_end(&f);
 }
 
+// The list of what we paused is deleted (`kubectl annotate node n00 kmodsmith.io/paused-` for a pause), or means nothing:
+// the operands come back all the same.
+static void operands_come_back(void **state)
+{
+	(void)state;
+	static const char *const edits[] = { "null", "'true'" };
+	for (size_t i = 0; i < ARRAY_SIZE(edits); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		farm_begin(&f, 1, first);
+		sim_merge(f.sim, "/api/v1/nodes/n00",
+			  "{'metadata':{'labels':{'nvidia.com/gpu.deploy.device-plugin':'true'}}}");
+		farm_pod_that_stays(&f, 0, "stays");
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)));
+		sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/paused':%s}}}",
+			  edits[i]);
+		farm_run(&boss, 1, MINUTES(1));
+		sim_merge(f.sim, "/api/v1/namespaces/default/pods/stays", "{'metadata':{'finalizers':null}}");
+		sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/retry':'1'}}}");
+		assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+		assert_string_equal(sim_text(f.objects[0], "metadata labels nvidia.com/gpu.deploy.device-plugin"),
+				    "true");
+		lawful(&f);
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
+}
+
 // Its agent was away for hours, and what it had said last was that all is well: proofs were tried and had no answer.
 static void an_agent_that_comes_back_late(void **state)
 {
@@ -228,6 +257,7 @@ int main(void)
 		cmocka_unit_test(nobody_who_is_well_stays_cordoned),
 		cmocka_unit_test(nobody_who_is_well_waits_cordoned),
 		cmocka_unit_test(the_way_back_has_no_waves),
+		cmocka_unit_test(operands_come_back),
 		cmocka_unit_test(an_agent_that_comes_back_late),
 	};
 	return cmocka_run_group_tests_name("gates", tests, NULL, NULL);
