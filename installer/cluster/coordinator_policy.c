@@ -132,8 +132,8 @@ void policy_choose(struct coordinator *c)
 		err_set(&why, E_CONFIG, "its mode is self: nodes ask no coordinator, and nothing is begun");
 		coordinator_say(c, "the policy", &why);
 	}
-	c->policy.is_paused = c->pauses || c->policy.mode == MODE_SELF ||
-			      str_eq(note_of(coordinator_source(c, NULL), gate_keys[GATE_PAUSE]), "true");
+	const char *pause = note_of(coordinator_source(c, NULL), gate_keys[GATE_PAUSE]);
+	c->policy.is_paused = c->pauses || c->policy.mode == MODE_SELF || (pause && !str_eq(pause, "false"));
 }
 
 void policy_event(struct coordinator *c, const json_t *object, const char *reason, const char *message)

@@ -72,7 +72,8 @@ static bool is_holder(const char *holders, const char *uid)
 static bool is_protected(const json_t *pod)
 {
 	const json_t *labels = meta(pod, "labels");
-	return str_eq(text(labels, KEY_PREFIX "drain-skip"), "true") ||
+	const char *skip = json_string_value(json_object_get(labels, KEY_PREFIX "drain-skip"));
+	return (skip && !str_eq(skip, "false")) ||
 	       str_eq(text(labels, "nvidia.com/gpu-driver-upgrade-drain.skip"), "true");
 }
 

@@ -2,7 +2,7 @@
 // What is recorded of the roll-outs, one of each pool: the ConfigMap kmodsmith-rollout, key status.json, which the
 // coordinator alone writes (upgrade-design 5.2). Its key policy.json is the policy in force, as JSON, and undone.json
 // what `rollout undo` replaced in it. And what people say on the policy's ConfigMap, which it only reads:
-//   kmodsmith.io/pause    "true"
+//   kmodsmith.io/pause    whatever, but for "false"
 //   kmodsmith.io/resume   POOL@TIME[,...]      lifts a halt that began before that
 //   kmodsmith.io/approve  POOL:WAVE@AIM[,...]  opens waves up to that one, for this target
 //   kmodsmith.io/abort    POOL@AIM[,...]       for as long as it stands there

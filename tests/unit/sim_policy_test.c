@@ -106,20 +106,24 @@ static void a_restart_under_a_policy_that_means_nothing(void **state)
 static void a_pause_counts_beside_a_typo(void **state)
 {
 	(void)state;
-	struct farm f;
-	struct farm_boss boss;
-	struct aim target = farm_target(plain);
-	farm_begin(&f, NODES, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
-	farm_policy(&f, typo);
-	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
-	farm_run(&boss, 1, MINUTES(120));
-	assert_int_equal(farm_in(&f, "done"), 1);
-	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/pause':null}}}");
-	all_done(&f, &boss, &target, MINUTES(30));
-	farm_boss_end(&boss);
-	farm_end(&f);
+	static const char *const off[] = { "null", "'false'" }, *const on[] = { "'true'", "'yes'" };
+	for (size_t i = 0; i < ARRAY_SIZE(on); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct aim target = farm_target(plain);
+		farm_begin(&f, NODES, plain);
+		farm_boss_begin(&f, &boss, "boss");
+		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		farm_policy(&f, typo);
+		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/pause':%s}}}", on[i]);
+		farm_run(&boss, 1, MINUTES(120));
+		assert_int_equal(farm_in(&f, "done"), 1);
+		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/pause':%s}}}",
+			  off[i]);
+		all_done(&f, &boss, &target, MINUTES(30));
+		farm_boss_end(&boss);
+		farm_end(&f);
+	}
 }
 
 // What is deleted is deleted, also after a typo, and what was kept of it with it.
