@@ -190,7 +190,7 @@ static bool is_wait_given_up(const struct view *v)
 {
 	const struct pods_seen *seen = member_seen(v->m);
 	bool has_jobs = seen->pods < 0 ? *v->m->record.reason.object != '\0' : seen->jobs > 0;
-	return is_expired(v) && v->m->record.reason.code != REASON_WAIT_OVER && has_jobs;
+	return is_expired(v) && !v->m->record.receipt.waited && has_jobs;
 }
 static void call_off_jobs(const struct view *v, struct decision *d)
 {
