@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `rollout why` and `rollout status` say beside the state: what the deadline will bring, whose the cordon is, how
+// the last drain ended, and which row decided. They are read before somebody intervenes, so each has to be true.
+#include "cluster/why.h"
+
+#include "cluster/admit.h"
+#include "tests/unit/test.h"
+
+#define NOW INT64_C(1800000000)
+static const struct aim old = { 1, 0 }, target = { 2, 0 };
+
+static const char CALLED_OFF[] = "the drain is called off, and the node goes back into service";
+static const struct {
+	enum phase phase;
+	bool waited;
+	enum on_wait_timeout on_wait;
+	enum on_timeout on_timeout;
+	const char *text;
+} deadlines[] = {
+	{ PHASE_IDLE, false, WAIT_EVICT, TIMEOUT_RELEASE, "" },
+	{ PHASE_STAGING, false, WAIT_EVICT, TIMEOUT_RELEASE, "it is staged once more, or held; nobody is disturbed" },
+	{ PHASE_QUEUED, false, WAIT_EVICT, TIMEOUT_RELEASE, "" },
+	{ PHASE_LOADING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the node is held without a driver" },
+	{ PHASE_CORDONED, false, WAIT_EVICT, TIMEOUT_RELEASE, CALLED_OFF },
+	{ PHASE_WAITING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the wait is over: the jobs are evicted, too" },
+	{ PHASE_WAITING, false, WAIT_RELEASE, TIMEOUT_RELEASE, CALLED_OFF },
+	{ PHASE_WAITING, true, WAIT_EVICT, TIMEOUT_RELEASE, CALLED_OFF }, // and it is over once only
+	{ PHASE_EVICTING, false, WAIT_EVICT, TIMEOUT_RELEASE,
+	  "the drain is called off, the node goes back into service, and it is tried again later" },
+	{ PHASE_EVICTING, false, WAIT_EVICT, TIMEOUT_HOLD,
+	  "the node is failed and stays cordoned, with the driver that it has" },
+	{ PHASE_REPLACING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the previous driver is brought back" },
+	{ PHASE_VALIDATING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the previous driver is brought back" },
+	{ PHASE_RESTORING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the node is failed and stays cordoned" },
+	{ PHASE_DONE, false, WAIT_EVICT, TIMEOUT_RELEASE, "" },
+	{ PHASE_UNKNOWN, false, WAIT_EVICT, TIMEOUT_RELEASE, "" },
+};
+
+static void what_the_deadline_brings(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(deadlines); i++) {
+		struct member m;
+		struct pool pool = { .on_timeout = deadlines[i].on_timeout, .on_wait_timeout = deadlines[i].on_wait };
+		member_init(&m, "n", "u");
+		m.record.phase = deadlines[i].phase;
+		m.record.receipt.waited = deadlines[i].waited;
+		expect(str_eq(why_deadline(&(struct view){ .m = &m, .pool = &pool }), deadlines[i].text),
+		       phase_info(deadlines[i].phase)->name);
+		expect(str_eq(why_deadline(&(struct view){ .m = &m }), ""), phase_info(deadlines[i].phase)->name);
+	}
+}
+
+// What is said is what happens: each text beside what the rules do when the time is over.
+static void the_words_are_what_the_rules_do(void **state)
+{
+	(void)state;
+	static const struct {
+		enum on_wait_timeout on_wait;
+		bool waited;
+		enum phase phase;
+		enum on_timeout on_timeout;
+		enum phase next;
+		const char *words;
+	} rows[] = {
+		{ WAIT_EVICT, false, PHASE_WAITING, TIMEOUT_RELEASE, PHASE_WAITING, "evicted, too" },
+		{ WAIT_EVICT, true, PHASE_WAITING, TIMEOUT_RELEASE, PHASE_RELEASING, "back into service" },
+		{ WAIT_RELEASE, false, PHASE_WAITING, TIMEOUT_RELEASE, PHASE_RELEASING, "back into service" },
+		{ WAIT_EVICT, false, PHASE_EVICTING, TIMEOUT_RELEASE, PHASE_RELEASING, "back into service" },
+		{ WAIT_EVICT, false, PHASE_EVICTING, TIMEOUT_HOLD, PHASE_FAILED, "failed and stays cordoned" },
+		{ WAIT_EVICT, false, PHASE_REPLACING, TIMEOUT_RELEASE, PHASE_RESTORING, "is brought back" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct member m;
+		struct decision d;
+		struct pool pool = { .name = "gpu",
+				     .attempts = 2,
+				     .drain_attempts = 5,
+				     .wait_for = (char *)(uintptr_t) "job=batch",
+				     .on_timeout = rows[i].on_timeout,
+				     .on_wait_timeout = rows[i].on_wait };
+		struct rollout rollout = { .target = target, .stable = old };
+		memcpy(pool.spans, span_defaults, sizeof(pool.spans));
+		member_init(&m, "n", "u");
+		m.record = (struct record){ .phase = rows[i].phase,
+					    .has_phase = true,
+					    .seq = { 1, 10 },
+					    .target = target,
+					    .previous = old,
+					    .since = NOW - 7200,
+					    .deadline = NOW - 1,
+					    .receipt = { .is_there = true,
+							 .waited = rows[i].waited,
+							 .touched = rows[i].phase == PHASE_REPLACING,
+							 .until = NOW + 3600 } };
+		m.report = (struct report){ .has_loaded = true, .loaded = old, .store = { target }, .holders = 1 };
+		if (rows[i].phase == PHASE_REPLACING) {
+			m.record.go = (struct order){ { 1, 9 }, VERB_REPLACE, target };
+			m.report.ack.seq = m.record.go.seq;
+			m.report.ack.verb = VERB_REPLACE;
+			m.report.ack.result = RESULT_ACCEPTED;
+		}
+		m.facts = (struct facts){ .is_ready = true, .is_unschedulable = true };
+		m.facts.seen = (struct pods_seen){ .stay = member_stay(&m),
+						   .pods = 1,
+						   .jobs = rows[i].phase == PHASE_WAITING };
+		struct view v = { .m = &m,
+				  .pool = &pool,
+				  .rollout = &rollout,
+				  .slot = rows[i].phase == PHASE_WAITING ? SLOT_WAIT : SLOT_WORK,
+				  .wave = "rest",
+				  .epoch = 1,
+				  .now = NOW };
+		transition(&v, &d);
+		auto_str char *row = str_fmt("row %zu: %s by '%s': %s", i, phase_info(d.next.phase)->name,
+					     d.rule ? rule_text(d.rule) : "", why_deadline(&v));
+		expect(d.next.phase == rows[i].next && strstr(why_deadline(&v), rows[i].words), row);
+	}
+}
+
+static void whose_the_cordon_is(void **state)
+{
+	(void)state;
+	static const struct {
+		bool is_cordoned, has_receipt, prior;
+		const char *whose;
+	} rows[] = {
+		{ false, false, false, "none" },
+		{ false, true, false, "none" }, // somebody took it away
+		{ true, true, false, "ours" },
+		{ true, true, true, "somebody else's" }, // and it stays when we are through
+		{ true, false, false, "somebody else's" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct member m = { .facts.is_unschedulable = rows[i].is_cordoned,
+				    .record.receipt = { .is_there = rows[i].has_receipt, .prior = rows[i].prior } };
+		assert_string_equal(why_cordon(&m), rows[i].whose);
+	}
+}
+
+static void how_the_last_drain_ended(void **state)
+{
+	(void)state;
+	static const struct {
+		enum phase phase;
+		enum reason_code was;
+		bool has_receipt;
+		enum reason_code last;
+	} rows[] = {
+		{ PHASE_IDLE, REASON_DRAIN_TIMEOUT, false, REASON_DRAIN_TIMEOUT },
+		{ PHASE_STAGING, REASON_PDB_DEADLOCK, false, REASON_PDB_DEADLOCK },
+		{ PHASE_QUEUED, REASON_HOLDER_PROTECTED, false, REASON_HOLDER_PROTECTED },
+		{ PHASE_QUEUED, REASON_STAGE_FAILED, false, REASON_STAGE_FAILED },
+		{ PHASE_STAGING, REASON_STAGE_FAILED, false, REASON_NONE }, // that is of the staging, and no drain's
+		{ PHASE_QUEUED, REASON_DRAIN_TIMEOUT, true, REASON_NONE },  // it is not over
+		{ PHASE_EVICTING, REASON_PDB_BLOCKED, false, REASON_NONE },
+		{ PHASE_DONE, REASON_DRAIN_TIMEOUT, false, REASON_NONE },
+		{ PHASE_HELD, REASON_DRAIN_GIVEN_UP, false, REASON_NONE },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct member m = { .record = { .phase = rows[i].phase,
+						.reason = { rows[i].was, "web-0" },
+						.receipt.is_there = rows[i].has_receipt } };
+		struct reason last = why_last(&m);
+		auto_str char *row = str_fmt("row %zu: %s", i, reason_info(last.code)->code);
+		expect(last.code == rows[i].last, row);
+		expect(str_eq(last.object, rows[i].last == REASON_NONE ? "" : "web-0"), row);
+	}
+}
+
+// The rules in their order, up to the one that is taken: what stands behind it was not asked.
+static void rules_are_shown_up_to_the_one_that_is_taken(void **state)
+{
+	(void)state;
+	struct member m;
+	struct pool pool = { .name = "gpu", .attempts = 2, .drain_attempts = 5 };
+	struct rollout rollout = { .target = target, .stable = old };
+	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
+	for (enum phase phase = 0; phase < PHASE_COUNT; phase++)
+		for (int slot = SLOT_NONE; slot <= SLOT_WORK; slot++) {
+			struct why_row rows[WHY_MOST];
+			struct decision d;
+			const char *name = phase_info(phase)->name;
+			member_init(&m, "n", "u");
+			m.record.phase = phase;
+			m.record.has_phase = true;
+			m.record.target = target;
+			m.report = (struct report){ .has_loaded = true, .loaded = old, .store = { target } };
+			m.facts.is_ready = true;
+			struct view v = { .m = &m,
+					  .pool = &pool,
+					  .rollout = &rollout,
+					  .slot = (enum slot)slot,
+					  .wave = "rest",
+					  .now = NOW };
+			size_t count = why_rules(&v, rows);
+			transition(&v, &d);
+			const struct rule *r = NULL;
+			for (size_t i = 0; i < count; i++) {
+				r = rule_next(r, phase);
+				expect(r && str_eq(rows[i].text, rule_text(r)), name);
+				expect(rows[i].holds == (i + 1 == count && rule_applies(r, &v)), name);
+				expect(rows[i].reason == REASON_NONE && (d.rule != r || rows[i].holds), name);
+			}
+			// One without a step leaves the node alone.
+			expect(rows[count - 1].holds || rule_next(r, phase) == NULL, name);
+			expect(!d.rule || d.rule == r, name);
+		}
+}
+
+// What a slot asks for: each row with its own answer, also behind the first that refuses.
+static void rows_of_a_slot_are_answered_one_by_one(void **state)
+{
+	(void)state;
+	struct member m[2];
+	struct pool pool = { .name = "gpu",
+			     .terms = 1,
+			     .parallel = { 1, false },
+			     .unavailable = { 1, false },
+			     .attempts = 2,
+			     .breaker_percent = 50,
+			     .breaker_row = 3,
+			     .target.aim = target };
+	struct policy policy = { .parallel = { LIMIT_NONE, false },
+				 .unavailable = { LIMIT_NONE, false },
+				 .is_paused = true,
+				 .pools = &pool,
+				 .pool_count = 1 };
+	struct rollout rollout = { .target = target, .stable = old };
+	struct ledger none = { 0 };
+	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
+	for (int i = 0; i < 2; i++) {
+		member_init(&m[i], i ? "b" : "a", i ? "ub" : "ua");
+		m[i].record.phase = PHASE_QUEUED;
+		m[i].record.has_phase = true;
+		m[i].record.target = target;
+		m[i].report = (struct report){ .has_loaded = true, .loaded = old, .store = { target } };
+		m[i].facts.is_unschedulable = true;
+		m[i].facts.terms = i == 0;
+	}
+	struct cluster c = { .policy = &policy,
+			     .rollouts = &rollout,
+			     .members = m,
+			     .count = 2,
+			     .ledger = &none,
+			     .epoch = 1,
+			     .now = NOW };
+	auto_slots struct slots slots = SLOTS_NONE;
+	slots_plan(&c, &slots);
+	static const enum reason_code want[] = { REASON_NONE,      REASON_PAUSED,         REASON_NONE, REASON_NONE,
+						 REASON_NOT_READY, REASON_FOREIGN_CORDON, REASON_NONE, REASON_NONE };
+	struct why_row rows[WHY_MOST];
+	size_t count = why_slot(&c, &slots, 0, rows);
+	assert_int_equal(count, ARRAY_SIZE(want));
+	for (size_t i = 0; i < count; i++) {
+		assert_string_equal(rows[i].text, refusals[i].text);
+		expect(rows[i].reason == want[i] && rows[i].holds == (want[i] == REASON_NONE), rows[i].text);
+	}
+	// Without a pool there is one answer to all of them.
+	count = why_slot(&c, &slots, 1, rows);
+	assert_int_equal(count, ARRAY_SIZE(want));
+	for (size_t i = 0; i < count; i++)
+		expect(!rows[i].holds && rows[i].reason == REASON_POLICY_GONE, rows[i].text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_the_deadline_brings),
+		cmocka_unit_test(the_words_are_what_the_rules_do),
+		cmocka_unit_test(whose_the_cordon_is),
+		cmocka_unit_test(how_the_last_drain_ended),
+		cmocka_unit_test(rules_are_shown_up_to_the_one_that_is_taken),
+		cmocka_unit_test(rows_of_a_slot_are_answered_one_by_one),
+	};
+	return cmocka_run_group_tests_name("why", tests, NULL, NULL);
+}
