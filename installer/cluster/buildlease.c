@@ -3,8 +3,7 @@
 
 #include "base/digest.h"
 #include "cluster/api.h"
-
-#include <time.h>
+#include "cluster/kube_own.h"
 
 static const char KEY_NOTE[] = "kmodsmith.io/compile", OUTCOME_NOTE[] = "kmodsmith.io/outcome";
 
@@ -79,14 +78,11 @@ static int watch_it(struct buildlease *b, unsigned ms, struct err *err)
 	long end = kube_now_ms() + ms;
 	if (kube_watch_begin(b->lease.kube, &w, ms / 1000 + 1, err) < 0)
 		return -1;
-	for (long left, r = 1; r > 0 && !is_changed && (left = end - kube_now_ms()) > 0;) {
+	int r;
+	for (long left; (r = kube_watch_look(&w, err)) > 0 && !is_changed && (left = end - kube_now_ms()) > 0;)
 		if (kube_step(b->lease.kube, (int)left, err) < 0)
 			return -1;
-		r = kube_watch_look(&w, err);
-		if (r < 0)
-			return -1;
-	}
-	return 0;
+	return r < 0 ? -1 : 0;
 }
 
 int buildlease_wait(struct buildlease *b, unsigned ms, struct err *err)
@@ -96,7 +92,7 @@ int buildlease_wait(struct buildlease *b, unsigned ms, struct err *err)
 	while (b->lease.other && kube_now_ms() < end) {
 		long left = end - kube_now_ms();
 		if (watch_it(b, (unsigned)left, &ignored) < 0) // what cannot be watched is looked at
-			nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
+			kube_sleep(1000);
 		if (lease_read(&b->lease, err) < 0)
 			return -1;
 	}

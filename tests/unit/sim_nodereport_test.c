@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a node tells the cluster of its next kernel (R-F3), in the order in which it turns out: the annotation, and an
+// Event where it turns bad, another bad, or good again. Asked again with nothing new, nothing is written.
+#include "cluster/nodereport.h"
+#include "tests/sim/sim.h"
+#include "tests/unit/test.h"
+
+static const char NODE[] = "/api/v1/nodes/n1";
+
+struct says {
+	const char *release; // NULL = the running kernel starts next
+	enum forecast_verdict verdict;
+	int code;
+	const char *evidence;
+};
+
+static struct forecast forecast_of(const struct says *says)
+{
+	struct forecast f = { .running = str_dup("6.1"), .next = str_dup(says->release ? says->release : "6.1") };
+	f.items = mem_alloc(sizeof(*f.items));
+	f.count = 1;
+	f.items[0] = (struct forecast_kernel){ .release = str_dup(says->release ? says->release : "6.0"),
+					       .where = str_dup("") };
+	f.items[0].is_next = says->release != NULL;
+	forecast_say(&f.items[0], says->verdict, says->code, says->evidence ? says->evidence : "");
+	return f;
+}
+
+// "TYPE REASON MESSAGE" of the only Event there is, which is taken away; NULL = there is none.
+static char *take_event(struct sim *s)
+{
+	auto_json json_t *list = sim_ask(s, "GET", "/api/v1/namespaces/default/events", NULL);
+	const json_t *items = sim_at(list, "items"), *e = json_array_get(items, 0);
+	assert_true(json_array_size(items) <= 1);
+	if (!e)
+		return NULL;
+	assert_string_equal(sim_text(e, "involvedObject kind"), "Node");
+	assert_string_equal(sim_text(e, "involvedObject name"), "n1");
+	assert_string_equal(sim_text(e, "reportingComponent"), "kmodsmith");
+	auto_str char *path = str_fmt("/api/v1/namespaces/default/events/%s", sim_text(e, "metadata name"));
+	char *ret = str_fmt("%s %s %s", sim_text(e, "type"), sim_text(e, "reason"), sim_text(e, "message"));
+	sim_delete(s, path);
+	return ret;
+}
+
+static const struct step {
+	const char *text;
+	struct says says;
+	const char *note;  // the annotation from then on; NULL = absent
+	const char *event; // how it begins; NULL = there is none
+	const char *next;  // how it ends
+} steps[] = {
+	{ "the running kernel starts next, as ever: nothing to say", { 0 }, NULL, NULL, NULL },
+	{ "a kernel that only waits for its compile is no news to wake somebody for",
+	  { "6.2", FORECAST_NEEDS_BUILD, 0, "no package" },
+	  "needs-build 6.2",
+	  NULL,
+	  NULL },
+	{ "its package is there", { "6.2", FORECAST_READY, 0, "proven" }, "ready 6.2", NULL, NULL },
+	{ "it cannot be served",
+	  { "6.2", FORECAST_IMPOSSIBLE, E_BUILD, "it says \"no\"" },
+	  "impossible 6.2 E_BUILD",
+	  "Warning NextKernelUnservable 6.2 starts next: impossible: E_BUILD: it says \"no\"; next step: ",
+	  "look for a newer driver or a patch for this kernel" },
+	{ "the same with other evidence is the same",
+	  { "6.2", FORECAST_IMPOSSIBLE, E_BUILD, "it says \"never\"" },
+	  "impossible 6.2 E_BUILD",
+	  NULL,
+	  NULL },
+	{ "another reason",
+	  { "6.2", FORECAST_NEEDS_BUILD, E_HEADERS_NOT_FOUND, "tried" },
+	  "needs-build 6.2 E_HEADERS_NOT_FOUND",
+	  "Warning NextKernelUnservable 6.2 starts next: needs-build: E_HEADERS_NOT_FOUND: tried; next step: ",
+	  "--headers FILE[,FILE...]" },
+	{ "it is good again",
+	  { "6.2", FORECAST_BUILDING, 0, "pid 7" },
+	  "building 6.2",
+	  "Normal NextKernelServable 6.2 starts next: building: pid 7",
+	  "pid 7" },
+	{ "it stays good", { "6.2", FORECAST_READY, 0, "proven" }, "ready 6.2", NULL, NULL },
+	{ "a newer one cannot be served",
+	  { "6.3", FORECAST_IMPOSSIBLE, E_SOURCE_KERNEL, "too new" },
+	  "impossible 6.3 E_SOURCE_KERNEL",
+	  "Warning NextKernelUnservable 6.3 starts next: impossible: E_SOURCE_KERNEL: too new; next step: ",
+	  "" },
+	{ "somebody took it away: the running kernel starts next",
+	  { 0 },
+	  NULL,
+	  "Normal NextKernelServable the running kernel starts next",
+	  "next" },
+	{ "and nothing more is said", { 0 }, NULL, NULL, NULL },
+};
+
+static int report(struct kube *k, const char *node, const struct says *says, struct err *err)
+{
+	auto_forecast struct forecast f = forecast_of(says);
+	return nodereport_tell(k, node, &f, err);
+}
+
+static bool is_same(const char *a, const char *b)
+{
+	return a && b ? str_eq(a, b) : a == b;
+}
+
+static void what_is_said_in_turn(void **state)
+{
+	(void)state;
+	auto_sim struct sim *s = sim_new(NULL);
+	auto_kube struct kube *k = sim_client(s, "node");
+	const char *before = NULL;
+	sim_make(s, "/api/v1/nodes", "{'metadata':{'name':'n1','annotations':{'other.io/x':'1'}}}");
+	for (const struct step *w = steps; w < steps + ARRAY_SIZE(steps); w++) {
+		struct err err = { 0 };
+		size_t written = sim_count(s, NULL, "patch");
+		bool is_news = !is_same(before, w->note);
+		expect(report(k, "n1", &w->says, &err) == is_news, w->text);
+		expect(is_same(sim_text(sim_get(s, NODE), "metadata annotations kmodsmith.io/agent.next-kernel"),
+			       w->note),
+		       w->text);
+		expect(sim_count(s, NULL, "patch") == written + is_news, w->text);
+		auto_str char *event = take_event(s);
+		expect(!event == !w->event, w->text);
+		expect(!event || (str_starts(event, w->event) && str_ends(event, w->next)), event);
+		before = w->note;
+	}
+	assert_string_equal(sim_text(sim_get(s, NODE), "metadata annotations other.io/x"), "1");
+}
+
+// The annotation has 256 bytes at most, and releases come from names of folders.
+static void a_long_release_is_cut(void **state)
+{
+	(void)state;
+	auto_str char *release = str_dup("");
+	for (int i = 0; i < 30; i++)
+		str_add(&release, "0123456789");
+	auto_forecast struct forecast f = forecast_of(&(struct says){ release, FORECAST_IMPOSSIBLE, E_BUILD, "x" });
+	auto_str char *text = nodereport_text(&f);
+	auto_str char *wanted = str_fmt("impossible %.64s E_BUILD", release);
+	assert_string_equal(text, wanted);
+}
+
+static void a_node_that_is_not_there(void **state)
+{
+	(void)state;
+	auto_sim struct sim *s = sim_new(NULL);
+	auto_kube struct kube *k = sim_client(s, "node");
+	struct err err = { 0 };
+	const struct says bad = { "6.2", FORECAST_IMPOSSIBLE, E_BUILD, "x" };
+	assert_int_equal(report(k, "n1", &bad, &err), -1);
+	assert_int_equal(err.code, E_NOT_FOUND);
+	assert_string_equal(err.text, "there is no Node 'n1'; NODE_NAME says who we are");
+	assert_null(take_event(s));
+}
+
+static void replace_node(void *ctx)
+{
+	struct sim *s = ctx;
+	sim_delete(s, NODE);
+	sim_make(s, "/api/v1/nodes", "{'metadata':{'name':'n1'}}");
+}
+
+// It was read, and is another machine when the annotation is written.
+static void another_node_of_the_name_is_not_written(void **state)
+{
+	(void)state;
+	auto_sim struct sim *s = sim_new(NULL);
+	auto_kube struct kube *k = sim_client(s, "node");
+	struct err err = { 0 };
+	sim_make(s, "/api/v1/nodes", "{'metadata':{'name':'n1'}}");
+	sim_fault(s, &(struct sim_fault){ .what = SIM_CUT_BEFORE, .verb = "patch", .hit = replace_node, .ctx = s });
+	assert_int_equal(report(k, "n1", &(struct says){ "6.2", FORECAST_READY, 0, "x" }, &err), -1);
+	assert_int_equal(err.code, E_CONFLICT);
+	assert_string_equal(err.text, "the Node 'n1' is another one by now");
+	assert_null(sim_text(sim_get(s, NODE), "metadata annotations kmodsmith.io/agent.next-kernel"));
+}
+
+// First the Event: with the annotation alone nobody would be told any more.
+static void an_event_that_is_refused_is_tried_again(void **state)
+{
+	(void)state;
+	auto_sim struct sim *s = sim_new(NULL);
+	auto_kube struct kube *k = sim_client(s, "node");
+	struct err err = { 0 };
+	const struct says bad = { "6.2", FORECAST_IMPOSSIBLE, E_BUILD, "x" };
+	sim_make(s, "/api/v1/nodes", "{'metadata':{'name':'n1'}}");
+	sim_fault(s, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .resource = "events" });
+	assert_int_equal(report(k, "n1", &bad, &err), -1);
+	assert_null(sim_text(sim_get(s, NODE), "metadata annotations kmodsmith.io/agent.next-kernel"));
+	assert_int_equal(report(k, "n1", &bad, &err), 1);
+	auto_str char *event = take_event(s);
+	assert_non_null(event);
+	sim_fault(s, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .verb = "get" });
+	assert_int_equal(report(k, "n1", &bad, &err), -1);
+	assert_int_equal(report(k, "n1", &bad, &err), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_said_in_turn),
+		cmocka_unit_test(a_long_release_is_cut),
+		cmocka_unit_test(a_node_that_is_not_there),
+		cmocka_unit_test(another_node_of_the_name_is_not_written),
+		cmocka_unit_test(an_event_that_is_refused_is_tried_again),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
