@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a coordinator records, reads again and puts off, and when: the status of the roll-out, the cluster as a whole,
+// the lead. T51, T53, T78, T83.
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define MINUTES(n) ((n)*60 * 1000L)
+#define SECONDS(n) ((n)*1000L)
+#define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
+#define STATUS MAPS "/" ROLLSTATUS_NAME
+static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','target':{'driver':'535.2'}}]}";
+static const char slow[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','deadlines':{'evict':'7m'},"
+			   "'target':{'driver':'535.2'}}]}";
+
+struct heard {
+	char *troubles;
+	unsigned leads, rests, blind;
+};
+static void trouble(void *ctx, const char *what, const struct err *err)
+{
+	struct heard *h = ctx;
+	str_add(&h->troubles, "%s: %s\n", what, err->text);
+}
+static void leads(void *ctx)
+{
+	((struct heard *)ctx)->leads++;
+}
+static void rests(void *ctx, const struct slots *s)
+{
+	struct heard *h = ctx;
+	h->rests++;
+	h->blind += !s;
+}
+
+static void begin(struct farm *f, struct farm_boss *boss, struct heard *h)
+{
+	*h = (struct heard){ .troubles = str_dup("") };
+	farm_boss_begin(f, boss, "boss");
+	boss->c.o.ears = (struct coordinator_ears){ .trouble = trouble, .leads = leads, .rests = rests, .ctx = h };
+}
+static void end(struct farm *f, struct farm_boss *boss, struct heard *h)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+	farm_boss_end(boss);
+	farm_end(f);
+	free(h->troubles);
+}
+
+static size_t calls(const struct farm *f, const char *client, const char *verb, const char *path, long status)
+{
+	size_t count, found = 0;
+	const struct sim_call *log = sim_log(f->sim, &count);
+	for (size_t i = 0; i < count; i++)
+		found += str_eq(log[i].client, client) && str_eq(log[i].verb, verb) && str_starts(log[i].path, path) &&
+			 (!status || log[i].status == status);
+	return found;
+}
+
+static void until_done(struct farm *f, struct farm_boss *boss, struct heard *h)
+{
+	farm_begin(f, 2, plain);
+	begin(f, boss, h);
+	assert_true(farm_until(f, boss, 1, "done", 2, MINUTES(30)));
+	farm_run(boss, 1, MINUTES(1));
+}
+
+// With the policy that it was granted by, which agents read there; and once, as long as nothing changes.
+static void the_status_is_written_when_it_changes(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct heard h;
+	until_done(&f, &boss, &h);
+	assert_string_equal(sim_text(sim_get(f.sim, STATUS), "data policy.kind"), "ConfigMap");
+	assert_null(sim_text(sim_get(f.sim, STATUS), "data undone.json"));
+	auto_str char *version = str_dup(sim_text(sim_get(f.sim, STATUS), "metadata resourceVersion"));
+	farm_run(&boss, 1, MINUTES(10));
+	assert_string_equal(sim_text(sim_get(f.sim, STATUS), "metadata resourceVersion"), version);
+	farm_policy(&f, slow);
+	farm_run(&boss, 1, SECONDS(10));
+	assert_non_null(strstr(sim_text(sim_get(f.sim, STATUS), "data policy.json"), "\"evict\": \"7m\""));
+	assert_string_not_equal(sim_text(sim_get(f.sim, STATUS), "metadata resourceVersion"), version);
+	assert_string_equal(h.troubles, "");
+	end(&f, &boss, &h);
+}
+
+static void change_policy(struct farm *f)
+{
+	sim_merge(f->sim, STATUS, "{'data':{'policy.json':'{}'}}");
+}
+static void change_status(struct farm *f)
+{
+	sim_merge(f->sim, STATUS, "{'data':{'status.json':null}}");
+}
+static void note_undone(struct farm *f)
+{
+	sim_merge(f->sim, STATUS, "{'data':{'undone.json':'{}'}}");
+}
+static void delete_it(struct farm *f)
+{
+	sim_delete(f->sim, STATUS);
+}
+
+// It is read, all is planned anew, and what has to stand there is written again: with the next change of its own, and
+// where there is none as soon as all is read again.
+static void a_status_that_somebody_else_wrote_does_not_stay(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		void (*change)(struct farm *f); // NULL: nobody
+		bool is_late;                   // nothing changes any more
+		size_t refused, created;        // writes of the leader
+		bool is_lost;                   // what was known to work: halted, until people say so
+	} rows[] = {
+		{ "as it has to be", NULL, false, 0, 1, false },
+		{ "another policy", change_policy, false, 1, 1, false },
+		{ "undone", note_undone, false, 1, 1, false },
+		{ "no status", change_status, false, 1, 1, true },
+		{ "deleted", delete_it, false, 0, 2, true },
+		{ "another policy, at rest", change_policy, true, 0, 1, false },
+		{ "undone, at rest", note_undone, true, 0, 1, false },
+		{ "no status, at rest", change_status, true, 0, 1, true },
+		{ "deleted, at rest", delete_it, true, 0, 2, true },
+	};
+	auto_str char *status = NULL, *policy = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct heard h;
+		farm_begin(&f, 1, plain);
+		begin(&f, &boss, &h);
+		expect(farm_until(&f, &boss, 1, rows[i].is_late ? "done" : "staging", 1, MINUTES(30)), rows[i].name);
+		if (rows[i].is_late)
+			farm_run(&boss, 1, MINUTES(1));
+		if (rows[i].change)
+			rows[i].change(&f);
+		farm_run(&boss, 1, rows[i].is_late ? MINUTES(31) : MINUTES(5));
+		expect(!boss.is_dead && str_eq(h.troubles, ""), h.troubles);
+		const json_t *now = sim_get(f.sim, STATUS);
+		expect(now && !sim_text(now, "data undone.json"), rows[i].name);
+		if (!status) {
+			status = str_dup(sim_text(now, "data status.json"));
+			policy = str_dup(sim_text(now, "data policy.json"));
+		}
+		const char *text = sim_text(now, "data status.json");
+		expect(rows[i].is_lost ? strstr(text, "\"status-lost\"") != NULL : str_eq(text, status), rows[i].name);
+		expect(str_eq(sim_text(now, "data policy.json"), policy), rows[i].name);
+		expect(calls(&f, "boss", "update", STATUS, 409) == rows[i].refused, rows[i].name);
+		expect(calls(&f, "boss", "create", MAPS, 201) == rows[i].created, rows[i].name);
+		end(&f, &boss, &h);
+	}
+	assert_non_null(strstr(status, "\"stable\""));
+}
+
+// Every 30 minutes all is listed again, whatever the watches say; every 5 s it is decided anew.
+static void at_rest_it_reads_all_again_now_and_then(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct heard h;
+	until_done(&f, &boss, &h);
+	size_t lists = calls(&f, "boss", "list", "/api/v1/nodes", 0);
+	unsigned rests = h.rests;
+	farm_run(&boss, 1, MINUTES(5));
+	assert_in_range(h.rests - rests, 59, 61);
+	farm_run(&boss, 1, MINUTES(56));
+	assert_int_equal(calls(&f, "boss", "list", "/api/v1/nodes", 0) - lists, 2);
+	end(&f, &boss, &h);
+}
+
+// It is tried again after 2 s, a step when the next one is due, and the Lease is kept meanwhile.
+static void what_cannot_be_read_is_put_off(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *verb, *resource, *words;
+		unsigned least, most; // in a minute
+	} rows[] = {
+		{ "the nodes", "list", "nodes", "reading the cluster: GET http://sim/api/v1/nodes: ", 28, 31 },
+		{ "the policy", "list", "configmaps", "reading the cluster: GET http://sim" MAPS ": ", 28, 31 },
+		{ "the record", "create", "configmaps", "a step of the roll-out: POST http://sim" MAPS ": ", 10, 14 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct heard h;
+		farm_begin(&f, 1, plain);
+		const struct sim_fault *no = sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
+										   .client = "boss",
+										   .verb = rows[i].verb,
+										   .resource = rows[i].resource,
+										   .status = 403,
+										   .message = "not yet",
+										   .times = 1000 });
+		begin(&f, &boss, &h);
+		farm_run(&boss, 1, MINUTES(1));
+		expect(str_starts(h.troubles, rows[i].words), rows[i].name);
+		expect(no->hits >= rows[i].least && no->hits <= rows[i].most, rows[i].name);
+		expect(!boss.is_dead && h.leads == 1, rows[i].name);
+		expect(str_eq(farm_state(&f, 0), ""), rows[i].name);
+		sim_heal(f.sim);
+		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)), rows[i].name);
+		end(&f, &boss, &h);
+	}
+}
+
+// Where no policy was ever understood nothing is done, and whoever shows it is told that nothing is known.
+static void without_a_policy_nothing_is_known(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct heard h;
+	farm_begin(&f, 1, "{'pools':7}");
+	begin(&f, &boss, &h);
+	farm_run(&boss, 1, MINUTES(1));
+	assert_true(h.blind > 0 && h.blind == h.rests);
+	assert_null(sim_get(f.sim, STATUS));
+	assert_string_equal(farm_state(&f, 0), "");
+	farm_policy(&f, plain);
+	unsigned blind = h.blind;
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	assert_true(h.blind == blind && h.rests > blind);
+	end(&f, &boss, &h);
+}
+
+// Whoever lost the lead says so, and asks for nothing more: what it knows may be old.
+static void who_lost_the_lead_ends(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct heard h;
+	struct err err;
+	until_done(&f, &boss, &h);
+	sim_merge(f.sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator",
+		  "{'spec':{'holderIdentity':'another','leaseTransitions':7}}");
+	int r = 1;
+	for (int i = 0; i < 100 && r > 0; i++)
+		r = coordinator_turn(&boss.c, 500, &err);
+	assert_int_equal(r, -1);
+	assert_int_equal(err.code, E_CONFLICT);
+	assert_non_null(
+		strstr(err.text, "another coordinator leads now, or this one could not renew its Lease in time"));
+	size_t count;
+	sim_log(f.sim, &count);
+	assert_int_equal(coordinator_turn(&boss.c, 500, &err), -1);
+	size_t after;
+	sim_log(f.sim, &after);
+	assert_int_equal(after, count);
+	end(&f, &boss, &h);
+}
+
+// `rollout status` sees what the leader sees, and writes nothing.
+static void who_only_looks_writes_nothing(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss, looker;
+	struct heard h;
+	struct err err;
+	farm_begin(&f, 3, plain);
+	begin(&f, &boss, &h);
+	for (unsigned i = 0; i < 3; i++) {
+		auto_str char *name = str_fmt("stays-%u", i);
+		farm_pod_that_stays(&f, i, name);
+	}
+	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(30)));
+	farm_run(&boss, 1, SECONDS(10));
+	farm_boss_begin(&f, &looker, "looker");
+	assert_int_equal(coordinator_look(&looker.c, &err), 0);
+	assert_int_equal(looker.c.fleet.count, 3);
+	assert_int_equal(looker.c.ledger.count, boss.c.ledger.count);
+	assert_true(aim_eq(&looker.c.rollouts[0].target, &boss.c.rollouts[0].target));
+	assert_false(looker.c.has_led);
+	struct cluster cl = coordinator_cluster(&looker.c);
+	assert_true(cl.has_status);
+	assert_int_equal(cl.count, 3);
+	size_t count;
+	const struct sim_call *log = sim_log(f.sim, &count);
+	for (size_t i = 0; i < count; i++)
+		if (str_starts(log[i].client, "looker"))
+			expect(str_eq(log[i].verb, "get") || str_eq(log[i].verb, "list"), log[i].path);
+	farm_boss_end(&looker);
+
+	static const char *const unreadable[] = { "leases", "nodes", "configmaps" };
+	for (size_t i = 0; i < ARRAY_SIZE(unreadable); i++) {
+		sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
+						      .client = "looker*",
+						      .resource = unreadable[i],
+						      .status = 403,
+						      .times = 99 });
+		farm_boss_begin(&f, &looker, "looker");
+		expect(coordinator_look(&looker.c, &err) == -1, unreadable[i]);
+		expect(strstr(err.text, unreadable[i]), err.text);
+		farm_boss_end(&looker);
+		sim_heal(f.sim);
+	}
+	end(&f, &boss, &h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_status_is_written_when_it_changes),
+		cmocka_unit_test(a_status_that_somebody_else_wrote_does_not_stay),
+		cmocka_unit_test(at_rest_it_reads_all_again_now_and_then),
+		cmocka_unit_test(what_cannot_be_read_is_put_off),
+		cmocka_unit_test(without_a_policy_nothing_is_known),
+		cmocka_unit_test(who_lost_the_lead_ends),
+		cmocka_unit_test(who_only_looks_writes_nothing),
+	};
+	return cmocka_run_group_tests_name("recorded", tests, NULL, NULL);
+}
