@@ -106,14 +106,14 @@ static void describe(const struct row *w)
 					    .blocker.code = w->blocked ? REASON_PDB_BLOCKED : REASON_NONE } };
 }
 
-static void check(const struct row *w)
+static struct view view_of(const struct row *w)
 {
-	struct decision d;
+	static struct window open;
 	pool = (struct pool){
 		.name = "gpu", .attempts = 2, .drain_attempts = 5, .on_timeout = w->on_timeout, .on_halt = w->on_halt
 	};
 	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
-	struct window open = { 0x7f, 7 * 60, 8 * 60 + w->window }; // NOW is 8 o'clock
+	open = (struct window){ 0x7f, 7 * 60, 8 * 60 + w->window }; // NOW is 8 o'clock
 	pool.windows = &open;
 	pool.window_count = w->window > 0;
 	rollout = (struct rollout){ .target = sides[w->goal ? w->goal : NEW],
@@ -121,15 +121,21 @@ static void check(const struct row *w)
 				    .is_halted = w->halted,
 				    .is_aborted = w->aborted };
 	describe(w);
-	struct view v = { .m = &m,
-			  .pool = w->no_pool ? NULL : &pool,
-			  .rollout = w->no_pool ? NULL : &rollout,
-			  .slot = w->slot,
-			  .refused = w->refused,
-			  .is_revoked = w->revoked,
-			  .wave = "rest",
-			  .epoch = 1,
-			  .now = NOW };
+	return (struct view){ .m = &m,
+			      .pool = w->no_pool ? NULL : &pool,
+			      .rollout = w->no_pool ? NULL : &rollout,
+			      .slot = w->slot,
+			      .refused = w->refused,
+			      .is_revoked = w->revoked,
+			      .wave = "rest",
+			      .epoch = 1,
+			      .now = NOW };
+}
+
+static inline void check(const struct row *w)
+{
+	struct decision d;
+	struct view v = view_of(w);
 	transition(&v, &d);
 	bool is_new = seq_cmp(d.next.go.seq, m.record.go.seq) > 0;
 	enum reason_code why = d.rule ? d.next.reason.code : d.waits.code;
