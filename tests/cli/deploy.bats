@@ -166,7 +166,7 @@ END
   assert_equal "$(query coordinator.yaml "' '.join(${container}['livenessProbe']['exec']['command'])")" \
     "kmodsmith probe liveness --pulse-dir $told --stall 120"
   assert_equal "$(query coordinator.yaml "[m['mountPath'] for m in ${container}['volumeMounts']]")" "['$told']"
-  assert_equal "$(query coordinator.yaml "[v['emptyDir']['medium'] for v in $pod['volumes']]")" "['Memory']"
+  assert_equal "$(query coordinator.yaml "[v['emptyDir']['medium'] for v in ${pod}['volumes']]")" "['Memory']"
   run -0 "$KMODSMITH" probe liveness --pulse-dir "$BATS_TEST_TMPDIR" --stall 120
 }
 

@@ -67,7 +67,7 @@ static const struct {
 	{ "jobs by what is no selector", "{" POOL ",\"drain\":{\"waitFor\":\"app in train\"}}]}",
 	  "pools[0].drain.waitFor: '(' is due at train" },
 	{ "a flavour that there is not",
-	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"flavour\":\"opne\"}}]}",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"flavour\":\"opened\"}}]}",
 	  "pools[0].target.flavour: must be one of" },
 	{ "a driver with a suffix", "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1-open\"}}]}",
 	  "pools[0].target.driver: '1.1-open' is no driver version" },

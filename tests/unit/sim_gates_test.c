@@ -198,8 +198,8 @@ static void the_way_back_has_no_waves(void **state)
 	farm_end(&f);
 }
 
-// The list of what we paused is deleted (`kubectl annotate node n00 kmodsmith.io/paused-` for a pause), or means nothing:
-// the operands come back all the same.
+// The list of what we paused is deleted (`kubectl annotate node n00 kmodsmith.io/paused-` for a pause), or means
+// nothing: the operands come back all the same.
 static void operands_come_back(void **state)
 {
 	(void)state;
