@@ -266,6 +266,12 @@ static void let_go(const struct view *v, struct decision *d)
 	take_back_order(v, d);
 }
 
+// Two programs loaded a driver at the same time, which says nothing of ours.
+static bool is_load_foreign(const struct view *v)
+{
+	return is_handed_over(v) || (is_foreign(v) && (answered(v, RESULT_FAILED) || is_expired(v)));
+}
+
 static bool is_load_halted(const struct view *v)
 {
 	return v->rollout && v->rollout->is_halted && is_moving(v) && answered(v, RESULT_FAILED);
@@ -334,6 +340,8 @@ const struct rule begin_rules[] = {
 	  hold_protected },
 	{ IN(QUEUED), "a slot is granted: cordoned", is_granted, cordon },
 	{ IN(LOADING), "it is loaded", is_loaded, loaded },
+	{ IN(LOADING), "it is not loaded, and NVIDIA's operator drives the node by now: held", is_load_foreign,
+	  hold_foreign },
 	{ IN(LOADING), "the load failed, and the roll-out is halted: judged anew", is_load_halted, let_go },
 	{ IN(LOADING), "the load failed for a while: again", is_load_again, load_again },
 	{ IN(LOADING), "the load failed: held", is_load_bad, hold_load },
