@@ -103,9 +103,14 @@ void release(const struct view *v, struct decision *d, enum phase outcome, enum 
 {
 	struct receipt *receipt = &d->next.receipt;
 	bool is_ours = receipt->is_there && !receipt->prior && !v->m->facts.keeps_cordon && !is_upgraded(v);
-	enter(v, d, PHASE_RELEASING, why, object);
+	bool is_lost =
+		!receipt->is_there && v->m->facts.is_unschedulable; // whoever's it is, somebody has to know of it
+	enter(v, d, is_lost ? PHASE_HELD : PHASE_RELEASING, is_lost ? REASON_RECEIPT_MISSING : why,
+	      is_lost ? "" : object);
 	take_back_order(v, d);
 	give_back(d);
+	if (is_lost)
+		return;
 	d->next.outcome = outcome;
 	d->cordon = is_ours && v->m->facts.is_unschedulable ? CORDON_OFF : CORDON_KEEP;
 	*receipt = (struct receipt){ 0 };
