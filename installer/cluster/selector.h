@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A label selector as kubectl takes it: "app in (train, eval), tier!=batch, team, !debug". It means what it means to the
-// API server (k8s.io/apimachinery/pkg/labels/selector.go), but for ">" and "<", which are refused.
+// A label selector as kubectl takes it: "app in (train, eval), tier!=batch, team, !debug". It means what it means to
+// the API server (k8s.io/apimachinery/pkg/labels/selector.go), but for ">" and "<", which are refused.
 #pragma once
 #include "base/json.h"
 

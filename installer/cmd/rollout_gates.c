@@ -88,8 +88,11 @@ static int say_resume(struct said *s, const struct coordinator *c, json_t *patch
 		auto_str char *undo = undo_note(undo_of(c), s->pool, NULL, NULL);
 		json_object_set_new(annotations_of(patch), UNDO_NOTE, json_text(undo));
 	}
-	s->what = s->pool ? str_fmt("pool %s: resumed; what failed before is forgiven", s->pool) :
-			    str_dup("no longer paused");
+	// What the document says stands in it, and a GitOps controller would put it back.
+	const char *still = c->pauses ? "; the policy itself is still paused: set paused to false there" : "";
+	s->what = s->pool   ? str_fmt("pool %s: resumed; what failed before is forgiven%s", s->pool, still) :
+		  c->pauses ? str_fmt("the pause by annotation is taken back%s", still) :
+			      str_dup("no longer paused");
 	return 0;
 }
 

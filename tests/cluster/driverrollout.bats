@@ -47,6 +47,9 @@ until_condition() { # TYPE STATUS-REASON SECONDS: of the generation of now
 .spec.pools[0].maxUnavailable = "some";spec.pools[0].maxUnavailable
 .spec.pools[0].deadlines.evict = 0;spec.pools[0].deadlines.evict
 .spec.pools[0].target.driver = "new";spec.pools[0].target.driver
+.spec.pools[0].target.driver = "570.86.15-open";spec.pools[0].target.driver
+.spec.pools[0].target.flavour = "closed";spec.pools[0].target.flavour: Unsupported value
+.spec.pools[0].target.parameters = {NVreg_A: "a,b"};spec.pools[0].target.parameters.NVreg_A
 .spec.pools[0].target.package = "latest";spec.pools[0].target.package
 del(.spec.pools[0].target);spec.pools[0].target: Required value
 .spec.pools = [];spec.pools

@@ -133,7 +133,11 @@ teardown() { farm_clean; }
   renewed
   assert_equal "$(count_in "done")" 1
   kubectl_kmodsmith resume
+  assert_output "no longer paused"
   all_are "done" 120
+  policy "$new" '.paused = true' # which no annotation takes back
+  kubectl_kmodsmith resume
+  assert_output --partial "the policy itself is still paused"
   kubectl_kmodsmith abort gpus
   assert_success
   kubectl_kmodsmith abort other
