@@ -38,7 +38,9 @@ static void begin(struct farm *f, struct farm_boss *boss, struct heard *h)
 {
 	*h = (struct heard){ .moves = str_dup(""), .troubles = str_dup("") };
 	farm_boss_begin(f, boss, "boss");
-	boss->c.o.ears = (struct coordinator_ears){ moved, trouble, leads, rests, h };
+	boss->c.o.ears = (struct coordinator_ears){
+		.moved = moved, .trouble = trouble, .leads = leads, .rests = rests, .ctx = h
+	};
 }
 static void end(struct farm *f, struct farm_boss *boss, struct heard *h)
 {
