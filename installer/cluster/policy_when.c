@@ -101,9 +101,10 @@ static int read_day(const json_t *value, const char *path, uint8_t *days, struct
 
 static int read_minute(const json_t *object, const char *name, const char *path, unsigned *ret, struct err *err)
 {
+	static const char digits[] = "0123456789";
 	const char *text = json_string_value(json_object_get(object, name));
-	if (!text || strlen(text) != 5 || text[2] != ':' || strspn(text, "0123456789:") != 5 || text[0] > '2' ||
-	    (text[0] == '2' && text[1] > '3') || text[3] > '5')
+	if (!text || strspn(text, digits) != 2 || text[2] != ':' || strspn(text + 3, digits) != 2 || text[5] ||
+	    text[0] > '2' || (text[0] == '2' && text[1] > '3') || text[3] > '5')
 		return err_set(err, E_CONFIG, "%s.%s: must be a time of the day in UTC such as \"22:00\"", path, name);
 	*ret = (unsigned)((text[0] - '0') * 10 + text[1] - '0') * 60 + (unsigned)((text[3] - '0') * 10 + text[4] - '0');
 	return 0;
