@@ -31,6 +31,54 @@ static const struct {
 	{ "a package that is no digest",
 	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"package\":\"latest\"}}]}",
 	  "pools[0].target.package: must be sha256:" },
+	{ "a package whose digest is too short",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"package\":\"sha256:0123\"}}]}",
+	  "pools[0].target.package: must be sha256: and 64 hex digits" },
+	{ "a target that is none", "{\"pools\":[{\"name\":\"a\",\"target\":\"1.1\"}]}",
+	  "pools[0].target: must be an object" },
+	{ "parameters that are none",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":[]}}]}",
+	  "pools[0].target.parameters: must be an object" },
+	{ "a parameter of two lines",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"x\":\"1\\n2\"}}}]}",
+	  "pools[0].target.parameters.x: must be a text on one line" },
+	{ "a parameter whose name has its value",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"x=1\":\"2\"}}}]}",
+	  "pools[0].target.parameters.x=1: must be a text on one line" },
+	{ "a parameter of a module",
+	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"nvidia-drm:modeset\":\"1\"}}}]"
+	  "}",
+	  NULL },
+	{ "no schema", "{\"schema\":0," POOL "}]}", "schema: must be a number from 1 to 65535" },
+	{ "this schema", "{\"schema\":1," POOL "}]}", NULL },
+	{ "a third pool that nobody can be in",
+	  "{\"pools\":[{\"name\":\"a\",\"selector\":{\"x\":\"y\"},\"target\":{\"driver\":\"1.1\"}},"
+	  "{\"name\":\"b\",\"target\":{\"driver\":\"1.1\"}},{\"name\":\"c\",\"target\":{\"driver\":\"1.1\"}}]}",
+	  "pools[2]: never has a node, since pools[1] has no selector and takes all" },
+	{ "a window of just the margin", "{" POOL ",\"windows\":[{\"from\":\"01:00\",\"to\":\"02:02\"}]}]}", NULL },
+	{ "a window over midnight of just the margin",
+	  "{" POOL ",\"windows\":[{\"from\":\"23:30\",\"to\":\"00:32\"}]}]}", NULL },
+	{ "a window that is a minute too short",
+	  "{" POOL ",\"windows\":[{\"from\":\"23:30\",\"to\":\"00:31\"},{\"from\":\"01:00\",\"to\":\"01:05\"}]}]}",
+	  "pools[0].windows: the longest is 61m, and a node may take 62m (its deadlines cordon, evict, replace, "
+	  "validate "
+	  "and restore): write a longer window or shorter deadlines, or pools[0].deadlines.windowMargin: \"31m\", "
+	  "which "
+	  "begins nodes until so long before the end; where a drain leaves less than 30m it is called off" },
+	{ "deadlines that are no whole minutes", "{" POOL ",\"deadlines\":{\"restore\":\"11m30s\"}}]}",
+	  "pools[0].deadlines.restore: must be a time" },
+	{ "a node that takes some seconds more",
+	  "{" POOL ",\"deadlines\":{\"restore\":\"601s\"},\"windows\":[{\"from\":\"01:00\",\"to\":\"01:40\"}]}]}",
+	  "pools[0].windows: the longest is 40m, and a node may take 3721s (its deadlines cordon, evict, replace, "
+	  "validate and restore): write a longer window or shorter deadlines, or pools[0].deadlines.windowMargin: "
+	  "\"1801s\", which begins nodes until so long before the end; where a drain leaves less than 1801s it is "
+	  "called "
+	  "off" },
+	{ "a window in which not even the change has room",
+	  "{" POOL ",\"windows\":[{\"from\":\"01:00\",\"to\":\"01:30\"}]}]}",
+	  "validate and restore): write a longer window or shorter deadlines" },
+	{ "mode self, zone by zone", "{\"mode\":\"self\",\"zoneLabel\":\"z\"," POOL ",\"zoneByZone\":true}]}",
+	  "pools[0].zoneByZone: mode self has none, since there is one node" },
 	{ "a parameter that is no text",
 	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"x\":1}}}]}",
 	  "pools[0].target.parameters.x: must be a text" },
@@ -195,6 +243,40 @@ static void yaml(void **state)
 	}
 }
 
+// A document as long as it may be, and a byte more; and how many pools and labels there may be.
+static void the_largest_policies(void **state)
+{
+	(void)state;
+	for (size_t more = 0; more < 2; more++) {
+		auto_policy struct policy p = POLICY_NONE, pools = POLICY_NONE, labels = POLICY_NONE;
+		struct err err = { 0 };
+		size_t len = POLICY_BYTES + more, used = strlen("{" POOL "}]}");
+		char *text = mem_alloc(len + 1);
+		memset(text, '\n', len);
+		memcpy(text + len - used, "{" POOL "}]}", used);
+		assert_int_equal(policy_parse(text, len, &p, &err), more ? -1 : 0);
+		expect(!more || str_eq(err.text, "the policy is larger than 524288 bytes"), err.text);
+		free(text);
+		auto_str char *all = str_dup("{\"pools\":["),
+			      *some = str_dup("{" POOL ",\"selector\":{\"l0\":\"v\"}},");
+		for (size_t i = 0; i < POOLS_MOST + more; i++)
+			str_add(&all,
+				"%s{\"name\":\"p%zu\",\"selector\":{\"x\":\"y\"},\"target\":{\"driver\":\"1.1\"}}",
+				i ? "," : "", i);
+		str_add(&all, "]}");
+		assert_int_equal(policy_parse(all, strlen(all), &pools, &err), more ? -1 : 0);
+		expect(!more || str_eq(err.text, "pools: has 65 entries, at most 64 are allowed"), err.text);
+		str_add(&some, "{\"name\":\"b\",\"target\":{\"driver\":\"1.1\"},\"selector\":{");
+		for (size_t i = 0; i < 64 + more; i++) // the first one is that of pool a
+			str_add(&some, "%s\"l%zu\":\"v\"", i ? "," : "", i);
+		str_add(&some, "}}]}");
+		assert_int_equal(policy_parse(some, strlen(some), &labels, &err), more ? -1 : 0);
+		expect(!more || str_eq(err.text, "pools[1].selector: the policy has more than 64 different labels"),
+		       err.text);
+		expect(more || labels.pools[1].terms == UINT64_MAX, "a node has a bit for each of them");
+	}
+}
+
 static void t80_limits(void **state)
 {
 	(void)state;
@@ -344,6 +426,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(refusals),
 		cmocka_unit_test(yaml),
+		cmocka_unit_test(the_largest_policies),
 		cmocka_unit_test(t80_limits),
 		cmocka_unit_test(defaults_of_the_design),
 		cmocka_unit_test(t39_aims),
