@@ -1,120 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who gets a slot: limits, waves, order, groups, breaker, each scenario of upgrade-design 3 that needs no more than
-// that. A cluster is a line of words, one for each node.
-#include "cluster/slots.h"
-#include "tests/unit/test.h"
-
-enum { MOST = 32 };
-#define NOW INT64_C(1800000000)
-static const struct aim old = { 1, 0 }, target = { 2, 0 };
-static struct wave waves[4];
-static struct pool pool;
-static struct policy policy;
-static struct rollout rollout;
-static struct member members[MOST];
-static struct entry entries[MOST];
-static char names[MOST][24];
-static struct ledger ledger;
-static struct slots slots;
-static size_t count;
-
-static int setup(void **state)
-{
-	(void)state;
-	pool = (struct pool){ .name = "gpu",
-			      .parallel = { 2, false },
-			      .unavailable = { 2, false },
-			      .waiting = 1,
-			      .attempts = 2,
-			      .breaker_percent = 50,
-			      .breaker_row = 3,
-			      .waves = waves,
-			      .target.aim = target };
-	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
-	policy = (struct policy){ .parallel = { LIMIT_NONE, false },
-				  .unavailable = { LIMIT_NONE, false },
-				  .staging = 2,
-				  .pools = &pool,
-				  .pool_count = 1 };
-	rollout = (struct rollout){ .target = target, .stable = old };
-	memset(waves, 0, sizeof(waves));
-	return 0;
-}
-static int teardown(void **state)
-{
-	(void)state;
-	slots_done(&slots);
-	return 0;
-}
-
-// Words: a state; then any of +slot +wait (in the ledger) +cordon +ours (with receipt) +down +busy +skip +retry +me
-// +failed +well (has the target) +gN (group) +zN +blocked +jobs (run) +unseen (are they?) +over (is the wait).
-static void read_word(const char *word, struct member *m)
-{
-	size_t len = strcspn(word, "+");
-	auto_str char *phase = str_ndup(word, len);
-	m->record.phase = phase_parse(phase);
-	m->record.has_phase = true;
-	m->record.since = NOW - 3600 + (int64_t)count;
-	m->record.target = m->record.phase == PHASE_IDLE ? AIM_NONE : target;
-	m->report = (struct report){ .has_loaded = true,
-				     .loaded = m->record.phase == PHASE_DONE || strstr(word, "+well") ? target : old,
-				     .store = { target } };
-	m->facts = (struct facts){ .is_ready = !strstr(word, "+down"),
-				   .is_unschedulable = strstr(word, "+cordon") || strstr(word, "+ours"),
-				   .is_skipped = strstr(word, "+skip"),
-				   .is_ours = strstr(word, "+me") };
-	m->record.receipt.is_there = strstr(word, "+ours");
-	m->record.retry = strstr(word, "+retry") ? 1 : 0;
-	m->record.failed = strstr(word, "+failed") ? target : AIM_NONE;
-	m->report.holders = strstr(word, "+busy") ? 1 : 0;
-	m->facts.seen.stay = member_stay(m);
-	m->facts.seen.blocked_since = strstr(word, "+blocked") ? NOW - 601 : 0;
-	m->facts.seen.jobs = strstr(word, "+jobs") ? 1 : strstr(word, "+unseen") ? PODS_UNSEEN : 0;
-	m->record.receipt.waited = strstr(word, "+over");
-	const char *group = strstr(word, "+g"), *zone = strstr(word, "+z");
-	m->facts.group = group ? (uint64_t)group[2] : 0;
-	m->facts.zone = zone ? (uint64_t)zone[2] : 0;
-	if (strstr(word, "+slot") || strstr(word, "+wait")) {
-		entries[ledger.count] = (struct entry){ .slot = strstr(word, "+slot") ? SLOT_WORK : SLOT_WAIT };
-		memcpy(entries[ledger.count++].uid, m->uid, UID_TEXT);
-	}
-}
-
-static void plan(const char *line)
-{
-	auto_strv struct strv words = { 0 };
-	strv_split(&words, line, " ");
-	ledger = (struct ledger){ entries, 0 };
-	for (count = 0; count < words.count; count++) {
-		char uid[UID_TEXT];
-		snprintf(names[count], sizeof(names[count]), "n%zu", count);
-		snprintf(uid, sizeof(uid), "uid-%zu", count);
-		member_init(&members[count], names[count], uid);
-		read_word(words.items[count], &members[count]);
-	}
-	struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW, NULL, NULL, false };
-	slots_done(&slots);
-	slots_plan(&c, &slots);
-}
-
-// One letter a node: S slot for work, W for waiting, - none.
-static void expect_slots(const char *line, const char *want)
-{
-	char got[MOST + 1] = "";
-	plan(line);
-	for (size_t i = 0; i < count; i++)
-		got[i] = slots.seats[i].has == SLOT_WORK ? 'S' : slots.seats[i].has == SLOT_WAIT ? 'W' : '-';
-	if (strcmp(got, want) != 0)
-		fail_msg("%s: %s instead of %s", line, got, want);
-}
-
-static void expect_refused(const char *line, size_t at, enum reason_code why)
-{
-	plan(line);
-	if (slots.seats[at].refused != why)
-		fail_msg("%s: node %zu is refused for %s", line, at, reason_info(slots.seats[at].refused)->code);
-}
+// that.
+#include "tests/unit/rollout_line.h"
 
 static void t50_in_flight_counts_before_grants(void **state)
 {
@@ -123,7 +10,7 @@ static void t50_in_flight_counts_before_grants(void **state)
 	expect_slots("evicting+ours replacing+ours queued", "SS-"); // the ledger is gone (T60): rebuilt before anything
 	expect_slots("queued+slot queued+slot queued", "SS-");
 	assert_int_equal(slots.granted, 0);
-	pool.parallel.value = 1; // T80: lowered below what is in flight: nothing is cancelled, nothing new begins
+	pools[0].parallel.value = 1; // T80: lowered below what is in flight: nothing is cancelled, nothing new begins
 	expect_slots("evicting+ours+slot replacing+ours+slot queued", "SS-");
 }
 
@@ -138,14 +25,12 @@ static void in_flight_counts_wherever_its_pool_went(void **state)
 	} rows[] = { { LIMIT_NONE, 0, 1 }, { LIMIT_NONE, 1, 2 }, { 2, 1, 1 } };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		policy.parallel.value = rows[i].cluster;
-		pool.terms = rows[i].terms;
+		pools[0].terms = rows[i].terms;
 		plan("evicting+ours+slot queued queued queued");
 		memcpy(members[0].record.pool, "gone", 5);
 		for (size_t n = 1; n < count; n++)
 			members[n].facts.terms = 1;
-		struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW, NULL, NULL, false };
-		slots_done(&slots);
-		slots_plan(&c, &slots);
+		plan_again();
 		assert_int_equal(slots.seats[0].pool, -1);
 		assert_int_equal(slots.granted, rows[i].granted);
 	}
@@ -157,9 +42,8 @@ static void t70_a_deleted_node_frees_its_slot(void **state)
 	plan("queued+slot");
 	struct entry gone[] = { { .uid = "uid-gone", .slot = SLOT_WORK }, entries[0] };
 	struct ledger both = { gone, 2 };
-	struct cluster c = { &policy, &rollout, members, 1, &both, 1, NOW, NULL, NULL, false };
-	slots_done(&slots);
-	slots_plan(&c, &slots);
+	cluster.ledger = &both;
+	plan_again();
 	assert_int_equal(slots.freed, 1);
 	assert_int_equal(slots.ledger.count, 1);
 	assert_string_equal(slots.ledger.items[0].uid, "uid-0");
@@ -187,10 +71,10 @@ static void t32_budget_used_by_others(void **state)
 static void t80_zero_is_pause(void **state)
 {
 	(void)state;
-	pool.parallel.value = 0;
+	pools[0].parallel.value = 0;
 	expect_refused("queued queued", 0, REASON_PAUSED);
 	setup(NULL);
-	pool.unavailable = (struct limit){ 1, true };
+	pools[0].unavailable = (struct limit){ 1, true };
 	expect_slots("queued", "S"); // rounds to 0: at least 1
 	setup(NULL);
 	policy.parallel.value = 1;
@@ -201,15 +85,15 @@ static void t20_foreign_cordon(void **state)
 {
 	(void)state;
 	expect_refused("queued+cordon queued", 0, REASON_FOREIGN_CORDON);
-	pool.foreign_cordon = CORDON_USE_FIRST;
-	pool.unavailable.value = 1;
+	pools[0].foreign_cordon = CORDON_USE_FIRST;
+	pools[0].unavailable.value = 1;
 	expect_slots("queued+cordon queued", "S-"); // it costs no availability
 }
 
 static void order(void **state)
 {
 	(void)state;
-	pool.parallel.value = pool.unavailable.value = 1;
+	pools[0].parallel.value = pools[0].unavailable.value = 1;
 	expect_slots("queued+me queued queued", "-S-"); // T78: the coordinator's own node last
 	expect_slots("queued+busy queued", "-S");       // idle first
 	expect_slots("queued queued+retry", "-S");
@@ -224,7 +108,7 @@ static void groups_go_as_one(void **state)
 	expect_slots("queued+ga idle+ga queued", "--S");
 	expect_slots("queued+ga queued+ga queued+ga", "SSS"); // larger than the limits: alone
 	expect_slots("queued+ga queued+ga queued+ga evicting+ours+slot", "---S");
-	pool.overflow = OVERFLOW_HOLD;
+	pools[0].overflow = OVERFLOW_HOLD;
 	expect_refused("queued+ga queued+ga queued+ga queued", 0, REASON_GROUP_TOO_BIG);
 	expect_slots("queued+ga queued+ga queued+ga queued", "---S");
 }
@@ -233,7 +117,7 @@ static void zones_one_by_one(void **state)
 {
 	(void)state;
 	policy.zone = (char *)(uintptr_t) "zone";
-	pool.is_by_zone = true;
+	pools[0].is_by_zone = true;
 	expect_slots("queued+z2 queued+z1 queued+z2", "-S-");
 	expect_slots("queued+z2+slot queued+z1 queued+z2", "S-S");
 }
@@ -255,14 +139,14 @@ static void t03_breaker_says_who(void **state)
 	(void)state;
 	plan("done done done rolledback+failed queued done done done done done");
 	assert_false(slots.rollouts[0].is_halted);
-	pool.breaker_percent = 10;
+	pools[0].breaker_percent = 10;
 	expect_refused("done done done rolledback+failed queued done done done done done", 4, REASON_HALTED);
 	assert_int_equal(slots.rollouts[0].halt.code, REASON_POOL_FAILURES);
 	assert_string_equal(slots.rollouts[0].halt.object, "n3");
-	rollout.resumed = NOW - 1; // they are forgiven
+	rollouts[0].resumed = NOW - 1; // they are forgiven
 	expect_slots("done done done rolledback+failed queued done done done done done", "----S-----");
-	rollout.resumed = 0;
-	pool.breaker_percent = 100;
+	rollouts[0].resumed = 0;
+	pools[0].breaker_percent = 100;
 	plan("done rolledback+failed rolledback+failed failed+ours+failed queued queued");
 	assert_int_equal(slots.rollouts[0].halt.code, REASON_FAILURES_IN_A_ROW);
 	plan("rolledback+failed rolledback+failed rolledback+failed done queued queued");
@@ -274,7 +158,7 @@ static void waves_open_one_after_the_other(void **state)
 	(void)state;
 	waves[0] = (struct wave){ .name = "canary", .count = 1, .soak = 600, .failures = 0, .done = 1 };
 	waves[1] = (struct wave){ .name = "half", .percent = 50, .is_manual = true, .failures = LIMIT_NONE };
-	pool.wave_count = 2;
+	pools[0].wave_count = 2;
 	plan("queued queued queued queued");
 	size_t canary = 0;
 	while (slots.seats[canary].wave)
@@ -286,23 +170,18 @@ static void waves_open_one_after_the_other(void **state)
 	members[canary].record.phase = PHASE_DONE;
 	members[canary].report.loaded = target;
 	memcpy(members[canary].record.wave, "canary", 7);
-	struct cluster c = { &policy, &rollout, members, 4, &ledger, 1, NOW, NULL, NULL, false };
-	slots_done(&slots);
-	slots_plan(&c, &slots);
+	plan_again();
 	assert_true(slots.rollouts[0].soak_since == NOW && slots.rollouts[0].wave == 0 && !slots.granted);
-	rollout.soak_since = NOW - 600; // the soak is over, the next wave waits for somebody
-	slots_done(&slots);
-	slots_plan(&c, &slots);
+	rollouts[0].soak_since = NOW - 600; // the soak is over, the next wave waits for somebody
+	plan_again();
 	assert_int_equal(slots.rollouts[0].wave, 0);
-	rollout.approved = 1;
-	slots_done(&slots);
-	slots_plan(&c, &slots);
+	rollouts[0].approved = 1;
+	plan_again();
 	assert_int_equal(slots.rollouts[0].wave, 1);
 	// One that was well and is ill while the wave soaks is a failure of it.
 	members[canary].report.health.aim = target;
 	members[canary].report.health.result = RESULT_FAILED;
-	slots_done(&slots);
-	slots_plan(&c, &slots);
+	plan_again();
 	assert_true(slots.rollouts[0].is_halted && slots.rollouts[0].halt.code == REASON_WAVE_FAILURES);
 }
 
@@ -315,20 +194,17 @@ static void a_wave_without_a_proof_stays_closed(void **state)
 					     "queued queued queued" };
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
 		waves[0] = (struct wave){ .name = "canary", .terms = 1, .failures = LIMIT_NONE, .done = 1 };
-		pool.wave_count = 1;
-		rollout = (struct rollout){ .target = target, .stable = old };
+		pools[0].wave_count = 1;
+		rollouts[0] = (struct rollout){ .target = target, .stable = old };
 		plan(lines[i]);
 		members[0].facts.terms = i < 2;
-		struct cluster c = { &policy, &rollout, members, 3, &ledger, 1, NOW, NULL, NULL, false };
-		slots_done(&slots);
-		slots_plan(&c, &slots);
+		plan_again();
 		expect(slots.rollouts[0].wave == 0 && !slots.granted, lines[i]);
 		expect(slots.seats[2].refused == REASON_WAVE_UNTESTED, lines[i]);
 		expect(slots.sums[0].blocked.code == REASON_WAVE_UNTESTED, lines[i]);
 		assert_string_equal(slots.sums[0].blocked.object, "canary");
-		rollout.approved = 1;
-		slots_done(&slots);
-		slots_plan(&c, &slots);
+		rollouts[0].approved = 1;
+		plan_again();
 		expect(slots.rollouts[0].wave == 1, lines[i]);
 	}
 }
@@ -338,7 +214,7 @@ static void t75_waves_do_not_shift_when_nodes_join(void **state)
 	(void)state;
 	unsigned before[8];
 	waves[0] = (struct wave){ .name = "part", .percent = 40, .failures = LIMIT_NONE };
-	pool.wave_count = 1;
+	pools[0].wave_count = 1;
 	plan("queued queued queued queued queued queued queued queued");
 	unsigned first = 0;
 	for (size_t i = 0; i < 8; i++) {
@@ -349,8 +225,8 @@ static void t75_waves_do_not_shift_when_nodes_join(void **state)
 	plan("queued queued queued queued queued queued queued queued queued queued queued queued queued");
 	for (size_t i = 0; i < 8; i++)
 		assert_int_equal(slots.seats[i].wave, before[i]);
-	rollout.frozen = 4; // budgets of the set that was there when it began
-	pool.parallel = (struct limit){ 50, true };
+	rollouts[0].frozen = 4; // budgets of the set that was there when it began
+	pools[0].parallel = (struct limit){ 50, true };
 	plan("queued queued queued queued queued queued queued queued");
 	assert_int_equal(slots.sums[0].parallel_limit, 2);
 }
@@ -360,7 +236,7 @@ static void a_counted_wave_is_drawn_by_uid(void **state)
 {
 	(void)state;
 	waves[0] = (struct wave){ .name = "canary", .count = 3, .failures = LIMIT_NONE };
-	pool.wave_count = 1;
+	pools[0].wave_count = 1;
 	plan("queued queued queued queued queued queued queued queued queued queued queued queued");
 	bool is_drawn[12], is_first_three = true;
 	for (size_t i = 0; i < 12; i++) {
@@ -371,9 +247,8 @@ static void a_counted_wave_is_drawn_by_uid(void **state)
 	struct member reversed[12];
 	for (size_t i = 0; i < 12; i++)
 		reversed[i] = members[11 - i];
-	struct cluster c = { &policy, &rollout, reversed, 12, &ledger, 1, NOW, NULL, NULL, false };
-	slots_done(&slots);
-	slots_plan(&c, &slots);
+	cluster.members = reversed;
+	plan_again();
 	for (size_t i = 0; i < 12; i++)
 		assert_int_equal(slots.seats[11 - i].wave == 0, is_drawn[i]);
 }
@@ -392,15 +267,14 @@ static void stable_follows_the_last_wave(void **state)
 static void t60_a_lost_status_begins_halted(void **state)
 {
 	(void)state;
-	rollout = (struct rollout){ 0 };
+	rollouts[0] = (struct rollout){ 0 };
 	plan("evicting+ours queued");
 	assert_true(slots.rollouts[0].is_halted && slots.rollouts[0].halt.code == REASON_STATUS_LOST);
 	assert_int_equal(slots.seats[1].refused, REASON_HALTED);
-	struct cluster c = { &policy, &rollout, members, count, &ledger, 1, NOW, NULL, NULL, true };
-	slots_done(&slots); // of other pools something is recorded: this one was renamed or split
-	slots_plan(&c, &slots);
+	cluster.has_status = true; // of other pools something is recorded: this one was renamed or split
+	plan_again();
 	assert_int_equal(slots.rollouts[0].halt.code, REASON_POOL_NEW);
-	rollout = (struct rollout){ 0 };
+	rollouts[0] = (struct rollout){ 0 };
 	plan("idle idle");
 	assert_false(slots.rollouts[0].is_halted);
 	assert_int_equal(slots.rollouts[0].frozen, 2);
@@ -409,19 +283,19 @@ static void t60_a_lost_status_begins_halted(void **state)
 static void waiting_has_its_own_cap(void **state)
 {
 	(void)state;
-	pool.wait_for = (char *)(uintptr_t) "job=batch";
+	pools[0].wait_for = (char *)(uintptr_t) "job=batch";
 	expect_slots("queued queued", "W-");
 	expect_refused("queued queued", 1, REASON_LIMIT_WAITING);
 	expect_slots("waiting+ours+wait evicting+ours+slot", "SS"); // no job is left: from the wait to the work
-	pool.parallel.value = 1;
+	pools[0].parallel.value = 1;
 	expect_slots("waiting+ours+wait evicting+ours+slot", "WS");
 }
 
 static void jobs_are_waited_for_until_the_wait_is_over(void **state)
 {
 	(void)state;
-	pool.wait_for = (char *)(uintptr_t) "job=batch";
-	pool.waiting = pool.parallel.value = 3;
+	pools[0].wait_for = (char *)(uintptr_t) "job=batch";
+	pools[0].waiting = pools[0].parallel.value = 3;
 	expect_slots("waiting+ours+wait+jobs", "W");
 	expect_slots("waiting+ours+wait waiting+ours+wait+unseen", "SW"); // at the other nobody has looked yet
 	expect_slots("waiting+ours+wait+jobs+over", "S");
@@ -440,21 +314,19 @@ static void a_node_that_is_well_again_is_released(void **state)
 	policy.is_paused = true;
 	expect_slots("queued+ours+well queued", "S-");
 	policy.is_paused = false;
-	pool.windows = &never;
-	pool.window_count = 1;
+	pools[0].windows = &never;
+	pools[0].window_count = 1;
 	expect_slots("queued+ours+well queued+ours queued+well", "S--");
-	pool.window_count = 0;
-	pool.parallel.value = 0;
+	pools[0].window_count = 0;
+	pools[0].parallel.value = 0;
 	expect_slots("queued+ours+well queued", "S-");
-	pool.parallel.value = 1;
+	pools[0].parallel.value = 1;
 	expect_slots("replacing+ours+slot queued+ours+well queued", "S--"); // limits are limits
 	expect_slots("queued queued+ours+well", "-S");                      // and others wait for it
-	pool.parallel.value = 2;
+	pools[0].parallel.value = 2;
 	plan("queued+ours+well");
 	members[0].facts.is_paused = true;
-	struct cluster c = { &policy, &rollout, members, 1, &ledger, 1, NOW, NULL, NULL, false };
-	slots_done(&slots);
-	slots_plan(&c, &slots);
+	plan_again();
 	assert_int_equal(slots.seats[0].has, SLOT_WORK);
 }
 
@@ -469,7 +341,6 @@ static void staging_has_its_own_number(void **state)
 	assert_int_equal(slots.seats[0].refused, REASON_PAUSED);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
