@@ -127,7 +127,7 @@ static void plan(const char *line)
 }
 
 // One letter a node: S slot for work, W for waiting, - none.
-static void expect_letters(const char *row, const char *want)
+static inline void expect_letters(const char *row, const char *want)
 {
 	auto_str char *got = str_dup("");
 	for (size_t i = 0; i < count; i++)
@@ -138,13 +138,13 @@ static void expect_letters(const char *row, const char *want)
 	if (!str_eq(got, want))
 		fail_msg("%s: %s instead of %s", row, got, want);
 }
-static void expect_slots(const char *line, const char *want)
+static inline void expect_slots(const char *line, const char *want)
 {
 	plan(line);
 	expect_letters(line, want);
 }
 
-static void expect_refused(const char *line, size_t at, enum reason_code why)
+static inline void expect_refused(const char *line, size_t at, enum reason_code why)
 {
 	plan(line);
 	if (slots.seats[at].refused != why)
