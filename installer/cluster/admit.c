@@ -255,7 +255,7 @@ static void admit_one(const struct round *r, size_t at, int *full_pool, enum rea
 
 void admit(const struct round *r)
 {
-	size_t *turn = mem_grow(NULL, r->c->count + 1, sizeof(*turn)), count = 0;
+	size_t *turn = mem_grow(NULL, r->c->count, sizeof(*turn)), count = 0;
 	int full_pool = -1;
 	enum reason_code full = REASON_NONE;
 	for (size_t i = 0; i < r->c->count; i++) {
@@ -271,7 +271,7 @@ void admit(const struct round *r)
 // Staging disturbs nobody, so neither waves nor windows stop it: only halts, pauses and its own number.
 void admit_staging(const struct round *r)
 {
-	size_t *turn = mem_grow(NULL, r->c->count + 1, sizeof(*turn)), count = 0;
+	size_t *turn = mem_grow(NULL, r->c->count, sizeof(*turn)), count = 0;
 	for (size_t i = 0; i < r->c->count; i++) {
 		enum phase phase = r->c->members[i].record.phase;
 		struct view v = round_view(r, i);

@@ -100,9 +100,7 @@ static int read_text(const json_t *value, const struct field *f, void *to, const
 	(void)f;
 	if (!text || !*text || strlen(text) > KEY_VALUE_MOST)
 		return err_set(err, E_CONFIG, "%s: must be a text of 1 to %d bytes", path, KEY_VALUE_MOST);
-	char **field = to;
-	free(*field);
-	*field = str_dup(text);
+	*(char **)to = str_dup(text);
 	return 0;
 }
 

@@ -81,7 +81,7 @@ int roster_parse(const char *text, size_t len, const struct policy *policy, stru
 	const json_t *items = json_object_get(list, "items");
 	if (!json_is_array(items) || json_array_size(items) > ROSTER_MOST)
 		return err_set(err, E_CONFIG, "items: must be a list of at most %d nodes", ROSTER_MOST);
-	r.members = mem_alloc((json_array_size(items) + 1) * sizeof(*r.members));
+	r.members = mem_alloc(json_array_size(items) * sizeof(*r.members));
 	for (size_t i = 0; i < json_array_size(items); i++)
 		if (read_item(json_array_get(items, i), i, policy, &r, err) < 0)
 			return -1;

@@ -51,7 +51,7 @@ static bool is_one_group(const struct round *r, size_t i, size_t k)
 static void join_groups(const struct round *r)
 {
 	struct seat *seats = r->s->seats;
-	size_t *order = mem_grow(NULL, r->c->count + 1, sizeof(*order)), count = 0;
+	size_t *order = mem_grow(NULL, r->c->count, sizeof(*order)), count = 0;
 	for (size_t i = 0; i < r->c->count; i++) {
 		seats[i].mate = i;
 		if (r->c->members[i].facts.group && seats[i].pool >= 0)
@@ -71,7 +71,7 @@ static void join_groups(const struct round *r)
 static void seat_all(const struct round *r)
 {
 	size_t count = r->c->ledger->count;
-	struct entry *sorted = mem_grow(NULL, count + 1, sizeof(*sorted));
+	struct entry *sorted = mem_grow(NULL, count, sizeof(*sorted));
 	if (count)
 		memcpy(sorted, r->c->ledger->items, count * sizeof(*sorted));
 	qsort(sorted, count, sizeof(*sorted), by_uid);
@@ -230,7 +230,7 @@ static void write_ledger(const struct round *r)
 {
 	struct ledger *l = &r->s->ledger;
 	size_t kept = 0;
-	l->items = mem_grow(NULL, r->c->count + 1, sizeof(*l->items));
+	l->items = mem_grow(NULL, r->c->count, sizeof(*l->items));
 	for (size_t i = 0; i < r->c->count; i++) {
 		const struct seat *seat = &r->s->seats[i];
 		r->s->granted += seat->has > seat->had;
@@ -246,9 +246,9 @@ static void write_ledger(const struct round *r)
 void slots_plan(const struct cluster *c, struct slots *ret)
 {
 	size_t pools = c->policy->pool_count;
-	*ret = (struct slots){ .seats = mem_alloc((c->count + 1) * sizeof(*ret->seats)),
-			       .sums = mem_alloc((pools + 1) * sizeof(*ret->sums)),
-			       .rollouts = mem_alloc((pools + 1) * sizeof(*ret->rollouts)) };
+	*ret = (struct slots){ .seats = mem_alloc(c->count * sizeof(*ret->seats)),
+			       .sums = mem_alloc(pools * sizeof(*ret->sums)),
+			       .rollouts = mem_alloc(pools * sizeof(*ret->rollouts)) };
 	struct round r = { c, ret };
 	memcpy(ret->rollouts, c->rollouts, pools * sizeof(*ret->rollouts));
 	seat_all(&r);

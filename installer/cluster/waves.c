@@ -124,7 +124,7 @@ static void take_count(const struct round *r, int pool_at, unsigned wave)
 		left -= r->s->seats[i].pool == pool_at && r->s->seats[i].wave == wave && left > 0;
 	if (!left)
 		return;
-	struct lot *lots = mem_grow(NULL, r->c->count + 1, sizeof(*lots));
+	struct lot *lots = mem_grow(NULL, r->c->count, sizeof(*lots));
 	for (size_t i = 0; i < r->c->count; i++)
 		if (r->s->seats[i].pool == pool_at && r->s->seats[i].wave == (unsigned)OPEN &&
 		    !r->c->members[i].facts.is_skipped)

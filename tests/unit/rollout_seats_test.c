@@ -287,6 +287,17 @@ static void a_ledger_in_any_order(void **state)
 	assert_true(slots.seats[0].has == SLOT_WORK && v.slot == SLOT_NONE);
 }
 
+// Its wait is over, and no pool says what is to come: it keeps the slot that it has.
+static void whoever_waited_and_has_no_pool_any_more(void **state)
+{
+	(void)state;
+	plan("waiting+ours+wait");
+	memcpy(members[0].record.pool, "gone", 5);
+	plan_again();
+	expect_letters("a wait without a pool", "W");
+	assert_int_equal(slots.seats[0].refused, REASON_NONE);
+}
+
 static void a_cluster_without_nodes(void **state)
 {
 	(void)state;
@@ -317,6 +328,7 @@ int main(void)
 		T(the_youngest_of_blocked_drains_gives_way),
 		T(the_ledger_that_is_written),
 		T(a_ledger_in_any_order),
+		T(whoever_waited_and_has_no_pool_any_more),
 		T(a_cluster_without_nodes),
 	};
 	return cmocka_run_group_tests_name("seats", tests, NULL, NULL);

@@ -59,7 +59,7 @@ static unsigned shorten(const char *text, char **ret)
 {
 	static const char prefix[] = "kmodsmith_";
 	auto_strv struct strv lines = { 0 };
-	unsigned empty = 0;
+	unsigned empty = 0, memory_lines = 0;
 	strv_split(&lines, text, "\n");
 	*ret = str_dup("");
 	for (size_t i = 0; i < lines.count; i++) {
@@ -68,10 +68,11 @@ static unsigned shorten(const char *text, char **ret)
 		if (str_starts(line, "kmodsmith_nodes{") && str_ends(line, "} 0"))
 			empty++;
 		else if (str_starts(line, "kmodsmith_resident_memory_max_bytes "))
-			assert_true(atol(strchr(line, ' ') + 1) > 1 << 20);
+			memory_lines += atol(strchr(line, ' ') + 1) > 1 << 20;
 		else
 			str_add(ret, "%.*s%s\n", (int)(name - line), line, name + strlen(prefix));
 	}
+	assert_int_equal(memory_lines, 1);
 	return empty;
 }
 
