@@ -46,6 +46,12 @@ static void test_images(void **state)
 		{ "r/k:580.95.05", "r/k:595.45.04-ubuntu24.04@sha256:12", "580.95.05", E_CONFIG },
 		{ "r/k:580.95.05", "nvcr.io/nvidia/driver:580.95.05-ubuntu24.04", "580.95.05", E_CONFIG },
 		{ "r/k:1", "r/k:595.45.04-ubuntu24.04", NULL, 0 }, // an image without a driver
+		{ "kmodsmith-driver:580.95.05", "kmodsmith-driver", "580.95.05", 0 },
+		{ "k:1", "other:580.95.05-rhel9", NULL, E_CONFIG },
+		{ "r/k:580.95.05", "r/k:580.95.05.1-ubuntu24.04", "580.95.05", E_CONFIG },
+		{ "r/k:580.95.05", "r/k:58-ubuntu24.04", "580.95.05", E_CONFIG },
+		{ "r/k:580.95.05", "r/k:580.95-ubuntu24.04", "580.95.05", E_CONFIG },
+		{ "r/k:580.95.05", "r/k:vendor-595.45.04", "580.95.05", 0 }, // somebody's own name
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
@@ -54,6 +60,34 @@ static void test_images(void **state)
 		if (rows[i].code ? r == 0 || err.code != rows[i].code : r < 0)
 			fail_msg("%s: %d %s", rows[i].driver, r, err.text);
 	}
+}
+
+// What is to be changed, in words of the operator's own configuration.
+static void test_words(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *manager, *driver, *text;
+	} rows[] = {
+		{ "r/ours:1", "nvcr.io/nvidia/driver:580.95.05-rhel9",
+		  "nvidia-driver-ctr has the image 'nvcr.io/nvidia/driver:580.95.05-rhel9' and k8s-driver-manager "
+		  "'r/ours:1': what is proven by one would be loaded by the other; give driver.manager the image of "
+		  "driver" },
+		{ "r/k:1", "r/k:595.45.04-rhel9",
+		  "nvidia-driver-ctr has the image 'r/k:595.45.04-rhel9', and this is an image of driver 580.95.05: "
+		  "give driver.manager.version the version of driver.version" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_json json_t *pod = pod_with_images(rows[i].manager, rows[i].driver);
+		assert_int_equal(driverpod_check(pod, "580.95.05", &err), -1);
+		assert_string_equal(err.text, rows[i].text);
+	}
+	// By hand, without the operator's init container, there is nothing that it could differ from.
+	struct err err = { 0 };
+	auto_json json_t *pod = pod_of("{'spec':{'containers':[{'name':'sidecar'},{'name':'nvidia-driver-ctr','image':"
+				       "'r/k:580.95.05'}]}}");
+	assert_int_equal(driverpod_check(pod, "580.95.05", &err), 0);
 }
 
 // vfio-manager and vgpu-manager have the same init container.
@@ -65,6 +99,9 @@ static void test_other_pods(void **state)
 		pod_of("{'metadata':{'name':'vfio'},'spec':{'containers':[{'name':'nvidia-vfio-manager'}]}}");
 	assert_true(driverpod_check(pod, "580.95.05", &err) < 0);
 	assert_int_equal(err.code, E_USAGE);
+	assert_string_equal(err.text,
+			    "pod 'vfio' has no container nvidia-driver-ctr: only a driver's pod has a next driver to "
+			    "prove; for the operator's other pods take NVIDIA's k8s-driver-manager");
 	auto_json json_t *empty = json_object();
 	assert_true(driverpod_check(empty, "580.95.05", &err) < 0);
 }
@@ -86,6 +123,18 @@ static void test_environment(void **state)
 		{ "'env':[{'name':'B','value':'$(A)$$(B)$'}]", "B=$(A)$(B)$", "" },
 		{ "'env':[{'name':'B','value':'$(A'}]", "B=$(A", "" },
 		{ "'env':[{'value':'1'},7,{'name':9}]", "", "" },
+		{ "'env':[{'name':'A','value':'1'},{'name':'A','value':'2'},{'name':'B','value':'$(A)'}]",
+		  "A=1;A=2;B=2", "" },
+		{ "'env':[{'name':'AB','value':'1'},{'name':'B','value':'$(A)$(AB)$(ABC)'}]", "AB=1;B=$(A)1$(ABC)",
+		  "" },
+		{ "'env':[{'name':'B','value':'$(A)'},{'name':'A','value':'later'}]", "B=$(A);A=later", "" },
+		{ "'env':[{'name':'A','value':'1'},{'name':'B','value':'()$()$A $(A'}]", "A=1;B=()$()$A $(A", "" },
+		{ "'env':[{'name':'A','value':'1'},{'name':'B','value':'$$$(A)$$'}]", "A=1;B=$1$", "" },
+		{ "'env':[{'name':'M','valueFrom':{'resourceFieldRef':{'resource':'limits.memory'}}},{'name':'A'}]",
+		  "A=", "" },
+		{ "'envFrom':[{'prefix':'X'},{'secretRef':{}},{'configMapRef':{'name':'m'}}],'env':[{'name':'A',"
+		  "'value':'1'}]",
+		  "A=1", "all of ConfigMap m" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_str char *text = str_fmt("{'spec':{'containers':[{'name':'nvidia-driver-ctr'%s%s}]}}",
@@ -102,33 +151,64 @@ static void test_environment(void **state)
 static void test_files(void **state)
 {
 	(void)state;
-	auto_json json_t *pod = pod_of(
-		"{'metadata':{'uid':'u-1'},'spec':{'volumes':[{'name':'params','configMap':{'name':'m'}},{'name':'more'"
-		","
-		"'secret':{}},{'name':'host','hostPath':{'path':'/"
-		"drivers'}}],'containers':[{'name':'nvidia-driver-ctr',"
-		"'volumeMounts':[{'name':'params','mountPath':'/drivers/"
-		"nvidia.conf','subPath':'nvidia.conf'},{'name':'more',"
-		"'mountPath':'/drivers'},{'name':'host','mountPath':'/drivers/x.conf'},{'name':'params','mountPath':"
-		"'/driversx'},{'name':'params','mountPath':'/etc/x'},{'mountPath':7}]}]}}");
+	static const struct {
+		const char *text, *mount, *name, *volume, *path; // volume NULL = it is no file of the driver's
+	} rows[] = {
+		{ "a key of a ConfigMap", "'name':'params','mountPath':'/drivers/nvidia.conf','subPath':'nvidia.conf'",
+		  "nvidia.conf", "configmap/params", "nvidia.conf" },
+		{ "all of a Secret", "'name':'more','mountPath':'/drivers'", NULL, "secret/more", NULL },
+		{ "all of it, with a slash", "'name':'more','mountPath':'/drivers/'", NULL, "secret/more", NULL },
+		{ "what is put together of several", "'name':'both','mountPath':'/drivers'", NULL, "projected/both",
+		  NULL },
+		{ "another name than the key's", "'name':'params','mountPath':'/drivers//nvidia.conf','subPath':'a/b'",
+		  "nvidia.conf", "configmap/params", "a/b" },
+		{ "a file of the host", "'name':'host','mountPath':'/drivers/x.conf'", NULL, NULL, NULL },
+		{ "beside it", "'name':'params','mountPath':'/driversx'", NULL, NULL, NULL },
+		{ "elsewhere", "'name':'params','mountPath':'/etc/x'", NULL, NULL, NULL },
+		{ "of no volume", "'name':'gone','mountPath':'/drivers/x'", NULL, NULL, NULL },
+		{ "nonsense", "'mountPath':7", NULL, NULL, NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_driverpod_files struct driverpod_files files = { 0 };
+		auto_str char *text = str_fmt(
+			"{'metadata':{'uid':'u-1'},'spec':{'volumes':[{'name':'host','hostPath':{'path':'/drivers'}},"
+			"{'name':'params','configMap':{'name':'m'}},{'name':'more','secret':{}},"
+			"{'name':'both','projected':{'sources':[]}}],'containers':[{'name':'other','volumeMounts':"
+			"[{'name':'params','mountPath':'/drivers'}]},{'name':'nvidia-driver-ctr','volumeMounts':"
+			"[{'name':'params','mountPath':'/etc/y'},{%s}]}]}}",
+			rows[i].mount);
+		auto_json json_t *pod = pod_of(text);
+		driverpod_files(pod, &files);
+		expect(files.count == (rows[i].volume != NULL), rows[i].text);
+		if (!rows[i].volume)
+			continue;
+		auto_str char *volume = str_fmt("pods/u-1/volumes/kubernetes.io~%s", rows[i].volume);
+		const struct driverpod_file *f = &files.items[0];
+		expect(rows[i].name ? str_eq(f->name, rows[i].name) : !f->name, rows[i].text);
+		expect(str_eq(f->volume, volume), rows[i].text);
+		expect(rows[i].path ? str_eq(f->path, rows[i].path) : !f->path, rows[i].text);
+	}
+}
+
+static void test_several_files(void **state)
+{
+	(void)state;
 	auto_driverpod_files struct driverpod_files files = { 0 };
+	auto_json json_t *pod = pod_of(
+		"{'metadata':{'uid':'u-1'},'spec':{'volumes':[{'name':'params','configMap':{}}],'containers':[{'name':"
+		"'nvidia-driver-ctr','volumeMounts':[{'name':'params','mountPath':'/drivers/a.conf'},{'name':'params',"
+		"'mountPath':'/drivers/b.conf'}]}]}}");
 	driverpod_files(pod, &files);
 	assert_int_equal(files.count, 2);
-	assert_string_equal(files.items[0].name, "nvidia.conf");
-	assert_string_equal(files.items[0].volume, "pods/u-1/volumes/kubernetes.io~configmap/params");
-	assert_string_equal(files.items[0].path, "nvidia.conf");
-	assert_null(files.items[1].name);
-	assert_string_equal(files.items[1].volume, "pods/u-1/volumes/kubernetes.io~secret/more");
-	assert_null(files.items[1].path);
+	assert_string_equal(files.items[0].name, "a.conf");
+	assert_string_equal(files.items[1].name, "b.conf");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_images),
-		cmocka_unit_test(test_other_pods),
-		cmocka_unit_test(test_environment),
-		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_images),      cmocka_unit_test(test_words), cmocka_unit_test(test_other_pods),
+		cmocka_unit_test(test_environment), cmocka_unit_test(test_files), cmocka_unit_test(test_several_files),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
