@@ -96,9 +96,9 @@ static int read_node(struct agent_node *n, struct err *err)
 }
 
 // Nodes that lost the API together come back one by one, each at its own moment.
-static long later(const struct agent_node *n)
+static long later(const struct agent_node *n, unsigned failures)
 {
-	unsigned turn = n->failures < DOUBLINGS ? n->failures : DOUBLINGS;
+	unsigned turn = failures < DOUBLINGS ? failures : DOUBLINGS;
 	long most = (long)BACKOFF_MS << turn;
 	return kube_now_ms() + most / 2 + (long)(aim_hash(n->name) % (uint64_t)most);
 }
@@ -106,8 +106,7 @@ static long later(const struct agent_node *n)
 static int failed(struct agent_node *n)
 {
 	kube_watch_end(&n->watch);
-	n->again_ms = later(n);
-	n->failures++;
+	n->again_ms = later(n, n->failures++);
 	return -1;
 }
 
@@ -137,8 +136,10 @@ int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err)
 		return failed(n);
 	if (r == 0)
 		kube_watch_end(&n->watch);
-	else
-		n->failures = 0;
+	else if (n->failures) { // it can be had again, also by what is to be told
+		n->failures = n->refusals = 0;
+		n->tell_ms = 0;
+	}
 	return 0;
 }
 
@@ -181,11 +182,11 @@ int agent_node_tell(struct agent_node *n, const struct agent_words *words, struc
 	if (!json_object_size(annotations))
 		return 0;
 	if (patch(n, annotations, err) < 0) {
-		n->tell_ms = later(n);
-		n->failures++;
+		n->tell_ms = later(n, n->refusals++);
 		return -1;
 	}
 	n->tell_ms = 0;
+	n->refusals = 0;
 	memcpy(n->value, words->value, sizeof(n->value)); // until the watch brings it
 	memset(n->is_odd, 0, sizeof(n->is_odd));
 	return 1;

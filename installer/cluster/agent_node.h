@@ -13,9 +13,9 @@ struct agent_node {
 	char value[AGENT_KEYS][AGENT_VALUE]; // of our keys, as they stand there; "" = absent
 	bool is_odd[AGENT_KEYS];             // it is longer than anything of ours
 	struct kube_watch watch;
-	unsigned failures;
-	long again_ms, tell_ms; // when to connect, and to write, after a failure
-	bool is_new;            // something was read since this was last false
+	unsigned failures, refusals; // of what is read, and of what is told, one after the other
+	long again_ms, tell_ms;      // when to connect, and to write, after a failure
+	bool is_new;                 // something was read since this was last false
 };
 void agent_node_init(struct kube *kube, const char *name, struct agent_node *ret);
 void agent_node_done(struct agent_node *n);
