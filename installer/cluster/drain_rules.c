@@ -192,10 +192,6 @@ static bool is_wait_given_up(const struct view *v)
 	bool has_jobs = seen->pods < 0 ? *v->m->record.reason.object != '\0' : seen->jobs > 0;
 	return is_expired(v) && !v->m->record.receipt.waited && has_jobs;
 }
-static void call_off_jobs(const struct view *v, struct decision *d)
-{
-	stop_drain(v, d, REASON_JOBS, blocker_of(v));
-}
 
 static bool is_clear(const struct view *v)
 {
@@ -289,7 +285,7 @@ const struct rule drain_rules[] = {
 	  evict },
 	{ IN(WAITING), "the wait is over: a slot for work is asked for", is_wait_over, wait_for_slot },
 	{ IN(WAITING), "jobs last too long, and the policy releases: the drain is called off", is_wait_given_up,
-	  call_off_jobs },
+	  call_off_job },
 	{ IN(WAITING), "no slot came in time: the drain is called off", is_expired, call_off_late },
 	{ IN(EVICTING), "a job has come that the policy waits for: the drain is called off", is_job_new, call_off_job },
 	{ IN(EVICTING), "no pod is left: what their claims needed is paused, too", is_last_to_pause, pause_last },

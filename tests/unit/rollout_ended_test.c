@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Released, and failed: what exactly ends an attempt, and what leads out of a failure. T26, T33, T35.
+#include "tests/unit/rollout_said.h"
+
+#define AT(phase_) .phase = PHASE_##phase_
+#define BROKEN .phase = PHASE_FAILED, OURS, .touched = true
+
+static void served_by_a_set(struct view *v)
+{
+	(void)v;
+	memcpy(m.facts.driver_set, "nvidia-driver-daemonset", sizeof("nvidia-driver-daemonset"));
+}
+static void has_plugin(struct view *v)
+{
+	(void)v;
+	m.facts.operands = 1U | 1U << 15; // the last is the DRA driver's
+}
+static void drained_four_times(struct view *v)
+{
+	(void)v;
+	m.record.drains.aim = m.record.target;
+	m.record.drains.failed = 4;
+}
+static void drained_for_another(struct view *v)
+{
+	drained_four_times(v);
+	m.record.drains.aim = sides[OTHER];
+}
+static void outcome_rolledback(struct view *v)
+{
+	(void)v;
+	m.record.outcome = PHASE_ROLLEDBACK;
+	m.record.reason = (struct reason){ REASON_REPLACE_FAILED, "E_LOAD" };
+}
+static void never_touched(struct view *v)
+{
+	(void)v;
+	m.record.receipt.touched = false;
+	m.record.reason = (struct reason){ REASON_DRAIN_TIMEOUT, "default/db" };
+}
+static void ill(struct view *v)
+{
+	(void)v;
+	m.report.health.result = RESULT_FAILED;
+}
+static void tired(struct view *v)
+{
+	(void)v;
+	m.record.target = m.report.loaded;
+	m.record.attempts = 3;
+}
+static void nearly_tired(struct view *v)
+{
+	tired(v);
+	m.record.attempts = 2;
+	m.record.drains.aim = sides[OTHER];
+}
+
+static const struct said_row ended[] = {
+	{ { .name = "a receipt is there again", AT(RELEASING), .receipt = true, .loaded = OLD },
+	  outcome_rolledback,
+	  "as before, then rolledback, uncordoned, no receipt, deadline +300s" },
+	{ { .name = "released, as was read back", AT(RELEASING), .loaded = OLD },
+	  outcome_rolledback,
+	  "rolledback, for replace-failed E_LOAD" },
+	{ { .name = "failed, and the receipt is gone",
+	    AT(FAILED),
+	    .loaded = OLD,
+	    .was = REASON_DRIFT,
+	    .is_paused_operands = true },
+	  has_plugin,
+	  "held, for drift, paused 0" },
+	{ { .name = "failed, and the receipt of a cordon is gone",
+	    AT(FAILED),
+	    .loaded = OLD,
+	    .was = REASON_DRIFT,
+	    .cordoned = true },
+	  NULL,
+	  "held, for receipt-missing" },
+	{ { .name = "a DaemonSet of NVIDIA's serves it, with its driver", BROKEN, .foreign_module = true },
+	  served_by_a_set,
+	  "releasing, for foreign-controller nvidia-driver-daemonset, then idle, uncordoned, no receipt, deadline "
+	  "+300s" },
+	{ { .name = "a DaemonSet of NVIDIA's serves it, with ours", BROKEN, .loaded = OLD },
+	  served_by_a_set,
+	  "nothing, waits: working" },
+	{ { .name = "a retry", BROKEN, .loaded = OLD, .failed = NEW, .attempts = 2, .retry = true },
+	  drained_four_times,
+	  "staging, order stage new, failed nothing, attempts 1, tries 1, drains 0, retry 1, deadline +3600s" },
+	{ { .name = "a retry before the attempts were spent", BROKEN, .loaded = OLD, .attempts = 0, .retry = true },
+	  NULL,
+	  "staging, order stage new, tries 1, retry 1, deadline +3600s" },
+	{ { .name = "a retry while it is to be left alone", BROKEN, .loaded = OLD, .skip = true, .retry = true },
+	  NULL,
+	  "nothing, waits: working" },
+	{ { .name = "a retry while that target is halted", BROKEN, .loaded = OLD, .halted = true, .retry = true },
+	  NULL,
+	  "nothing, waits: working" },
+	{ { .name = "another target", BROKEN, .loaded = OLD, .failed = NEW, .goal = OTHER, .attempts = 2 },
+	  NULL,
+	  "staging, order stage other, target other, attempts 0, tries 1, deadline +3600s" },
+	{ { .name = "another target, which is halted",
+	    BROKEN,
+	    .loaded = OLD,
+	    .failed = NEW,
+	    .goal = OTHER,
+	    .halted = true },
+	  NULL,
+	  "nothing, waits: working" },
+	{ { .name = "another target, which failed here", BROKEN, .loaded = OLD, .failed = OTHER, .goal = OTHER },
+	  NULL,
+	  "nothing, waits: working" },
+	{ { .name = "another target, and it is to be left alone", BROKEN, .loaded = OLD, .goal = OTHER, .skip = true },
+	  NULL,
+	  "nothing, waits: working" },
+	{ { .name = "healthy again", BROKEN, .loaded = OLD, .health = OLD, .failed = NEW, .attempts = 1 },
+	  drained_for_another,
+	  "queued, target old" },
+	{ { .name = "healthy again, and it will drain once more for the target", BROKEN, .loaded = OLD, .health = OLD },
+	  drained_four_times,
+	  "queued, target old, attempts 1, drains 5" },
+	{ { .name = "healthy again, with the target", BROKEN, .loaded = NEW, .health = NEW, .attempts = 1 },
+	  nearly_tired,
+	  "queued, attempts 3" },
+	{ { .name = "healthy again, as often as before", BROKEN, .loaded = NEW, .health = NEW },
+	  tired,
+	  "nothing, waits: working" },
+	{ { .name = "healthy, with what failed", BROKEN, .loaded = NEW, .health = NEW, .failed = NEW },
+	  NULL,
+	  "nothing, waits: working" },
+	{ { .name = "healthy, with another driver than the probe's", BROKEN, .loaded = OLD, .health = NEW },
+	  NULL,
+	  "nothing, waits: working" },
+	{ { .name = "ill", BROKEN, .loaded = OLD, .health = OLD }, ill, "nothing, waits: working" },
+	{ { .name = "healthy, with nothing loaded", BROKEN }, NULL, "nothing, waits: working" },
+	{ { .name = "healthy, and to be left alone: released by way of a proof",
+	    BROKEN,
+	    .loaded = OLD,
+	    .health = OLD,
+	    .skip = true },
+	  NULL,
+	  "validating, for skipped, order validate old, target old, attempts 1, tries 1, deadline +600s" },
+	{ { .name = "healthy, after a drain that did not end", BROKEN, .loaded = OLD, .health = OLD },
+	  never_touched,
+	  "nothing, waits: drain-timeout default/db" },
+};
+
+static void how_it_ends(void **state)
+{
+	(void)state;
+	check_said(ended, ARRAY_SIZE(ended));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(how_it_ends) };
+	return cmocka_run_group_tests_name("ended", tests, NULL, NULL);
+}
