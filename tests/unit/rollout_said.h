@@ -34,6 +34,12 @@ static void say_time(char **text, const char *what, int64_t was, int64_t is)
 		str_add(text, ", no %s", what);
 }
 
+static void say_word(char **text, const char *what, const char *was, const char *is)
+{
+	if (!str_eq(was, is))
+		str_add(text, ", %s %s", what, *is ? is : "none");
+}
+
 static void say_why(char **text, const char *what, const struct reason *why)
 {
 	if (why->code != REASON_NONE)
@@ -107,6 +113,9 @@ static char *said_of(const struct record *was, const struct decision *d)
 		say_time(&text, "deadline", was->deadline, is->deadline);
 	say_time(&text, "ordered", was->ordered, is->ordered);
 	say_time(&text, "told", was->reason_since, is->reason_since);
+	say_word(&text, "pool", was->pool, is->pool);
+	say_word(&text, "wave", was->wave, is->wave);
+	say_aim(&text, "stable", &was->stable, &is->stable);
 	if (d->drops_word)
 		str_add(&text, ", NVIDIA's word goes");
 	if (d->evicts)
