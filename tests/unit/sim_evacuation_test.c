@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the driver manager says of a node that it empties, to the word, and how long it waits for whom: operands, pods,
+// claims, an API server that is away, others who change the Node.
+#include "tests/unit/evacuation.h"
+
+#define CLAIM ",'resourceClaims':[{'name':'g','resourceClaimName':'gpu-0'}]"
+static const char DRA[] = "{'metadata':{'name':'n00','labels':{'nvidia.com/gpu.deploy.dra-driver':'true'}}}";
+
+static size_t calls(struct scene *s, const char *verb)
+{
+	return sim_count(s->sim, "manager", verb);
+}
+
+static void make_budget(struct scene *s, const char *app)
+{
+	sim_make(s->sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+		 "{'metadata':{'name':'b','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
+		 "'app':'%s'}}}}",
+		 app);
+}
+static void make_claim(struct scene *s)
+{
+	sim_make(s->sim, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
+		 "{'metadata':{'name':'gpu-0','namespace':'default'},'status':{'allocation':{'devices':{'results':[{"
+		 "'driver':'gpu.nvidia.com'}]}}}}");
+}
+
+// The operator's own controller of upgrades evicts, or we do: never both.
+static void who_evicts_is_settled_first(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *value;
+		bool may_evict, may_drain, evicts, drains, is_said;
+	} rows[] = {
+		{ "nobody else", NULL, true, true, true, true, false },
+		{ "switched off", "'false'", true, true, true, true, false },
+		{ "the operator", "'true'", true, true, false, false, true },
+		{ "the operator, and we may evict", "'true'", true, false, false, false, true },
+		{ "the operator, and we may drain", "'true'", false, true, false, false, true },
+		{ "the operator, and we may do neither", "'true'", false, false, false, false, false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, PLAIN);
+		if (rows[i].value)
+			sim_merge(s.sim, NODE, "{'metadata':{'annotations':{'" EVACUATE_UPGRADES "':%s}}}",
+				  rows[i].value);
+		s.e.may_evict = rows[i].may_evict;
+		s.e.may_drain = rows[i].may_drain;
+		expect(evacuate_begin(&s.e, &err) == 0, err.text);
+		expect(s.e.may_evict == rows[i].evicts && s.e.may_drain == rows[i].drains, rows[i].name);
+		expect(rows[i].is_said ? str_eq(s.said, "nobody is evicted from here: the operator's controller of "
+							"upgrades does that (" EVACUATE_UPGRADES ")\n") :
+					 !s.said,
+		       rows[i].name);
+		expect(calls(&s, "patch") == 0, rows[i].name);
+		end(&s);
+	}
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	s.e.node = "n77";
+	assert_int_equal(evacuate_begin(&s.e, &err), -1);
+	assert_string_equal(err.text, "there is no Node 'n77'; NODE_NAME says who we are");
+	end(&s);
+}
+
+static void each_step_is_told_once(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	make_plugin(&s);
+	make_pod(&s, "train", OF_JOB, GPU);
+	expect(evacuate_run(&s.e, &err) == 0, err.text);
+	assert_string_equal(s.said, "cordoned node n00\npaused the operands of node n00\nevicted default/train\n");
+	expect(evacuate_run(&s.e, &err) == 0, err.text); // and nothing of it once more
+	assert_string_equal(s.said, "cordoned node n00\npaused the operands of node n00\nevicted default/train\n");
+	expect(evacuate_restore(&s.e, &err) == 1, err.text);
+	end(&s);
+}
+
+// Somebody who uncordoned it by hand has decided: only our mark goes.
+static void who_uncordoned_it_has_the_node(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	expect(evacuate_run(&s.e, &err) == 0, err.text);
+	sim_merge(s.sim, NODE, "{'spec':{'unschedulable':false}}");
+	expect(evacuate_restore(&s.e, &err) == 1, err.text);
+	assert_null(mark(&s));
+	assert_false(cordoned(&s));
+	end(&s);
+}
+
+static void without_leave_to_evict_nothing_is_cordoned(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *node;
+		bool may_evict, may_drain, cordons;
+	} rows[] = {
+		{ "may evict", PLAIN, true, false, true },
+		{ "may drain, where no plugin of DRA is", PLAIN, false, true, false },
+		{ "may drain, where a plugin of DRA is", DRA, false, true, true },
+		{ "a plugin of DRA, and may do neither", DRA, false, false, false },
+		{ "may drain, and the plugin is switched off",
+		  "{'metadata':{'name':'n00','labels':{'nvidia.com/gpu.deploy.dra-driver':'false'}}}", false, true,
+		  false },
+		{ "may drain, and the plugin's label is empty",
+		  "{'metadata':{'name':'n00','labels':{'nvidia.com/gpu.deploy.dra-driver':''}}}", false, true, false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, rows[i].node);
+		s.e.may_evict = rows[i].may_evict;
+		s.e.may_drain = rows[i].may_drain;
+		expect(evacuate_run(&s.e, &err) == 0, err.text);
+		expect(cordoned(&s) == rows[i].cordons && !mark(&s) == !rows[i].cordons, rows[i].name);
+		end(&s);
+	}
+}
+
+// In words that say what to do, before anything is done.
+static void who_is_in_the_way_is_said_first(void **state)
+{
+	(void)state;
+#define NONE_MAY                                                    \
+	"pods use the GPUs, and nothing allows to evict them here " \
+	"(ENABLE_GPU_POD_EVICTION, ENABLE_AUTO_DRAIN, " EVACUATE_UPGRADES "): "
+#define STUCK "a pod in the way may not be evicted: "
+#define FORCE ": nothing would start it again; see drain.force"
+	static const struct {
+		const char *name;
+		const char *pods[3]; // 't' asks for a GPU, 'a' and has no controller, 'w' asks for none
+		bool may_evict, may_drain;
+		const char *said; // NULL = it may begin
+	} rows[] = {
+		{ "nobody", { "web" }, false, false, NULL },
+		{ "one that may be evicted", { "train" }, true, false, NULL },
+		{ "one that may be drained", { "train" }, false, true, NULL },
+		{ "one that nobody may", { "web", "train" }, false, false, NONE_MAY "default/train" },
+		{ "two that nobody may", { "train", "tune" }, false, false, NONE_MAY "default/train" },
+		{ "one that would not come back", { "alone" }, true, true, STUCK "default/alone" FORCE },
+		{ "behind one that may be evicted", { "train", "zalone" }, true, true, STUCK "default/zalone" FORCE },
+		{ "before another one", { "alone", "zalone" }, true, true, STUCK "default/alone" FORCE },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, PLAIN);
+		for (size_t p = 0; p < ARRAY_SIZE(rows[i].pods) && rows[i].pods[p]; p++)
+			make_pod(&s, rows[i].pods[p], strstr(rows[i].pods[p], "alone") ? "" : OF_JOB,
+				 *rows[i].pods[p] == 'w' ? NO_GPU : GPU);
+		s.e.may_evict = rows[i].may_evict;
+		s.e.may_drain = rows[i].may_drain;
+		int r = evacuate_check(&s.e, &err);
+		expect(r == (rows[i].said ? -1 : 0), rows[i].name);
+		if (rows[i].said) {
+			expect(err.code == E_IN_USE, rows[i].name);
+			expect(str_eq(err.text, rows[i].said), err.text);
+		}
+		expect(calls(&s, "patch") == 0 && calls(&s, "evict") == 0, rows[i].name);
+		end(&s);
+	}
+}
+
+// So long as is said, or as long as it is without; and then which pod it was, and why.
+static void pods_have_a_deadline(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		unsigned timeout_s, seconds;
+		bool has_budget, is_drain;
+		const char *said;
+	} rows[] = {
+		{ "as long as is said", 60, 60, false, false,
+		  "1 pod(s) are left after the deadline: default/train: waits "
+		  "for test/stays" },
+		{ "as long as it is", 0, EVACUATE_PODS_S, false, false,
+		  "1 pod(s) are left after the deadline: default/train: waits for test/stays" },
+		{ "a budget", 30, 30, true, false,
+		  "1 pod(s) are left after the deadline: default/train: The disruption budget b needs 1 healthy pods "
+		  "and "
+		  "has 1 currently" },
+		{ "a drain", 30, 30, true, true,
+		  "1 pod(s) are left after the deadline: default/train: The disruption budget b needs 1 healthy pods "
+		  "and "
+		  "has 1 currently" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, PLAIN);
+		make_pod(&s, "train", OF_JOB, GPU);
+		if (rows[i].has_budget)
+			make_budget(&s, "train");
+		else
+			sim_merge(s.sim, PODS "/train", "{'metadata':{'finalizers':['test/stays']}}");
+		s.e.timeout_s = rows[i].timeout_s;
+		long begun = sim_now_ms();
+		expect((rows[i].is_drain ? evacuate_drain(&s.e, &err) : evacuate_run(&s.e, &err)) == -1, rows[i].name);
+		long took = sim_now_ms() - begun;
+		expect(err.code == E_IN_USE && str_eq(err.text, rows[i].said), err.text);
+		expect(took >= rows[i].seconds * 1000L && took < rows[i].seconds * 1000L + 2 * EVACUATE_LOOK_MS,
+		       rows[i].name);
+		end(&s);
+	}
+}
+
+static void an_operand_has_its_deadline(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	make_pod(&s, "mine", OF_SET, "'nodeSelector':{'site/gpu-user':'yes'}," NO_GPU);
+	expect(evacuate_run(&s.e, &err) == 0, err.text); // of a label that nobody named
+	s.e.label = "site/gpu-user";
+	long begun = sim_now_ms();
+	assert_int_equal(evacuate_run(&s.e, &err), -1);
+	auto_str char *said =
+		str_fmt("operand default/mine has not ended within %d s of its label's change", EVACUATE_OPERANDS_S);
+	assert_string_equal(err.text, said);
+	long took = sim_now_ms() - begun;
+	assert_in_range(took, EVACUATE_OPERANDS_S * 1000L, EVACUATE_OPERANDS_S * 1000L + 2L * EVACUATE_LOOK_MS);
+	end(&s);
+}
+
+// Who has ended holds no claim any more, whatever his object says.
+static void who_has_ended_claims_nothing(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *phase;
+		bool claims;
+	} rows[] = { { "Succeeded", false }, { "Failed", false }, { "Running", true }, { "Pending", true } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, DRA);
+		make_pod(&s, "train", OF_JOB, NO_GPU CLAIM);
+		make_claim(&s);
+		sim_merge(s.sim, PODS "/train/status", "{'status':{'phase':'%s'}}", rows[i].phase);
+		s.e.may_evict = false;
+		long begun = sim_now_ms();
+		expect(evacuate_run(&s.e, &err) == (rows[i].claims ? -1 : 0), rows[i].phase);
+		long took = sim_now_ms() - begun;
+		if (rows[i].claims) {
+			expect(str_eq(err.text, "default/train has a claim of a GPU still"), err.text);
+			expect(took >= EVACUATE_OPERANDS_S * 1000L, rows[i].phase);
+		}
+		expect(str_eq(label(&s, "nvidia.com/gpu.deploy.dra-driver"), rows[i].claims ? "true" : PAUSED),
+		       rows[i].phase);
+		end(&s);
+	}
+}
+
+// Ten times, and not for ever.
+static void others_who_change_the_node_all_the_time(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s, PLAIN);
+	const struct sim_fault *busy = sim_fault(
+		s.sim,
+		&(struct sim_fault){
+			.what = SIM_STATUS, .client = "manager", .verb = "patch", .times = 1000, .status = 409 });
+	assert_int_equal(evacuate_say_installed(&s.e, &err), -1);
+	assert_int_equal(err.code, E_CONFLICT);
+	assert_string_equal(err.text, "the Node 'n00' was changed by others each of 10 times");
+	assert_int_equal(busy->hits, 10);
+	sim_heal(s.sim);
+	expect(evacuate_say_installed(&s.e, &err) == 0, err.text);
+	end(&s);
+}
+
+// Who refuses is asked once, and who is away until the deadline; nothing else ends the wait.
+static void an_api_server_that_does_not_answer_for_long(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *verb;
+		enum sim_break what;
+		long status;
+		int code;
+		bool waits;
+	} rows[] = {
+		{ "the list of pods is refused", "list", SIM_STATUS, 403, E_AUTH, false },
+		{ "the list of pods is never answered", "list", SIM_CUT_BEFORE, 0, E_NETWORK, true },
+		{ "an eviction is never answered", "evict", SIM_CUT_BEFORE, 0, E_IN_USE, true },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, PLAIN);
+		make_pod(&s, "train", OF_JOB, GPU);
+		s.e.timeout_s = 120;
+		sim_fault(s.sim, &(struct sim_fault){ .what = rows[i].what,
+						      .client = "manager",
+						      .verb = rows[i].verb,
+						      .status = rows[i].status,
+						      .times = 100000 });
+		long begun = sim_now_ms();
+		expect(evacuate_run(&s.e, &err) == -1, rows[i].name);
+		expect(err.code == rows[i].code, err.text);
+		expect((sim_now_ms() - begun >= 60000) == rows[i].waits, rows[i].name);
+		expect(is_there(&s, "train"), rows[i].name);
+		sim_heal(s.sim);
+		expect(evacuate_restore(&s.e, &err) == 1 && !cordoned(&s), err.text);
+		end(&s);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_evicts_is_settled_first),
+		cmocka_unit_test(each_step_is_told_once),
+		cmocka_unit_test(who_uncordoned_it_has_the_node),
+		cmocka_unit_test(without_leave_to_evict_nothing_is_cordoned),
+		cmocka_unit_test(who_is_in_the_way_is_said_first),
+		cmocka_unit_test(pods_have_a_deadline),
+		cmocka_unit_test(an_operand_has_its_deadline),
+		cmocka_unit_test(who_has_ended_claims_nothing),
+		cmocka_unit_test(others_who_change_the_node_all_the_time),
+		cmocka_unit_test(an_api_server_that_does_not_answer_for_long),
+	};
+	return cmocka_run_group_tests_name("evacuation", tests, NULL, NULL);
+}
