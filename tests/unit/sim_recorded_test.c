@@ -7,6 +7,7 @@
 #define MINUTES(n) ((n)*60 * 1000L)
 #define SECONDS(n) ((n)*1000L)
 #define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
+#define LEASE "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator"
 #define STATUS MAPS "/" ROLLSTATUS_NAME
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','target':{'driver':'535.2'}}]}";
 static const char slow[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','deadlines':{'evict':'7m'},"
@@ -14,7 +15,7 @@ static const char slow[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','de
 
 struct heard {
 	char *troubles;
-	unsigned leads, rests, blind;
+	unsigned leads, rests, blind, turns;
 };
 static void trouble(void *ctx, const char *what, const struct err *err)
 {
@@ -30,6 +31,11 @@ static void rests(void *ctx, const struct slots *s)
 	struct heard *h = ctx;
 	h->rests++;
 	h->blind += !s;
+}
+
+static void turns(void *ctx)
+{
+	((struct heard *)ctx)->turns++;
 }
 
 static void begin(struct farm *f, struct farm_boss *boss, struct heard *h)
@@ -228,6 +234,11 @@ static void without_a_policy_nothing_is_known(void **state)
 	end(&f, &boss, &h);
 }
 
+static void another_one_takes_it(void *ctx)
+{
+	sim_merge(((struct farm *)ctx)->sim, LEASE, "{'spec':{'holderIdentity':'another','leaseTransitions':7}}");
+}
+
 // Whoever lost the lead says so, and asks for nothing more: what it knows may be old.
 static void who_lost_the_lead_ends(void **state)
 {
@@ -237,8 +248,7 @@ static void who_lost_the_lead_ends(void **state)
 	struct heard h;
 	struct err err;
 	until_done(&f, &boss, &h);
-	sim_merge(f.sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator",
-		  "{'spec':{'holderIdentity':'another','leaseTransitions':7}}");
+	another_one_takes_it(&f);
 	int r = 1;
 	for (int i = 0; i < 100 && r > 0; i++)
 		r = coordinator_turn(&boss.c, 500, &err);
@@ -252,6 +262,69 @@ static void who_lost_the_lead_ends(void **state)
 	size_t after;
 	sim_log(f.sim, &after);
 	assert_int_equal(after, count);
+	end(&f, &boss, &h);
+}
+
+// Who follows waits where the Lease is, and asks for nothing else.
+static void who_follows_waits(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss, next;
+	struct heard h, other;
+	struct err err;
+	until_done(&f, &boss, &h);
+	other = (struct heard){ .troubles = str_dup("") };
+	farm_boss_begin(&f, &next, "next");
+	next.c.o.ears = (struct coordinator_ears){
+		.trouble = trouble, .leads = leads, .turns = turns, .rests = rests, .ctx = &other
+	};
+	long begun = sim_now_ms();
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(coordinator_turn(&next.c, 500, &err), 0);
+		coordinator_turn(&boss.c, 0, &err);
+	}
+	assert_true(sim_now_ms() - begun >= SECONDS(5));
+	assert_int_equal(other.leads + other.rests, 0);
+	assert_true(other.turns >= 20);
+	assert_int_equal(sim_count(f.sim, "next", NULL), 0);
+	assert_true(sim_count(f.sim, "next-lease", NULL) > 0);
+	assert_int_equal(coordinator_leave(&boss.c, &err), 0);
+	for (int i = 0; i < 100 && !other.leads; i++)
+		assert_true(coordinator_turn(&next.c, 500, &err) >= 0);
+	assert_int_equal(other.leads, 1);
+	assert_string_equal(other.troubles, "");
+	farm_boss_end(&next);
+	free(other.troubles);
+	end(&f, &boss, &h);
+}
+
+// The Lease changes hands with the grant on its way: nobody is cordoned by it.
+static void a_grant_that_is_refused_ends_the_lead(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct heard h;
+	struct err err;
+	int r = 1;
+	farm_begin(&f, 1, plain);
+	begin(&f, &boss, &h);
+	assert_true(farm_until(&f, &boss, 1, "staging", 1, MINUTES(5)));
+	sim_fault(f.sim, &(struct sim_fault){ .what = SIM_FREEZE_BEFORE, // that it is queued
+					      .client = "boss",
+					      .verb = "patch",
+					      .resource = "nodes",
+					      .late_ms = 10,
+					      .hit = another_one_takes_it,
+					      .ctx = &f });
+	for (int i = 0; i < 100 && r > 0; i++)
+		r = coordinator_turn(&boss.c, 500, &err);
+	assert_int_equal(r, -1);
+	assert_int_equal(err.code, E_CONFLICT);
+	assert_string_equal(farm_state(&f, 0), "queued");
+	assert_false(farm_is_cordoned(&f, 0));
+	assert_int_equal(calls(&f, "boss-lease", "update", LEASE, 409), 1);
 	end(&f, &boss, &h);
 }
 
@@ -271,12 +344,14 @@ static void who_only_looks_writes_nothing(void **state)
 	}
 	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(30)));
 	farm_run(&boss, 1, SECONDS(10));
+	sim_merge(f.sim, "/api/v1/nodes/n02", "{'metadata':{'annotations':{'kmodsmith.io/coordinator':'gone'}}}");
 	farm_boss_begin(&f, &looker, "looker");
 	assert_int_equal(coordinator_look(&looker.c, &err), 0);
 	assert_int_equal(looker.c.fleet.count, 3);
 	assert_int_equal(looker.c.ledger.count, boss.c.ledger.count);
 	assert_true(aim_eq(&looker.c.rollouts[0].target, &boss.c.rollouts[0].target));
 	assert_false(looker.c.has_led);
+	assert_true(looker.c.others.gone.count == 1 && strv_has(&looker.c.others.gone, "gone"));
 	struct cluster cl = coordinator_cluster(&looker.c);
 	assert_true(cl.has_status);
 	assert_int_equal(cl.count, 3);
@@ -312,6 +387,8 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_read_is_put_off),
 		cmocka_unit_test(without_a_policy_nothing_is_known),
 		cmocka_unit_test(who_lost_the_lead_ends),
+		cmocka_unit_test(who_follows_waits),
+		cmocka_unit_test(a_grant_that_is_refused_ends_the_lead),
 		cmocka_unit_test(who_only_looks_writes_nothing),
 	};
 	return cmocka_run_group_tests_name("recorded", tests, NULL, NULL);
