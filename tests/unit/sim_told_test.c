@@ -195,6 +195,35 @@ static void an_event_that_is_refused_stops_nothing(void **state)
 	end(&f, &boss, &h);
 }
 
+// Somebody has come behind our cordon: nobody unloads under him, and he goes as in any drain. T08, T43.
+static void the_way_back_is_drained_too(void **state)
+{
+	(void)state;
+	static const char path[] = "/api/v1/namespaces/default/pods/late";
+	struct farm f;
+	struct farm_boss boss;
+	struct heard h;
+	farm_begin(&f, 1, plain);
+	f.bad = farm_target(plain);
+	f.is_sick = true;
+	begin(&f, &boss, &h);
+	assert_true(farm_until(&f, &boss, 1, "validating", 1, MINUTES(30)));
+	farm_pod(&f, 0, "late");
+	f.nodes[0].holders = 1;
+	snprintf(f.nodes[0].held_by, sizeof(f.nodes[0].held_by), " %s", sim_text(sim_get(f.sim, path), "metadata uid"));
+	assert_true(farm_until(&f, &boss, 1, "restoring", 1, MINUTES(10)));
+	for (int i = 0; i < 60 && sim_get(f.sim, path); i++)
+		farm_run(&boss, 1, 1000);
+	assert_null(sim_get(f.sim, path));
+	assert_false(aim_eq(&f.nodes[0].loaded, &f.old)); // not under the holder
+	f.nodes[0].holders = 0;
+	*f.nodes[0].held_by = '\0';
+	assert_true(farm_until(&f, &boss, 1, "rolledback", 1, MINUTES(10)));
+	assert_true(aim_eq(&f.nodes[0].loaded, &f.old));
+	assert_false(farm_is_cordoned(&f, 0));
+	end(&f, &boss, &h);
+}
+
 static size_t times_of(const struct farm *f, const char *path, long status, long *ret, size_t most)
 {
 	size_t count, found = 0;
@@ -259,6 +288,7 @@ int main(void)
 		cmocka_unit_test(a_failure_is_a_warning_that_says_what_to_do),
 		cmocka_unit_test(a_node_that_is_held_is_a_warning),
 		cmocka_unit_test(an_event_that_is_refused_stops_nothing),
+		cmocka_unit_test(the_way_back_is_drained_too),
 		cmocka_unit_test(the_trouble_of_one_node_is_its_own),
 	};
 	return cmocka_run_group_tests_name("told", tests, NULL, NULL);
