@@ -320,6 +320,87 @@ static void an_api_server_that_does_not_answer_for_long(void **state)
 	}
 }
 
+// Of a look in the middle, too: what cannot be known is no success.
+static void a_refusal_in_the_middle_ends_it(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *node, *verb;
+		unsigned nth;
+		long status;
+		int code;
+		const char *words;
+	} rows[] = {
+		{ "the list for the operands", PLAIN, "list", 1, 403, E_AUTH, "GET " },
+		{ "the list for the pods", PLAIN, "list", 2, 403, E_AUTH, "GET " },
+		{ "the list after the first evictions", PLAIN, "list", 3, 403, E_AUTH, "GET " },
+		{ "an eviction", PLAIN, "evict", 1, 401, E_AUTH, "evict default/train: " },
+		{ "the list for the claims", DRA, "list", 4, 403, E_AUTH, "GET " },
+		{ "the list after the plugin", DRA, "list", 5, 403, E_AUTH, "GET " },
+		{ "the cordon", PLAIN, "patch", 1, 403, E_AUTH, "PATCH " },
+		{ "the labels", PLAIN, "patch", 2, 403, E_AUTH, "PATCH " },
+		{ "the label of the plugin", DRA, "patch", 2, 403, E_AUTH, "PATCH " },
+		{ "the Node", PLAIN, "get", 1, 403, E_AUTH, "GET " },
+		{ "the Node for the cordon", PLAIN, "get", 2, 403, E_AUTH, "GET " },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, rows[i].node);
+		make_pod(&s, "train", OF_JOB, GPU);
+		const struct sim_fault *no = sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS,
+										   .client = "manager",
+										   .verb = rows[i].verb,
+										   .nth = rows[i].nth,
+										   .times = 1000,
+										   .status = rows[i].status });
+		expect(evacuate_run(&s.e, &err) == -1, rows[i].name);
+		expect(no->hits > 0, rows[i].name);
+		expect(err.code == rows[i].code && str_starts(err.text, rows[i].words), err.text);
+		sim_heal(s.sim);
+		expect(evacuate_restore(&s.e, &err) >= 0 && !cordoned(&s), err.text);
+		end(&s);
+	}
+}
+
+static void tell_to_end(void *ctx)
+{
+	((struct scene *)ctx)->is_ended = true;
+}
+
+// Whatever is waited for: a pod that is told to end has little time left.
+static void who_is_told_to_end_waits_for_nobody(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *node, *owner, *spec;
+		bool may_evict;
+	} rows[] = {
+		{ "an operand", PLAIN, OF_SET, "'nodeSelector':{'nvidia.com/gpu.deploy.device-plugin':'true'}," NO_GPU,
+		  true },
+		{ "a pod", PLAIN, OF_JOB, GPU, true },
+		{ "a claim", DRA, OF_JOB, NO_GPU CLAIM, false },
+		{ "the plugin of DRA", DRA, OF_SET,
+		  "'nodeSelector':{'nvidia.com/gpu.deploy.dra-driver':'true'}," NO_GPU, true },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		enum { SOON_MS = 17300 };
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, rows[i].node);
+		make_pod(&s, "it", rows[i].owner, rows[i].spec);
+		make_claim(&s);
+		sim_merge(s.sim, PODS "/it", "{'metadata':{'finalizers':['test/stays']}}");
+		s.e.may_evict = rows[i].may_evict;
+		sim_after(SOON_MS, tell_to_end, &s);
+		long begun = sim_now_ms();
+		expect(evacuate_run(&s.e, &err) == -1, rows[i].name);
+		expect(err.code == EINTR && str_starts(err.text, "told to end"), err.text);
+		expect(sim_now_ms() - begun >= SOON_MS && sim_now_ms() - begun <= SOON_MS + 1000, rows[i].name);
+		end(&s);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -332,6 +413,8 @@ int main(void)
 		cmocka_unit_test(an_operand_has_its_deadline),
 		cmocka_unit_test(who_has_ended_claims_nothing),
 		cmocka_unit_test(others_who_change_the_node_all_the_time),
+		cmocka_unit_test(a_refusal_in_the_middle_ends_it),
+		cmocka_unit_test(who_is_told_to_end_waits_for_nobody),
 		cmocka_unit_test(an_api_server_that_does_not_answer_for_long),
 	};
 	return cmocka_run_group_tests_name("evacuation", tests, NULL, NULL);

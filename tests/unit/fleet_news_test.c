@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of what is known of a Node when there is news of it: another version, another object of its name, an
+// object that means nothing, an answer about a Node that is gone, a list without it. T59, T70, T71, T73.
+#include "cluster/fleet.h"
+#include "tests/unit/test.h"
+
+static const struct policy policy;
+
+static json_t *node(const char *name, const char *uid, const char *version, const char *holders)
+{
+	return json_pack("{s:{s:s*, s:s*, s:s*, s:{s:s*}}}", "metadata", "name", name, "uid", uid, "resourceVersion",
+			 version, "annotations", "kmodsmith.io/agent.holders", holders);
+}
+static bool put(struct fleet *f, const char *name, const char *uid, const char *version, const char *holders)
+{
+	auto_json json_t *object = node(name, uid, version, holders);
+	return fleet_put(f, object, &policy);
+}
+static void take(struct fleet *f, void (*what)(struct fleet *f, const json_t *node), const char *name, const char *uid)
+{
+	auto_json json_t *object = node(name, uid, "9", NULL);
+	what(f, object);
+}
+static void renew(struct fleet *f, const json_t *object)
+{
+	fleet_renew(f, object, &policy);
+}
+
+static void begin(struct fleet *f) // two of them, and the first was looked at
+{
+	*f = FLEET_NONE;
+	assert_true(put(f, "a", "u-a", "5", "0 1"));
+	assert_true(put(f, "b", "u-b", "6", "0 1"));
+	struct pods_seen *seen = &f->members[0].facts.seen;
+	*seen = (struct pods_seen){ .stay = member_stay(&f->members[0]), .pods = 3, .jobs = 1 };
+	f->members[0].facts.is_ours = true;
+	f->fellows[0].failures = 2;
+	f->fellows[0].retry_ms = 77;
+	f->fellows[0].looked.since = 11;
+}
+
+static const struct {
+	const char *name, *uid, *version, *holders;
+	bool is_news;    // something that is kept changed
+	bool is_moved;   // indices mean something else
+	bool is_kept;    // what was seen of its pods, and that its writes failed
+	const char *now; // version that is known of it
+} rows[] = {
+	{ "the same again", "u-a", "5", "0 1", false, false, true, "5" },
+	{ "a later version", "u-a", "7", "0 1", false, false, true, "7" },
+	{ "a later version, and another holder", "u-a", "7", "0 2", true, false, true, "7" },
+	{ "a later version, and no word of holders", "u-a", "7", NULL, true, false, true, "7" },
+	{ "an earlier version, and another holder", "u-a", "4", "0 2", false, false, true, "5" },
+	{ "a version with more digits", "u-a", "10", "0 1", false, false, true, "10" },
+	{ "a version that is no number", "u-a", "x", "0 1", false, false, true, "x" },
+	{ "no version", "u-a", NULL, "0 1", false, false, true, NULL },
+	{ "another Node of its name", "u-c", "8", "0 1", true, true, false, "8" },
+	{ "another Node of its name, which is older", "u-c", "4", "0 1", false, false, true, "5" },
+};
+
+static void news_of_a_node(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct fleet f;
+		begin(&f);
+		unsigned long moves = f.moves;
+		bool is_news = put(&f, "a", rows[i].uid, rows[i].version, rows[i].holders);
+		expect(is_news == rows[i].is_news, rows[i].name);
+		expect((f.moves != moves) == rows[i].is_moved, rows[i].name);
+		expect(f.count == 2, rows[i].name);
+		const struct fellow *w = &f.fellows[0];
+		expect(rows[i].now ? str_eq(w->version, rows[i].now) : !w->version, rows[i].name);
+		expect((w->failures == 2 && w->retry_ms == 77 && w->looked.since == 11) == rows[i].is_kept,
+		       rows[i].name);
+		expect(rows[i].is_kept || (!w->failures && !w->retry_ms && !w->looked.since), rows[i].name);
+		const struct facts *facts = &f.members[0].facts;
+		expect((facts->seen.pods == 3 && facts->seen.jobs == 1 && facts->is_ours) == rows[i].is_kept,
+		       rows[i].name);
+		fleet_done(&f);
+	}
+}
+
+static void an_object_that_means_nothing_is_left_out(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *what, *name, *uid;
+		size_t left;
+	} bad[] = {
+		{ "no name", NULL, "u-a", 2 },
+		{ "no uid", "a", NULL, 1 },
+		{ "an empty uid", "a", "", 1 },
+		{ "a uid that is none", "a", "0123456789012345678901234567890123456789", 1 },
+		{ "no uid, of a new one", "c", NULL, 2 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct fleet f;
+		begin(&f);
+		expect(put(&f, bad[i].name, bad[i].uid, "7", NULL), bad[i].what);
+		expect(f.count == bad[i].left, bad[i].what);
+		expect(fleet_find(&f, "b", "u-b") == f.count - 1, bad[i].what);
+		expect(fleet_find(&f, "c", "") == f.count, bad[i].what);
+		fleet_done(&f);
+	}
+}
+
+// Nobody comes back by an answer, and nobody goes by a word about another one.
+static void who_comes_and_who_goes(void **state)
+{
+	(void)state;
+	struct fleet f;
+	begin(&f);
+	take(&f, renew, "c", "u-c");
+	assert_int_equal(f.count, 2);
+	take(&f, renew, "b", "u-b");
+	assert_string_equal(f.fellows[1].version, "9");
+	take(&f, fleet_remove, "a", "u-other");
+	take(&f, fleet_remove, "c", "u-c");
+	take(&f, fleet_remove, NULL, "u-a");
+	assert_int_equal(f.count, 2);
+	assert_int_equal(fleet_find(&f, "a", "u-a"), 0);
+	assert_int_equal(fleet_find(&f, "a", "u-other"), 2);
+	unsigned long moves = f.moves;
+	take(&f, fleet_remove, "a", "u-a");
+	assert_true(f.moves > moves);
+	assert_int_equal(f.count, 1);
+	assert_int_equal(fleet_find(&f, "a", "u-a"), 1);
+	assert_int_equal(fleet_find(&f, "b", "u-b"), 0);
+	fleet_done(&f);
+	struct fleet none = FLEET_NONE;
+	assert_int_equal(fleet_find(&none, "a", "u-a"), 0);
+	take(&none, renew, "a", "u-a");
+	assert_int_equal(none.count, 0);
+	fleet_done(&none);
+}
+
+// Also by an old version of it: that it is there is what counts.
+static void who_is_not_in_the_list_is_gone(void **state)
+{
+	(void)state;
+	struct fleet f;
+	begin(&f);
+	assert_true(put(&f, "c", "u-c", "7", NULL));
+	fleet_list_begin(&f);
+	put(&f, "b", "u-b", "1", "0 1");
+	put(&f, "d", "u-d", "8", NULL);
+	fleet_list_end(&f);
+	assert_int_equal(f.count, 2);
+	assert_true(fleet_find(&f, "b", "u-b") < f.count && fleet_find(&f, "d", "u-d") < f.count);
+	assert_string_equal(f.fellows[fleet_find(&f, "b", "u-b")].version, "6");
+	fleet_list_begin(&f);
+	fleet_list_end(&f);
+	assert_int_equal(f.count, 0);
+	fleet_done(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(news_of_a_node),
+		cmocka_unit_test(an_object_that_means_nothing_is_left_out),
+		cmocka_unit_test(who_comes_and_who_goes),
+		cmocka_unit_test(who_is_not_in_the_list_is_gone),
+	};
+	return cmocka_run_group_tests_name("fleet_news", tests, NULL, NULL);
+}
