@@ -46,6 +46,14 @@ static const struct {
 	{ "no connection, then no answer", CUT, SILENT, 3000, 2, E_TIMEOUT, "" },
 	{ "a Retry-After that leaves enough", LATER, { 0 }, 2100, 2, 0, "" },
 	{ "a Retry-After that leaves too little", LATER, { 0 }, 1900, 1, E_KUBE, "status 429: broken" },
+	{ "a Retry-After that leaves just enough", LATER, { 0 }, 2000 + CALL_MS, 2, 0, "" },
+	{ "a Retry-After that leaves a millisecond less",
+	  LATER,
+	  { 0 },
+	  1999 + CALL_MS,
+	  1,
+	  E_KUBE,
+	  "status 429: broken" },
 	{ "a deadline that is shorter than that", { 0 }, { 0 }, 300, 1, 0, "" },
 };
 
@@ -92,7 +100,7 @@ static void test_a_refused_token_late(void **state)
 		unsigned deadline_ms;
 		size_t calls;
 		int code;
-	} times[] = { { 5000, 2, 0 }, { 1200, 1, E_AUTH } };
+	} times[] = { { 5000, 2, 0 }, { 1400, 2, 0 }, { 1399, 1, E_AUTH }, { 1200, 1, E_AUTH } };
 	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
 		struct err err = { 0 };
 		auto_folder struct folder folder;
