@@ -95,6 +95,11 @@ static const struct {
 	{ "/409", "409 Conflict", "", "{\"message\":\"the object has been modified\",\"reason\":\"Conflict\"}" },
 	{ "/exists", "409 Conflict", "", "{\"message\":\"already exists\",\"reason\":\"AlreadyExists\"}" },
 	{ "/422", "422 Unprocessable Entity", "", "{\"message\":\"a test did not hold\",\"reason\":\"Invalid\"}" },
+	{ "/uid", "422 Unprocessable Entity", "",
+	  "{\"message\":\"Node is invalid\",\"details\":{\"causes\":[{\"field\":\"spec.taints\"},"
+	  "{\"field\":\"metadata.uid\"}]}}" },
+	{ "/field", "422 Unprocessable Entity", "",
+	  "{\"message\":\"Node is invalid\",\"details\":{\"causes\":[{\"field\":\"spec.taints\"}]}}" },
 	{ "/page404", "404 Not Found", "", "no such page" },
 	{ "/eviction", "429 Too Many Requests", "Retry-After: 10\r\n",
 	  "{\"message\":\"Cannot evict.\",\"details\":{\"causes\":[{\"reason\":\"Other\",\"message\":\"no\"},"
@@ -118,8 +123,6 @@ static void serve(struct server *s, int fd, const struct request *r)
 		return serve_list(site, fd, r);
 	if (request_is(r, "GET /html?"))
 		return send_page(fd, "200 OK", "", "<html>captive portal</html>");
-	if (request_is(r, "GET /bare?"))
-		return send_page(fd, "200 OK", "", "{\"metadata\":{},\"items\":[]}");
 	if (request_has(r, " /dated"))
 		return serve_dated(site, fd);
 	if (request_has(r, " /mute"))
@@ -188,6 +191,8 @@ static void test_answers(void **state)
 		{ "/409", NULL, "modified", E_CONFLICT },
 		{ "/422", NULL, "a test did not hold", E_KUBE },
 		{ "/422", "application/json-patch+json", "a test did not hold", E_CONFLICT },
+		{ "/uid", "application/merge-patch+json", "Node is invalid", E_CONFLICT }, // another node has its name
+		{ "/field", "application/merge-patch+json", "Node is invalid", E_KUBE },
 		{ "/later", NULL, "status 429: later", E_KUBE }, // an hour is beyond the deadline: not waited for
 		{ "/redirect", NULL, "redirected", E_NETWORK },
 	};
@@ -265,6 +270,57 @@ static void test_token_is_read_again(void **state)
 	assert_non_null(strstr(head, "Authorization: Bearer first\r\n"));
 }
 
+// What was asked, and who said what of it: the words end up in Events and logs.
+static void test_words_of_a_refusal(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *method, *path, *type, *words, *head;
+	} rows[] = {
+		{ NULL, "/403", NULL, "GET %s/403: status 403: nodes is forbidden", NULL },
+		{ "PATCH", "/409", "application/merge-patch+json",
+		  "PATCH %s/409: status 409: the object has been modified",
+		  "\r\nContent-Type: application/merge-patch+json\r\n" },
+		{ "POST", "/eviction", NULL,
+		  "POST %s/eviction: status 429: Cannot evict. The disruption budget web needs 1.",
+		  "\r\nContent-Type: application/json\r\n" },
+	};
+	auto_site struct site site;
+	site_start(&site);
+	auto_str char *url = str_fmt("http://127.0.0.1:%u", site.server.port);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_json json_t *body = rows[i].method ? json_object() : NULL;
+		auto_kube_call struct kube_call call = { .method = rows[i].method,
+							 .path = rows[i].path,
+							 .type = rows[i].type,
+							 .body = body,
+							 .is_busy_final = true };
+		assert_int_equal(kube_run(site.kube, &call, &err), -1);
+		const char *at = strstr(rows[i].words, "%s");
+		auto_str char *want = str_fmt("%.*s%s%s", (int)(at - rows[i].words), rows[i].words, url, at + 2);
+		assert_string_equal(err.text, want);
+		auto_str char *head = server_head(&site.server, i);
+		expect(strstr(head, "\r\nAccept: application/json\r\n"), head);
+		expect(rows[i].head ? strstr(head, rows[i].head) != NULL : !strstr(head, "Content-Type:"), head);
+	}
+}
+
+// A client that could trust nobody is none, and says whose configuration that is.
+static void test_a_configuration_that_is_none(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct kube *kube = NULL;
+	auto_kube_config struct kube_config c = KUBE_CONFIG_NONE;
+	c.server = str_dup("https://[::1]:6443");
+	c.authorities = str_dup("no certificate");
+	assert_int_equal(kube_open(&c, &kube, &err), -1);
+	assert_null(kube);
+	expect(err.code && str_starts(err.text, "https://[::1]:6443: "), err.text);
+	assert_string_equal(c.authorities, "no certificate"); // it is still the caller's
+}
+
 static int add_name(void *ctx, json_t *object, struct err *err)
 {
 	(void)err;
@@ -308,9 +364,6 @@ static void test_list(void **state)
 	struct kube_list list = { .path = "/html", .record = record, .take = add_name, .ctx = &names };
 	assert_int_equal(kube_list(site.kube, &list, &version, &err), -1);
 	assert_int_equal(err.code, E_SERVER);
-	list.path = "/bare"; // nobody could watch from there
-	assert_int_equal(kube_list(site.kube, &list, &version, &err), -1);
-	expect(err.code == E_KUBE && strstr(err.text, "/bare?limit=500: the list has no resourceVersion"), err.text);
 }
 
 static int add_event(void *ctx, const char *type, json_t *object, struct err *err)
@@ -423,6 +476,8 @@ int main(void)
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_repetition),
 		cmocka_unit_test(test_token_is_read_again),
+		cmocka_unit_test(test_words_of_a_refusal),
+		cmocka_unit_test(test_a_configuration_that_is_none),
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_watch),
 		cmocka_unit_test(test_lost_races),

@@ -366,6 +366,28 @@ static void a_list_that_expires_is_read_anew(void **state)
 	}
 }
 
+// A page of thousands of objects may take longer than any other answer, but not longer than a minute.
+static void a_list_may_be_slow(void **state)
+{
+	(void)state;
+	static const char *const record[] = { "metadata name", NULL };
+	static const struct {
+		long late_ms;
+		bool is_read;
+	} rows[] = { { 9000, true }, { 20000, true }, { 59000, true }, { 61000, false } };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_str char *names = str_dup(""), *version = NULL;
+		auto_sim struct sim *s = begin(&(struct sim_fault){ .what = SIM_SLOW, .late_ms = rows[i].late_ms });
+		auto_client struct kube *k = sim_client(s, "a");
+		struct kube_list list = { .path = NODES, .record = record, .take = keep_name, .ctx = &names };
+		auto_str char *row = str_fmt("row %zu", i);
+		expect(kube_list(k, &list, &version, &err) == (rows[i].is_read ? 0 : -1), row);
+		expect(sim_count(s, NULL, NULL) == 1 && sim_now_ms() <= 60000 + CALL_MS, row);
+		expect(rows[i].is_read || err.code == E_TIMEOUT, err.text);
+	}
+}
+
 // What a list and a watch ask for when nobody says how much and from where.
 static void collections_are_asked_for_by_page_and_version(void **state)
 {
@@ -424,6 +446,7 @@ int main(void)
 		cmocka_unit_test(a_step_of_the_servers_clock_ends_no_deadline),
 		cmocka_unit_test(answers_are_counted_by_kind),
 		cmocka_unit_test(a_list_that_expires_is_read_anew),
+		cmocka_unit_test(a_list_may_be_slow),
 		cmocka_unit_test(collections_are_asked_for_by_page_and_version),
 	};
 	return cmocka_run_group_tests_name("client", tests, NULL, NULL);
