@@ -283,6 +283,44 @@ static void a_step_of_the_servers_clock_ends_no_deadline(void **state)
 	expect_clock("it steps back", back, ARRAY_SIZE(back));
 }
 
+// A Date has whole seconds, and an answer is under way for a while: what may be the same is.
+static void a_clock_that_may_be_ours_is_ours(void **state)
+{
+	(void)state;
+	static const struct {
+		int64_t is_ahead_s;
+		long late_ms, believed_s;
+	} first[] = { { 0, 0, 0 },   { 1, 0, 0 },    { 2, 0, 2 },    { -1, 0, 0 },
+		      { -2, 0, -2 }, { 6, 5000, 0 }, { 7, 5000, 9 }, { 3600, 0, 3600 } };
+	for (size_t i = 0; i < ARRAY_SIZE(first); i++) {
+		struct err err = { 0 };
+		auto_sim struct sim *s = sim_new(&(struct sim_options){ .ahead_s = first[i].is_ahead_s });
+		auto_client struct kube *k = sim_client(s, "a");
+		if (first[i].late_ms)
+			sim_fault(s, &(struct sim_fault){ .what = SIM_SLOW, .late_ms = first[i].late_ms });
+		expect(api_get(k, NODES "?limit=1", NULL, &err) == 1, err.text);
+		auto_str char *row = str_fmt("%ld s: %ld s", (long)first[i].is_ahead_s, ahead_s(k));
+		expect(ahead_s(k) == first[i].believed_s, row);
+	}
+	// Of later ones, two seconds either way; a call takes two milliseconds.
+	static const struct {
+		long asked_ms;
+		int64_t is_ahead_s;
+		long believed_s;
+	} later[] = { { 20000, 2, 0 }, { 19999, 2, 1 }, { 20002, -2, 0 }, { 20003, -2, -2 } };
+	for (size_t i = 0; i < ARRAY_SIZE(later); i++) {
+		struct err err = { 0 };
+		auto_sim struct sim *s = sim_new(NULL);
+		auto_client struct kube *k = sim_client(s, "a");
+		expect(api_get(k, NODES "?limit=1", NULL, &err) == 1, err.text);
+		sim_pass(later[i].asked_ms - sim_now_ms());
+		sim_skew(s, later[i].is_ahead_s);
+		expect(api_get(k, NODES "?limit=1", NULL, &err) == 1, err.text);
+		auto_str char *row = str_fmt("%ld ms: %ld s", later[i].asked_ms, ahead_s(k));
+		expect(ahead_s(k) == later[i].believed_s, row);
+	}
+}
+
 // What is counted is what Prometheus shows: each kind of answer once, and none is lost when there are too many.
 static void answers_are_counted_by_kind(void **state)
 {
@@ -444,6 +482,7 @@ int main(void)
 		cmocka_unit_test(a_token_is_read_again_when_it_is_a_minute_old),
 		cmocka_unit_test(without_a_token_nobody_is_asked),
 		cmocka_unit_test(a_step_of_the_servers_clock_ends_no_deadline),
+		cmocka_unit_test(a_clock_that_may_be_ours_is_ours),
 		cmocka_unit_test(answers_are_counted_by_kind),
 		cmocka_unit_test(a_list_that_expires_is_read_anew),
 		cmocka_unit_test(a_list_may_be_slow),
