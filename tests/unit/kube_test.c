@@ -123,6 +123,8 @@ static void serve(struct server *s, int fd, const struct request *r)
 		return serve_list(site, fd, r);
 	if (request_is(r, "GET /html?"))
 		return send_page(fd, "200 OK", "", "<html>captive portal</html>");
+	if (request_is(r, "GET /bare?"))
+		return send_page(fd, "200 OK", "", "{\"metadata\":{},\"items\":[]}");
 	if (request_has(r, " /dated"))
 		return serve_dated(site, fd);
 	if (request_has(r, " /mute"))
@@ -364,6 +366,9 @@ static void test_list(void **state)
 	struct kube_list list = { .path = "/html", .record = record, .take = add_name, .ctx = &names };
 	assert_int_equal(kube_list(site.kube, &list, &version, &err), -1);
 	assert_int_equal(err.code, E_SERVER);
+	list.path = "/bare"; // nobody could watch from there
+	assert_int_equal(kube_list(site.kube, &list, &version, &err), -1);
+	expect(err.code == E_KUBE && strstr(err.text, "/bare?limit=500: the list has no resourceVersion"), err.text);
 }
 
 static int add_event(void *ctx, const char *type, json_t *object, struct err *err)
