@@ -182,6 +182,53 @@ static void numbers(void **state)
 	}
 }
 
+// A version is what packages are found by, so nothing but one is taken; and a parameter is one that a node can give on.
+static void targets(void **state)
+{
+	(void)state;
+	static const char must[] = "is no NAME or MODULE:NAME with a value without ',' and '\"'";
+	static const struct {
+		const char *driver, *parameter, *value;
+		bool is_good;
+	} rows[] = {
+		{ "570.86.15", NULL, NULL, true },
+		{ "570.86", NULL, NULL, true },
+		{ "570.86.", NULL, NULL, false },
+		{ "570..15", NULL, NULL, false },
+		{ ".570.86", NULL, NULL, false },
+		{ "570.86.15x", NULL, NULL, false },
+		{ "570.86-15", NULL, NULL, false },
+		{ "v570.86.15", NULL, NULL, false },
+		{ "570", NULL, NULL, false },
+		{ "1.1", "modeset", "1", true },
+		{ "1.1", "nvidia-drm:modeset", "1", true },
+		{ "1.1", "x", "1,2", false },
+		{ "1.1", "x", "a\\\"b", false },
+		{ "1.1", "x", "", true },
+		{ "1.1", "", "1", false },
+		{ "1.1", "a,b", "1", false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_policy struct policy p = POLICY_NONE;
+		struct err err;
+		auto_str char *parameters = rows[i].parameter ? str_fmt(",\"parameters\":{\"%s\":\"%s\"}",
+									rows[i].parameter, rows[i].value) :
+								str_dup("");
+		auto_str char *text = str_fmt("{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"%s\"%s}}]}",
+					      rows[i].driver, parameters);
+		int r = parse(text, &p, &err);
+		expect(r == (rows[i].is_good ? 0 : -1), err.code ? err.text : text);
+		if (rows[i].is_good)
+			continue;
+		auto_str char *driver = str_fmt(
+			"pools[0].target.driver: '%s' is no driver version, as 570.86.15 is one", rows[i].driver);
+		expect(rows[i].parameter ?
+			       str_starts(err.text, "pools[0].target.parameters: '") && str_ends(err.text, must) :
+			       str_eq(err.text, driver),
+		       err.text);
+	}
+}
+
 static char *letters(size_t count)
 {
 	char *text = mem_alloc(count + 1);
@@ -385,6 +432,7 @@ int main(void)
 		cmocka_unit_test(deadlines_by_name),
 		cmocka_unit_test(limits),
 		cmocka_unit_test(numbers),
+		cmocka_unit_test(targets),
 		cmocka_unit_test(words_and_texts),
 		cmocka_unit_test(lists),
 		cmocka_unit_test(waves_as_they_are_written),

@@ -179,6 +179,17 @@ static void what_was_undone_is_said(void **state)
 	expect_words(&f, "Accepted",
 		     "True Accepted: it is in force; pool gpus: driver 535.1 in place of 535.2, by rollout undo");
 	assert_string_equal(sim_text(sim_get(f.sim, OBJECT), "status driver"), "535.1");
+	// All have what is in force, which is not what stands there: whoever waits for that is not told that it is so.
+	assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(60)));
+	farm_run(&boss, 1, MINUTES(1));
+	expect_words(&f, "Progressing", "False NothingToDo: 4 of 4 nodes are done, 0 failed");
+	expect_words(&f, "Complete", "False Undone: 4 of 4 nodes are done, 0 failed");
+	sim_merge(f.sim, OBJECT, "{'metadata':{'annotations':{'" UNDO_NOTE "':null}}}");
+	farm_run(&boss, 1, MINUTES(1));
+	expect_words(&f, "Accepted", "True Accepted: it is in force");
+	assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(60)));
+	farm_run(&boss, 1, MINUTES(1));
+	expect_words(&f, "Complete", "True AllNodesDone: 4 of 4 nodes are done, 0 failed");
 	end(&f, &boss);
 }
 
