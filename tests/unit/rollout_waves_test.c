@@ -110,6 +110,31 @@ static void several_waves_by_count(void **state)
 	assert_false(is_same);
 }
 
+// Nothing is stored of those who wait: an update of the coordinator must not draw others in the middle of a roll-out.
+static void the_draw_is_the_same_in_each_version(void **state)
+{
+	(void)state;
+	static const struct {
+		struct wave wave;
+		const char *line, *want; // a digit a node
+	} rows[] = {
+		{ { .name = "canary", .count = 3, .failures = LIMIT_NONE }, eight, "01010111" },
+		{ { .name = "part", .percent = 40, .failures = LIMIT_NONE }, eight, "01111111" },
+		{ { .name = "canary", .count = 2, .failures = LIMIT_NONE },
+		  "queued+ga queued+gb queued+gc queued+gd queued+ga queued+gb",
+		  "011101" },
+	};
+	pools[0].wave_count = 1;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *got = str_dup("");
+		waves[0] = rows[i].wave;
+		plan(rows[i].line);
+		for (size_t n = 0; n < count; n++)
+			str_add(&got, "%u", slots.seats[n].wave);
+		assert_string_equal(got, rows[i].want);
+	}
+}
+
 static char *line_of(const char *word, unsigned nodes)
 {
 	char *line = str_dup(word);
@@ -343,9 +368,11 @@ static void waves_of_two_pools(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(what_decides_first),       T(waves_by_count),  T(several_waves_by_count),
-		T(waves_by_percent),         T(waves_of_groups), T(when_a_wave_is_complete),
-		T(what_opens_the_next_wave), T(what_is_stable),  T(waves_of_two_pools),
+		T(what_decides_first),       T(waves_by_count),
+		T(several_waves_by_count),   T(waves_by_percent),
+		T(waves_of_groups),          T(when_a_wave_is_complete),
+		T(what_opens_the_next_wave), T(what_is_stable),
+		T(waves_of_two_pools),       T(the_draw_is_the_same_in_each_version),
 	};
 	return cmocka_run_group_tests_name("waves", tests, NULL, NULL);
 }
