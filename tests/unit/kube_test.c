@@ -422,6 +422,7 @@ static void test_watch(void **state)
 	assert_int_equal(kube_watch_look(&w, &err), 1); // nothing happens, and that is no failure
 	auto_str char *head = server_head(&site.server, ARRAY_SIZE(rows));
 	expect(strstr(head, "allowWatchBookmarks=true&timeoutSeconds=60&resourceVersion=41"), head);
+	expect(strstr(head, "\r\nAccept: application/json\r\n"), head);
 }
 
 static void test_lost_races(void **state)

@@ -237,90 +237,6 @@ static void a_token_is_read_again_when_it_is_a_minute_old(void **state)
 	expect_token(&site, "two", "while it is away");
 }
 
-// The time of the server, in seconds before or after our own.
-static long ahead_s(const struct kube *k)
-{
-	return (long)(kube_time(k) - kube_wall_s());
-}
-
-struct news { // of the server's clock
-	long passed_ms;
-	int64_t is_ahead_s;
-	long believed_s;
-};
-static void expect_clock(const char *name, const struct news *news, size_t count)
-{
-	struct err err = { 0 };
-	auto_sim struct sim *s = sim_new(NULL);
-	auto_client struct kube *k = sim_client(s, "a");
-	assert_int_equal(ahead_s(k), 0);
-	for (size_t i = 0; i < count; i++) {
-		sim_pass(news[i].passed_ms);
-		sim_skew(s, news[i].is_ahead_s);
-		expect(api_get(k, NODES "?limit=1", NULL, &err) == 1, err.text);
-		auto_str char *row = str_fmt("%s, answer %zu: %ld s", name, i, ahead_s(k));
-		expect(ahead_s(k) - news[i].believed_s <= 1 && ahead_s(k) - news[i].believed_s >= -1, row);
-	}
-}
-
-// Deadlines of nodes are by this clock: it follows a server that is right, and no step throws it.
-static void a_step_of_the_servers_clock_ends_no_deadline(void **state)
-{
-	(void)state;
-	static const struct news same[] = { { 0, 1, 0 }, { 60000, -1, 0 } }, other[] = { { 0, 3600, 3600 } },
-				 before[] = { { 0, -3600, -3600 } },
-				 step[] = { { 0, 100, 100 },
-					    { 10000, 1000, 101 },  // a tenth of the time that has passed
-					    { 100000, 1000, 107 }, // and of a minute at most
-					    { 3600000, 1000, 113 },
-					    { 60000, 115, 113 },   // near enough
-					    { 60000, 118, 118 } }, // no further than it is
-		back[] = { { 0, 100, 100 }, { 60000, -1000, 94 }, { 60000, -1000, 88 }, { 60000, 84, 84 } };
-	expect_clock("as ours", same, ARRAY_SIZE(same));
-	expect_clock("an hour ahead", other, ARRAY_SIZE(other));
-	expect_clock("an hour behind", before, ARRAY_SIZE(before));
-	expect_clock("it steps on", step, ARRAY_SIZE(step));
-	expect_clock("it steps back", back, ARRAY_SIZE(back));
-}
-
-// A Date has whole seconds, and an answer is under way for a while: what may be the same is.
-static void a_clock_that_may_be_ours_is_ours(void **state)
-{
-	(void)state;
-	static const struct {
-		int64_t is_ahead_s;
-		long late_ms, believed_s;
-	} first[] = { { 0, 0, 0 },   { 1, 0, 0 },    { 2, 0, 2 },    { -1, 0, 0 },
-		      { -2, 0, -2 }, { 6, 5000, 0 }, { 7, 5000, 9 }, { 3600, 0, 3600 } };
-	for (size_t i = 0; i < ARRAY_SIZE(first); i++) {
-		struct err err = { 0 };
-		auto_sim struct sim *s = sim_new(&(struct sim_options){ .ahead_s = first[i].is_ahead_s });
-		auto_client struct kube *k = sim_client(s, "a");
-		if (first[i].late_ms)
-			sim_fault(s, &(struct sim_fault){ .what = SIM_SLOW, .late_ms = first[i].late_ms });
-		expect(api_get(k, NODES "?limit=1", NULL, &err) == 1, err.text);
-		auto_str char *row = str_fmt("%ld s: %ld s", (long)first[i].is_ahead_s, ahead_s(k));
-		expect(ahead_s(k) == first[i].believed_s, row);
-	}
-	// Of later ones, two seconds either way; a call takes two milliseconds.
-	static const struct {
-		long asked_ms;
-		int64_t is_ahead_s;
-		long believed_s;
-	} later[] = { { 20000, 2, 0 }, { 19999, 2, 1 }, { 20002, -2, 0 }, { 20003, -2, -2 } };
-	for (size_t i = 0; i < ARRAY_SIZE(later); i++) {
-		struct err err = { 0 };
-		auto_sim struct sim *s = sim_new(NULL);
-		auto_client struct kube *k = sim_client(s, "a");
-		expect(api_get(k, NODES "?limit=1", NULL, &err) == 1, err.text);
-		sim_pass(later[i].asked_ms - sim_now_ms());
-		sim_skew(s, later[i].is_ahead_s);
-		expect(api_get(k, NODES "?limit=1", NULL, &err) == 1, err.text);
-		auto_str char *row = str_fmt("%ld ms: %ld s", later[i].asked_ms, ahead_s(k));
-		expect(ahead_s(k) == later[i].believed_s, row);
-	}
-}
-
 // What is counted is what Prometheus shows: each kind of answer once, and none is lost when there are too many.
 static void answers_are_counted_by_kind(void **state)
 {
@@ -456,6 +372,49 @@ static void collections_are_asked_for_by_page_and_version(void **state)
 	assert_false(w.is_gone); // that was said of another stream
 }
 
+struct last {
+	unsigned events;
+	const char *refused;
+};
+static int hear(void *ctx, const char *type, json_t *object, struct err *err)
+{
+	struct last *l = ctx;
+	l->events++;
+	bool is_refused = str_eq(sim_text(object, "metadata name"), l->refused);
+	return is_refused ? err_set(err, E_CONFIG, "%s %s means nothing", type, l->refused) : 0;
+}
+
+// Whoever is told something that he cannot take ends the watch with his own words, and is told it again.
+static void an_event_that_nobody_takes(void **state)
+{
+	(void)state;
+	static const char *const record[] = { KUBE_EVENT, "object metadata name", NULL };
+	struct err err = { 0 };
+	struct last last = { .refused = "n2" };
+	auto_sim struct sim *s = sim_new(NULL);
+	auto_client struct kube *k = sim_client(s, "a");
+	sim_make(s, NODES, "{'metadata':{'name':'n0'}}");
+	auto_kube_watch struct kube_watch w = { .path = NODES, .record = record, .event = hear, .ctx = &last };
+	w.version = str_dup(sim_text(sim_get(s, NODES "/n0"), "metadata resourceVersion"));
+	assert_int_equal(kube_watch_begin(k, &w, 60, &err), 0);
+	for (int i = 1; i < 4; i++)
+		sim_make(s, NODES, "{'metadata':{'name':'n%d'}}", i);
+	int r = 1;
+	for (int i = 0; i < 10 && r > 0; i++)
+		r = kube_step(k, 100, &err) == 0 ? kube_watch_look(&w, &err) : -1;
+	assert_int_equal(r, -1);
+	assert_int_equal(err.code, E_CONFIG);
+	assert_string_equal(err.text, "ADDED n2 means nothing");
+	assert_int_equal(last.events, 2);
+	assert_string_equal(w.version, sim_text(sim_get(s, NODES "/n1"), "metadata resourceVersion"));
+	last = (struct last){ 0 };
+	assert_int_equal(kube_watch_begin(k, &w, 60, &err), 0);
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(kube_step(k, 100, &err), 0);
+	assert_int_equal(kube_watch_look(&w, &err), 1);
+	assert_int_equal(last.events, 2); // n2 and n3
+}
+
 static void without_a_token_nobody_is_asked(void **state)
 {
 	(void)state;
@@ -481,11 +440,10 @@ int main(void)
 		cmocka_unit_test(whoever_may_not_ask_does_not),
 		cmocka_unit_test(a_token_is_read_again_when_it_is_a_minute_old),
 		cmocka_unit_test(without_a_token_nobody_is_asked),
-		cmocka_unit_test(a_step_of_the_servers_clock_ends_no_deadline),
-		cmocka_unit_test(a_clock_that_may_be_ours_is_ours),
 		cmocka_unit_test(answers_are_counted_by_kind),
 		cmocka_unit_test(a_list_that_expires_is_read_anew),
 		cmocka_unit_test(a_list_may_be_slow),
+		cmocka_unit_test(an_event_that_nobody_takes),
 		cmocka_unit_test(collections_are_asked_for_by_page_and_version),
 	};
 	return cmocka_run_group_tests_name("client", tests, NULL, NULL);
