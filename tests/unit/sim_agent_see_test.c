@@ -47,8 +47,14 @@ static void what_it_looks_for(void **state)
 	// An order to be carried out: what it means comes after what works, and first when it has ended well.
 	s.facts.store[1] = seat_aim("4.0");
 	seat_order(&s, "1.1", "replace", "4.0");
+	seat_run(&s, 70000);
+	assert_int_equal(s.looks, 4); // at the order, and a minute later
+	assert_string_equal(s.names, "1.0 4.0");
+	seat_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
 	seat_run(&s, 1000);
 	assert_string_equal(s.names, "1.0 4.0");
+	seat_order(&s, "1.2", "replace", "4.0");
+	seat_run(&s, 1000);
 	s.facts.loaded = seat_aim("4.0");
 	seat_child_ends(&s, "", 0);
 	seat_run(&s, 1000);

@@ -244,6 +244,39 @@ static void another_node_of_the_name_has_no_history(void **state)
 	seat_end(&s);
 }
 
+// One turn, however long the next one is away.
+static void all_that_is_due_is_done_in_one_turn(void **state)
+{
+	(void)state;
+	struct seat s;
+	make_machine(&s, &rows[3]);
+	s.begin_code = E_LOCKED;
+	seat_order(&s, "1.1", "replace", "2.0");
+	while (!s.a.node.is_read) // reading it ends a turn
+		agent_turn(&s.a, 0);
+	seat_expect_log(&s, "", "it was only read");
+	agent_turn(&s.a, 0);
+	seat_expect_log(&s,
+			"did order 1.1: replace\ndid replace: done as ordered\n"
+			"trouble the work cannot begin: E_LOCKED no room for a child\n"
+			"did replace: failed E_LOCKED: it failed\n",
+			"from the order to its end");
+	s.begin_code = 0;
+	seat_order(&s, "1.2", "replace", "2.0");
+	seat_run(&s, 1000);
+	seat_order(&s, "1.3", "stage", "2.0");
+	seat_run(&s, 1000);
+	free(s.log);
+	s.log = str_dup("");
+	seat_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
+	agent_turn(&s.a, 0);
+	seat_expect_log(&s,
+			"did replace: failed E_LOAD: it failed\ndid order 1.3: stage\n"
+			"did stage: done: it is on the disk already\n",
+			"from the end of one to the end of the next");
+	seat_end(&s);
+}
+
 // After a boot
 
 static void boot(struct seat *s)
@@ -321,8 +354,14 @@ static void a_revival_that_cannot_begin_is_tried_three_times(void **state)
 	seat_run(&s, 1000);
 	boot(&s);
 	s.begin_code = E_LOCKED;
+	while (!*s.log)
+		agent_turn(&s.a, 0);
+	seat_expect_log(&s,
+			"did boot: booted: what works here is loaded again\n"
+			"trouble the work cannot begin: E_LOCKED no room for a child\n",
+			"once in a turn");
 	seat_run(&s, 60000);
-	unsigned count = 0;
+	unsigned count = 1;
 	for (const char *at = s.log; (at = strstr(at, "trouble the work cannot begin: E_LOCKED")); at++)
 		count++;
 	assert_int_equal(count, 3);
@@ -384,6 +423,7 @@ int main(void)
 		cmocka_unit_test(a_node_that_people_paused_begins_nothing),
 		cmocka_unit_test(an_order_is_carried_out_once_whoever_restarts),
 		cmocka_unit_test(another_node_of_the_name_has_no_history),
+		cmocka_unit_test(all_that_is_due_is_done_in_one_turn),
 		cmocka_unit_test(after_a_boot_what_worked_is_loaded_again),
 		cmocka_unit_test(without_an_api_server_it_is_loaded_after_half_a_minute),
 		cmocka_unit_test(a_revival_that_cannot_begin_is_tried_three_times),
