@@ -224,7 +224,7 @@ void agent_look_holders(const struct agent_place *at, struct agent_holders *ret)
 	struct strv pods = { 0 };
 	int count = count_holders(at, &pods);
 	auto_str char *was = strv_join(&ret->pods, " "), *is = strv_join(&pods, " ");
-	ret->generation += count != ret->count || !str_eq(was ? was : "", is ? is : "");
+	ret->generation += count != ret->count || !str_eq(was, is);
 	ret->count = count;
 	strv_done(&ret->pods);
 	ret->pods = pods;

@@ -80,7 +80,7 @@ static json_t *make_doc(const struct self *s, const struct policy *p, const stru
 	if (patch && patch->cordon != CORDON_KEEP)
 		is_cordoned = patch->cordon == CORDON_ON;
 	return json_pack("{s:i, s:b, s:o, s:o, s:s, s:o}", "schema", SCHEMA, "cordoned", is_cordoned, "labels", labels,
-			 "annotations", annotations, "slots", slots ? slots : "", "status",
+			 "annotations", annotations, "slots", slots, "status",
 			 rollstatus_make(p, rollouts, json_object_get(s->doc, "status"), EPOCH));
 }
 

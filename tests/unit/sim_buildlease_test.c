@@ -167,6 +167,7 @@ static void who_is_silent_has_died(void **state)
 	assert_int_equal(buildlease_try(&s.b, &err), 1);
 	assert_string_equal(says(&s, "spec holderIdentity"), s.b.lease.holder);
 	assert_int_equal(counts(&s, "spec leaseTransitions"), 1);
+	assert_string_equal(says(&s, "spec acquireTime"), says(&s, "spec renewTime")); // since now, and not since then
 	// Who was not dead learns it, and leaves the Lease alone.
 	assert_int_equal(buildlease_renew(&s.a, &err), 0);
 	assert_false(s.a.is_held);
@@ -369,6 +370,62 @@ static void a_refusal_is_an_error(void **state)
 	end(&s);
 }
 
+// As another program wrote it: what it says of its own time counts, within reason.
+static void a_lease_of_somebody_else(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *spec;
+		bool is_held; // by somebody
+		long free_ms; // so long after it was seen
+	} table[] = {
+		{ "it says how long", "'holderIdentity':'x','leaseDurationSeconds':7", true, 7000 },
+		{ "up to an hour", "'holderIdentity':'x','leaseDurationSeconds':3599", true, 3599000 },
+		{ "not a day", "'holderIdentity':'x','leaseDurationSeconds':3600", true, DURATION_S * 1000 },
+		{ "it says nothing of it", "'holderIdentity':'x'", true, DURATION_S * 1000 },
+		{ "it was given back", "'holderIdentity':'','leaseDurationSeconds':3599", false, 0 },
+		{ "nobody ever had it", "'leaseTransitions':4", false, 0 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s);
+		sim_make(s.sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith-compile/leases",
+			 "{'metadata':{'name':'%s'},'spec':{%s}}", strrchr(s.path, '/') + 1, table[i].spec);
+		expect(buildlease_look(&s.a, &err) == table[i].is_held, table[i].text);
+		sim_pass(table[i].is_held ? table[i].free_ms - 10 : 0);
+		expect(buildlease_look(&s.a, &err) == table[i].is_held, table[i].text);
+		sim_pass(20);
+		expect(buildlease_look(&s.a, &err) == 0, table[i].text);
+		expect(buildlease_try(&s.a, &err) == 1, table[i].text);
+		expect(*says(&s, "spec acquireTime") && counts(&s, "spec leaseTransitions") == (i == 5 ? 5 : 1),
+		       table[i].text);
+		end(&s);
+	}
+}
+
+// Somebody put a label on it, and then the renewal is of an old version: it is read, and is ours all the same.
+static void what_was_touched_is_kept(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s);
+	assert_int_equal(buildlease_try(&s.a, &err), 1);
+	sim_pass(DURATION_S * 1000 / 4);
+	sim_merge(s.sim, s.path, "{'metadata':{'labels':{'x':'y'}}}");
+	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .client = "a", .verb = "get" });
+	assert_int_equal(buildlease_renew(&s.a, &err), -1); // not known
+	assert_true(s.a.is_held);
+	sim_pass(DURATION_S * 1000 / 4);
+	assert_int_equal(buildlease_renew(&s.a, &err), 1);
+	sim_pass(DURATION_S * 1000 / 4);
+	sim_delete(s.sim, s.path);
+	assert_int_equal(buildlease_renew(&s.a, &err), 1); // a PUT makes it again
+	assert_string_equal(says(&s, "spec holderIdentity"), s.a.lease.holder);
+	end(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +443,8 @@ int main(void)
 		cmocka_unit_test(a_lost_answer_loses_no_lease),
 		cmocka_unit_test(of_two_who_write_one_wins),
 		cmocka_unit_test(a_refusal_is_an_error),
+		cmocka_unit_test(a_lease_of_somebody_else),
+		cmocka_unit_test(what_was_touched_is_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
