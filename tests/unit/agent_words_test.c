@@ -131,6 +131,83 @@ static void what_is_loaded_and_stored(void **state)
 	assert_true(member_empty(&m));
 }
 
+// What people read with kubectl, and scripts split at blanks.
+static void the_words_themselves(void **state)
+{
+	(void)state;
+#define AIM_1 "0000000000000001-0000000000000002"
+#define AIM_2 "0000000000000003-0000000000000000"
+	const struct agent_facts facts = { .is_known = true,
+					   .loaded = { 1, 2 },
+					   .store = { { 1, 2 }, { 3, 0 } },
+					   .version = "535.1",
+					   .srcversion = "ABC",
+					   .release = "6.1" };
+	struct agent_facts bare = facts, foreign = facts, empty = facts, unknown = facts, one = facts;
+	*bare.version = *bare.srcversion = '\0';
+	foreign.is_foreign = true;
+	empty.is_empty = true;
+	unknown.is_known = false;
+	one.store[1] = AIM_NONE;
+	const struct {
+		const struct agent_facts *facts;
+		enum agent_step step;
+		enum result probe;
+		const char *ack, *loaded, *store, *health;
+	} rows[] = {
+		{ &facts, AGENT_IDLE, RESULT_NONE, "", AIM_1 " 535.1 ABC 6.1", AIM_1 "," AIM_2, "" },
+		{ &bare, AGENT_ACCEPTED, RESULT_ACCEPTED, "7.1:load:accepted", AIM_1 " unknown - 6.1", AIM_1 "," AIM_2,
+		  "" },
+		{ &foreign, AGENT_BEGUN, RESULT_DONE, "7.1:load:accepted", "foreign 535.1 ABC 6.1", AIM_1 "," AIM_2,
+		  AIM_2 ":ok" },
+		{ &empty, AGENT_BACK, RESULT_FAILED, "7.1:load:accepted", "none", AIM_1 "," AIM_2,
+		  AIM_2 ":fail:E_NOT_READY" },
+		{ &one, AGENT_DONE, RESULT_NONE, "7.1:load:done", AIM_1 " 535.1 ABC 6.1", AIM_1, "" },
+		{ &unknown, AGENT_FAILED, RESULT_NONE, "7.1:load:failed:busy:E_IN_USE", "", "", "" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct agent_words w;
+		const struct agent_holders nobody = { 0 };
+		const struct agent_journal j = { .order = { { 7, 1 }, VERB_LOAD, { 1, 2 } },
+						 .step = rows[i].step,
+						 .failing = FAILING_BUSY,
+						 .code = "E_IN_USE",
+						 .probed = { 3, 0 },
+						 .probe = rows[i].probe,
+						 .probe_code = "E_NOT_READY" };
+		agent_words(&j, rows[i].facts, &nobody, BOOT, &w);
+		assert_string_equal(w.value[AGENT_ACK], rows[i].ack);
+		assert_string_equal(w.value[AGENT_LOADED], rows[i].loaded);
+		assert_string_equal(w.value[AGENT_STORE], rows[i].store);
+		assert_string_equal(w.value[AGENT_HEALTH], rows[i].health);
+		assert_string_equal(w.value[AGENT_HOLDERS], "");
+		assert_string_equal(w.value[AGENT_TROUBLE], "");
+		auto_str char *boot = str_fmt("%s %s 1", BOOT, KMODSMITH_VERSION);
+		assert_string_equal(w.value[AGENT_BOOT], boot);
+	}
+}
+
+// A name that just finds room is there, one byte more is not; a shorter one behind it still is.
+static void names_of_pods_find_room(void **state)
+{
+	(void)state;
+	const struct agent_journal j = { 0 };
+	const struct agent_facts f = { 0 };
+	for (size_t more = 0; more < 2; more++) {
+		struct agent_words w;
+		struct agent_holders h = { .is_published = true, .count = 3, .generation = 1 };
+		size_t len = KEY_VALUE_MOST - strlen("3 1 ") + more;
+		char *name = mem_alloc(len + 1);
+		memset(name, 'x', len);
+		strv_add(&h.pods, name);
+		strv_add(&h.pods, str_dup("y"));
+		agent_words(&j, &f, &h, BOOT, &w);
+		auto_str char *whole = str_fmt("3 1 %s", name);
+		assert_string_equal(w.value[AGENT_HOLDERS], more ? "3 1 y" : whole);
+		strv_done(&h.pods);
+	}
+}
+
 static void t08_holders(void **state)
 {
 	(void)state;
@@ -268,6 +345,8 @@ int main(void)
 		cmocka_unit_test(acks),
 		cmocka_unit_test(nothing_is_said_of_nothing),
 		cmocka_unit_test(what_is_loaded_and_stored),
+		cmocka_unit_test(the_words_themselves),
+		cmocka_unit_test(names_of_pods_find_room),
 		cmocka_unit_test(t08_holders),
 		cmocka_unit_test(a_journal_is_read_back),
 		cmocka_unit_test(t57_a_write_that_was_cut_off),

@@ -240,6 +240,31 @@ static void what_cannot_be_kept_does_not_happen(void **state)
 	done(&n);
 }
 
+// A later version wrote it, and this one is what people went back to: it orders nothing, and the file stays as it is.
+static void a_record_of_a_later_version_is_left_alone(void **state)
+{
+	(void)state;
+	struct node n;
+	struct self_step step;
+	struct err err = { 0 };
+	auto_str char *why = NULL, *text = NULL;
+	make(&n);
+	assert_int_equal(go_on(&n), PHASE_STAGING);
+	assert_int_equal(root_read(&n.folder.root, "agent/self.json", &text, NULL, &err), 1);
+	auto_json json_t *doc = json_loads(text, 0, NULL);
+	json_object_set_new(doc, "status", json_pack("{s:i}", "schema", 99));
+	auto_str char *later = json_dumps(doc, 0);
+	folder_file(&n.folder, "agent/self.json", later);
+	self_done(&n.self);
+	answer(&n, VERB_STAGE, &n.new, "done");
+	assert_int_equal(self_read(&n.folder.root, &n.self, &why, &err), 1);
+	assert_int_equal(self_step(&n.self, &n.folder.root, &n.policy, &n.words, &n.people, n.now, &step, &err), -1);
+	assert_int_equal(err.code, E_CONFIG);
+	assert_non_null(strstr(err.text, "schema 99 of the roll-out's status is newer than"));
+	folder_expect(&n.folder, "agent/self.json", later);
+	done(&n);
+}
+
 static void a_damaged_record_begins_anew(void **state)
 {
 	(void)state;
@@ -267,6 +292,7 @@ int main(void)
 		cmocka_unit_test(a_bad_target_is_undone_and_not_tried_again),
 		cmocka_unit_test(people_are_heard),
 		cmocka_unit_test(what_cannot_be_kept_does_not_happen),
+		cmocka_unit_test(a_record_of_a_later_version_is_left_alone),
 		cmocka_unit_test(a_damaged_record_begins_anew),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
