@@ -64,8 +64,7 @@ uint32_t lease_transitions(const struct lease *l)
 // Takes lease.
 static void look(struct lease *l, json_t *lease)
 {
-	bool is_same = l->seen && lease && str_eq(version_of(l->seen), version_of(lease));
-	if (!is_same)
+	if (!str_eq(version_of(l->seen), version_of(lease)))
 		l->seen_ms = kube_now_ms();
 	json_decref(l->seen);
 	l->seen = lease;

@@ -235,6 +235,22 @@ static void who_waits_hears_that_it_was_deleted(void **state)
 	end(&s);
 }
 
+// The server has forgotten what was before (410): it is looked at then, and not only when the wait is over.
+static void who_waits_looks_when_its_watch_ends(void **state)
+{
+	(void)state;
+	struct scene s;
+	struct err err = { 0 };
+	begin(&s);
+	assert_int_equal(buildlease_try(&s.a, &err), 1);
+	assert_int_equal(buildlease_try(&s.b, &err), 0);
+	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_WATCH_GONE, .client = "b", .resource = "leases" });
+	sim_after(8000, release_a, &s);
+	assert_int_equal(buildlease_wait(&s.b, 60000, &err), 1);
+	assert_in_range(sim_now_ms(), 8000, 8200);
+	end(&s);
+}
+
 static void nobody_waits_longer_than_asked(void **state)
 {
 	(void)state;
@@ -423,6 +439,13 @@ static void what_was_touched_is_kept(void **state)
 	sim_delete(s.sim, s.path);
 	assert_int_equal(buildlease_renew(&s.a, &err), 1); // a PUT makes it again
 	assert_string_equal(says(&s, "spec holderIdentity"), s.a.lease.holder);
+	sim_pass(DURATION_S * 1000 / 4);
+	sim_merge(s.sim, s.path, "{'metadata':{'labels':{'x':'y'}}}");
+	sim_fault(s.sim,
+		  &(struct sim_fault){ .what = SIM_FREEZE_BEFORE, .client = "a", .verb = "get", .late_ms = 1000 });
+	sim_after(500, delete_it, &s);
+	assert_int_equal(buildlease_renew(&s.a, &err), 0); // gone after it was refused: lost, which is no error
+	assert_false(s.a.is_held);
 	end(&s);
 }
 
@@ -437,6 +460,7 @@ int main(void)
 		cmocka_unit_test(who_is_silent_has_died),
 		cmocka_unit_test(who_waits_hears_of_the_end_at_once),
 		cmocka_unit_test(who_waits_hears_that_it_was_deleted),
+		cmocka_unit_test(who_waits_looks_when_its_watch_ends),
 		cmocka_unit_test(nobody_waits_longer_than_asked),
 		cmocka_unit_test(what_cannot_be_watched_is_looked_at_once_a_second),
 		cmocka_unit_test(what_it_tells_at_its_end),
