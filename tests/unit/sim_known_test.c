@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator reads of its own maps, and what it says where one means nothing: nothing is done by guesses, and
+// all goes on when it is mended. T59, T83.
+#include "tests/sim/farm.h"
+#include "tests/unit/test.h"
+
+#define SECONDS(n) ((n)*1000L)
+#define MINUTES(n) ((n)*60 * 1000L)
+#define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
+static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','target':{'driver':'535.2'}}]}";
+static const char own[] = "{'mode':'self','pools':[{'name':'gpus','target':{'driver':'535.2'}}]}";
+
+struct heard {
+	char *troubles;
+	unsigned rests, blind;
+};
+static void trouble(void *ctx, const char *what, const struct err *err)
+{
+	struct heard *h = ctx;
+	auto_str char *line = str_fmt("%s: %s\n", what, err->text);
+	if (!strstr(h->troubles, line)) // it is said each time that it is read
+		str_add(&h->troubles, "%s", line);
+}
+static void rests(void *ctx, const struct slots *s)
+{
+	struct heard *h = ctx;
+	h->rests++;
+	h->blind += !s;
+}
+
+static void begin(struct farm *f, struct farm_boss *boss, struct heard *h)
+{
+	*h = (struct heard){ .troubles = str_dup("") };
+	farm_boss_begin(f, boss, "boss");
+	boss->c.o.ears = (struct coordinator_ears){ .trouble = trouble, .rests = rests, .ctx = h };
+}
+static void end(struct farm *f, struct farm_boss *boss, struct heard *h)
+{
+	if (f->laws->count)
+		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
+	farm_boss_end(boss);
+	farm_end(f);
+	free(h->troubles);
+}
+
+static void events_of_policy(const struct farm *f, char **ret)
+{
+	auto_json json_t *list = sim_ask(f->sim, "GET", "/api/v1/namespaces/kmodsmith/events", NULL);
+	const json_t *items = json_object_get(list, "items");
+	for (size_t i = 0; i < json_array_size(items); i++) {
+		const json_t *event = json_array_get(items, i);
+		str_add(ret, "%s %s %s\n", sim_text(event, "type"), sim_text(event, "reason"),
+			sim_text(event, "message"));
+	}
+}
+
+// What was recorded may be of a later version, or of nobody: it is not written over.
+static void a_status_that_means_nothing_stops_all(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *status, *said;
+	} rows[] = {
+		{ "no JSON", "{\\n\\n!", "the roll-out's status: line 3 of the roll-out's status is not JSON: " },
+		{ "twice the same key", "{\\\"schema\\\":1,\\\"schema\\\":1}",
+		  "the roll-out's status: line 1 of the roll-out's status is not JSON: duplicate object key" },
+		{ "of a later version", "{\\\"schema\\\":2,\\\"pools\\\":[]}",
+		  "the roll-out's status: schema 2 of the roll-out's status is newer than 1, which this program "
+		  "knows" },
+		{ "a pool of nonsense",
+		  "{\\\"schema\\\":1,\\\"pools\\\":[{\\\"name\\\":\\\"gpus\\\",\\\"target\\\":7}]}",
+		  "the roll-out's status: the status of pool 'gpus' means nothing" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct heard h;
+		farm_begin(&f, 1, plain);
+		sim_make(f.sim, MAPS,
+			 "{\"metadata\":{\"name\":\"kmodsmith-rollout\"},\"data\":{\"status.json\":\"%s\"}}",
+			 rows[i].status);
+		auto_str char *before =
+			str_dup(sim_text(sim_get(f.sim, MAPS "/kmodsmith-rollout"), "metadata resourceVersion"));
+		begin(&f, &boss, &h);
+		farm_run(&boss, 1, MINUTES(2));
+		expect(str_starts(h.troubles, rows[i].said), h.troubles);
+		expect(h.blind > 0 && h.blind == h.rests, rows[i].name);
+		expect(str_eq(farm_state(&f, 0), ""), rows[i].name);
+		expect(str_eq(sim_text(sim_get(f.sim, MAPS "/kmodsmith-rollout"), "metadata resourceVersion"), before),
+		       rows[i].name);
+		sim_merge(f.sim, MAPS "/kmodsmith-rollout", "{'data':{'status.json':null}}");
+		farm_policy(&f, plain);
+		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'labels':{'touched':'1'}}}");
+		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(40)), rows[i].name);
+		end(&f, &boss, &h);
+	}
+}
+
+// In words of the object, on it and to whoever logs; and that it is mended, once.
+static void a_policy_that_means_nothing_is_said(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *data, *said;
+	} rows[] = {
+		{ "both keys", "'policy.json':'{}','policy.yaml':'pools: []'",
+		  "the ConfigMap kmodsmith-policy has both policy.json and policy.yaml" },
+		{ "neither key", "'policy.json':null,'note':'x'",
+		  "the ConfigMap kmodsmith-policy has neither policy.json nor policy.yaml" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct heard h;
+		auto_str char *events = str_dup("");
+		farm_begin(&f, 1, plain);
+		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'data':{%s}}", rows[i].data);
+		begin(&f, &boss, &h);
+		farm_run(&boss, 1, MINUTES(1));
+		auto_str char *said = str_fmt("the policy is refused: %s\n", rows[i].said);
+		expect(str_eq(h.troubles, said), h.troubles);
+		expect(h.blind > 0 && h.blind == h.rests && str_eq(farm_state(&f, 0), ""), rows[i].name);
+		expect(str_starts(boss.c.blind.text, "the policy is refused, and there is no last good one "
+						     "(none was accepted before): the ConfigMap"),
+		       boss.c.blind.text);
+		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'data':{'policy.yaml':null}}");
+		farm_policy(&f, plain);
+		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(40)), rows[i].name);
+		events_of_policy(&f, &events);
+		auto_str char *refused =
+			str_fmt("Warning PolicyRefused %s; nothing is done until it is mended\n", rows[i].said);
+		expect(strstr(events, refused), events);
+		expect(strstr(events, "Normal PolicyAccepted it is in force\n"), events);
+		expect(strlen(events) == strlen(refused) + strlen("Normal PolicyAccepted it is in force\n"), events);
+		end(&f, &boss, &h);
+	}
+}
+
+static void a_policy_for_nodes_alone_begins_nothing(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct heard h;
+	farm_begin(&f, 1, own);
+	begin(&f, &boss, &h);
+	farm_run(&boss, 1, MINUTES(5));
+	assert_string_equal(h.troubles,
+			    "the policy: its mode is self: nodes ask no coordinator, and nothing is begun\n");
+	assert_string_equal(farm_state(&f, 0), "");
+	assert_int_equal(h.blind, 0);
+	farm_policy(&f, plain);
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	end(&f, &boss, &h);
+}
+
+static size_t asked(const struct farm *f, const char *verb, const char *path)
+{
+	size_t count, found = 0;
+	const struct sim_call *log = sim_log(f->sim, &count);
+	for (size_t i = 0; i < count; i++)
+		found += str_eq(log[i].client, "boss") && str_eq(log[i].verb, verb) && strstr(log[i].path, path);
+	return found;
+}
+
+// Each watch is asked for anew after five minutes, from where it was: no list comes of it. The kind that is not
+// installed is looked for each minute.
+static void watches_go_on(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct heard h;
+	farm_begin(&f, 1, plain);
+	begin(&f, &boss, &h);
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	size_t nodes = asked(&f, "watch", "/api/v1/nodes"), maps = asked(&f, "watch", MAPS);
+	size_t lists = asked(&f, "list", "/api/v1/nodes"), gets = asked(&f, "get", MAPS);
+	size_t calls = sim_count(f.sim, "boss", NULL);
+	farm_run(&boss, 1, MINUTES(20));
+	assert_in_range(asked(&f, "watch", "/api/v1/nodes") - nodes, 3, 5);
+	assert_in_range(asked(&f, "watch", MAPS) - maps, 3, 5);
+	assert_int_equal(asked(&f, "list", "/api/v1/nodes"), lists);
+	assert_int_equal(asked(&f, "get", MAPS), gets);
+	assert_in_range(sim_count(f.sim, "boss", NULL) - calls, 19 + 6, 21 + 15); // and nothing else
+	assert_string_equal(h.troubles, "");
+	end(&f, &boss, &h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_status_that_means_nothing_stops_all),
+		cmocka_unit_test(a_policy_that_means_nothing_is_said),
+		cmocka_unit_test(a_policy_for_nodes_alone_begins_nothing),
+		cmocka_unit_test(watches_go_on),
+	};
+	return cmocka_run_group_tests_name("known", tests, NULL, NULL);
+}
