@@ -222,7 +222,8 @@ static void an_operand_has_its_deadline(void **state)
 	struct err err = { 0 };
 	begin(&s, PLAIN);
 	make_pod(&s, "mine", OF_SET, "'nodeSelector':{'site/gpu-user':'yes'}," NO_GPU);
-	expect(evacuate_run(&s.e, &err) == 0, err.text); // of a label that nobody named
+	make_pod(&s, "alone", "", "'nodeSelector':{'nvidia.com/gpu.deploy.device-plugin':'true'}," NO_GPU);
+	expect(evacuate_run(&s.e, &err) == 0, err.text); // of a label that nobody named, and of no DaemonSet
 	s.e.label = "site/gpu-user";
 	long begun = sim_now_ms();
 	assert_int_equal(evacuate_run(&s.e, &err), -1);
@@ -352,13 +353,23 @@ static void a_refusal_in_the_middle_ends_it(void **state)
 										   .client = "manager",
 										   .verb = rows[i].verb,
 										   .nth = rows[i].nth,
-										   .times = 1000,
 										   .status = rows[i].status });
 		expect(evacuate_run(&s.e, &err) == -1, rows[i].name);
 		expect(no->hits > 0, rows[i].name);
 		expect(err.code == rows[i].code && str_starts(err.text, rows[i].words), err.text);
 		sim_heal(s.sim);
 		expect(evacuate_restore(&s.e, &err) >= 0 && !cordoned(&s), err.text);
+		end(&s);
+	}
+	for (unsigned nth = 1; nth <= 2; nth++) { // and of the look before all of that: by the selector, and of all
+		struct scene s;
+		struct err err = { 0 };
+		begin(&s, PLAIN);
+		s.e.may_drain = true;
+		s.e.selector = "app=web";
+		sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS, .verb = "list", .nth = nth, .status = 403 });
+		assert_int_equal(evacuate_check(&s.e, &err), -1);
+		assert_int_equal(str_starts(err.text, "the drain's selector 'app=web': GET "), nth == 1);
 		end(&s);
 	}
 }
