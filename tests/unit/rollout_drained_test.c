@@ -63,6 +63,17 @@ static void protected_pod(struct view *v)
 	m.facts.seen.blocker = (struct reason){ REASON_HOLDER_PROTECTED, "default/db" };
 	m.facts.seen.blocker_since = NOW;
 }
+static void protected_pod_for_a_minute(struct view *v)
+{
+	protected_pod(v);
+	m.facts.seen.blocker_since = NOW - 60;
+}
+static void processes_for_two_minutes(struct view *v)
+{
+	(void)v;
+	m.facts.seen.blocker = (struct reason){ REASON_HOLDERS, "processes of no pod on this node" };
+	m.facts.seen.blocker_since = NOW - 120;
+}
 static void protected_pod_is_told(struct view *v)
 {
 	protected_pod(v);
@@ -387,6 +398,9 @@ static const struct said_row drained[] = {
 	    .on_timeout = TIMEOUT_HOLD },
 	  blocked_by_a_pod,
 	  "failed, for drain-timeout default/db" },
+	{ { .name = "nobody is left, and no job that is waited for", DRAIN(EVICTING) },
+	  no_jobs_and_release,
+	  "replacing, no reason, order replace new, touched, attempts 1, tries 1, deadline +600s" },
 };
 
 static const struct said_row told[] = {
@@ -437,6 +451,16 @@ static const struct said_row told[] = {
 	{ { .name = "held for something else", AT(HELD), .loaded = OLD, .pods = 1, .was = REASON_STAGE_FAILED },
 	  protected_pod,
 	  "nothing, waits: stage-failed" },
+	{ { .name = "held for a pod: another one is in the way for a minute",
+	    AT(HELD),
+	    .loaded = OLD,
+	    .pods = 1,
+	    .was = REASON_HOLDER_PROTECTED },
+	  protected_pod_for_a_minute,
+	  "as before, for holder-protected default/db, told -60s" },
+	{ { .name = "no pod is left, and processes hold the driver", DRAIN(EVICTING), .holders = 2 },
+	  processes_for_two_minutes,
+	  "as before, for holders processes of no pod on this node, told -120s" },
 };
 
 #define TEST(name)                                  \

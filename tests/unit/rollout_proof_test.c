@@ -244,6 +244,20 @@ static const struct said_row replacing[] = {
 	    .late = true },
 	  back_is_the_target,
 	  "failed, for replace-timeout, order taken back" },
+	{ { .name = "nothing is halted, whatever the policy would do then",
+	    CHANGING(REPLACING, REPLACE),
+	    ACCEPTED,
+	    .loaded = OLD,
+	    .on_halt = HALT_ROLLBACK },
+	  NULL,
+	  "nothing, waits: working" },
+	{ { .name = "the order is gone, and another target had failed",
+	    LOST,
+	    .loaded = OLD,
+	    .attempts = 1,
+	    .failed = OTHER },
+	  NULL,
+	  "evicting, for replace-again, deadline +1800s" },
 };
 
 static const struct said_row validating[] = {
@@ -374,6 +388,14 @@ static const struct said_row validating[] = {
 	    .late = true },
 	  says_code,
 	  "restoring, for validation-failed E_LOAD, order taken back, failed new, tries 0, deadline +600s" },
+	{ { .name = "proven, and the agent does not say what is loaded",
+	    CHANGING(VALIDATING, VALIDATE),
+	    DONE,
+	    .loaded = NEW,
+	    .health = NEW,
+	    .mute = true },
+	  NULL,
+	  "restoring, for validation-failed, order taken back, failed new, deadline +600s" },
 };
 
 static void from_the_order(void **state)
