@@ -44,6 +44,45 @@ static void one_pool_and_its_target(void **state)
 	assert_int_equal(json_object_size(replaced), 1);
 }
 
+// Each pool by its own word; one that the policy does not have says nothing.
+static void whose_words_count(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *pools[3]; // that were undone
+		int changed;
+		const char *drivers; // of both, then
+	} rows[] = {
+		{ { "a" }, 1, "1.0 2.0" }, { { "b" }, 1, "2.0 1.0" },      { { "a", "b" }, 1, "1.0 1.0" },
+		{ { "c" }, 0, "2.0 2.0" }, { { "a", "c" }, 1, "1.0 2.0" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_policy struct policy p = POLICY_NONE;
+		auto_json json_t *document = NULL, *replaced = json_object();
+		auto_json json_t *target = json_pack("{s:s}", "driver", "1.0");
+		auto_strv struct strv words = { 0 };
+		auto_str char *note = NULL, *drivers = NULL;
+		parse(two, &document, &p);
+		size_t known = 0;
+		for (size_t n = 0; n < ARRAY_SIZE(rows[i].pools) && rows[i].pools[n]; n++) {
+			const char *pool = rows[i].pools[n];
+			char *more = undo_note(note, pool, &p.pools[*pool == 'b'].target.aim, target);
+			free(note);
+			note = more;
+			known += *pool != 'c';
+		}
+		expect(undo_apply(note, &p, document, &words, replaced, &err) == rows[i].changed, rows[i].drivers);
+		for (size_t n = 0; n < 2; n++) {
+			const json_t *pool = json_array_get(json_object_get(document, "pools"), n);
+			str_add(&drivers, "%s%s", n ? " " : "",
+				json_string_value(json_object_get(json_object_get(pool, "target"), "driver")));
+		}
+		expect(str_eq(drivers, rows[i].drivers), drivers);
+		expect(words.count == known && json_object_size(replaced) == known, rows[i].drivers);
+	}
+}
+
 static void the_note(void **state)
 {
 	(void)state;
@@ -72,6 +111,9 @@ static void nonsense(void **state)
 		"{\"b\":1}",
 		"{\"b\":{\"instead\":\"x\",\"target\":{}}}",
 		"{\"b\":{\"instead\":\"0000000000000001-0000000000000002\"}}",
+		"{\"b\":{\"instead\":\"0000000000000001-0000000000000002\",\"target\":\"1.0\"}}",
+		"{\"b\":{\"target\":{}}}",
+		"{\"b\":1,\"b\":1}",
 	};
 	auto_policy struct policy p = POLICY_NONE;
 	auto_json json_t *document = NULL, *replaced = json_object();
@@ -88,7 +130,8 @@ static void nonsense(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(one_pool_and_its_target), cmocka_unit_test(the_note),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(one_pool_and_its_target),
+					    cmocka_unit_test(whose_words_count), cmocka_unit_test(the_note),
 					    cmocka_unit_test(nonsense) };
 	return cmocka_run_group_tests_name("undo", tests, NULL, NULL);
 }
