@@ -130,6 +130,31 @@ static void meanwhile(struct sim *s, unsigned node, const char *what)
 		make_node(s, node);
 }
 
+// What was decided, read back, and nothing that is not ours.
+static void expect_written(struct sim *s, const struct decision *d, const json_t *before, const char *row)
+{
+	struct policy policy = POLICY_NONE;
+	struct fleet fleet = FLEET_NONE;
+	const json_t *after = sim_get(s, PATH);
+	fleet_put(&fleet, after, &policy);
+	const struct member *now = &fleet.members[0];
+	bool was_cordoned = json_is_true(sim_at(before, "spec unschedulable"));
+	bool is_cordoned = d->cordon == CORDON_KEEP ? was_cordoned : d->cordon == CORDON_ON;
+	expect(now->facts.is_unschedulable == is_cordoned, row);
+	expect(memcmp(&now->record, &d->next, sizeof(d->next)) == 0, row);
+	const json_t *word = json_object_get(sim_at(after, "metadata labels"), UPGRADE_LABEL);
+	expect(d->drops_word ? !word :
+			       json_equal(word, json_object_get(sim_at(before, "metadata labels"), UPGRADE_LABEL)),
+	       row);
+	expect(json_equal(sim_at(after, "status"), sim_at(before, "status")), row);
+	const char *const kept[] = { "kmodsmith.io/agent.holders", "kmodsmith.io/agent.loaded" };
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+		expect(json_equal(json_object_get(sim_at(after, "metadata annotations"), kept[i]),
+				  json_object_get(sim_at(before, "metadata annotations"), kept[i])),
+		       row);
+	fleet_done(&fleet);
+}
+
 static void check(size_t i)
 {
 	struct err err = { 0 };
@@ -146,6 +171,7 @@ static void check(size_t i)
 	expect(m->record.malformed == 0 && m->record.receipt.is_there == (rows[i].node >= OURS), rows[i].name);
 	d.next = m->record;
 	rows[i].decide(m, &d);
+	d.next.has_phase = true;
 	d.next.seq = (struct seq){ 1, m->record.seq.n + 1 };
 	patch_make(m, &d, false, &patch);
 	meanwhile(s, rows[i].node, rows[i].meanwhile);
@@ -156,6 +182,8 @@ static void check(size_t i)
 	expect(r == rows[i].is_written, rows[i].name);
 	bool is_same = before ? json_equal(before, sim_get(s, PATH)) : !sim_get(s, PATH);
 	expect(is_same == !rows[i].is_written, rows[i].name);
+	if (rows[i].is_written)
+		expect_written(s, &d, before, rows[i].name);
 	fleet_done(&fleet);
 }
 
