@@ -159,7 +159,8 @@ static void claims(void **state)
 	(void)state;
 	auto_strv struct strv names = { 0 };
 	auto_json json_t *pod = parse("{'spec':{'resourceClaims':[{'name':'a','resourceClaimName':'own'},{'name':'b'},"
-				      "{'name':'c'}]},'status':{'resourceClaimStatuses':[{'name':'b',"
+				      "{'name':'c'}]},'status':{'resourceClaimStatuses':[{'name':'x','"
+				      "resourceClaimName':'other'},{'name':'b',"
 				      "'resourceClaimName':'made-7'}]}}");
 	pod_claims(pod, &names);
 	auto_str char *all = strv_join(&names, " ");

@@ -370,6 +370,9 @@ static void a_refusal_in_the_middle_ends_it(void **state)
 		sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS, .verb = "list", .nth = nth, .status = 403 });
 		assert_int_equal(evacuate_check(&s.e, &err), -1);
 		assert_int_equal(str_starts(err.text, "the drain's selector 'app=web': GET "), nth == 1);
+		sim_heal(s.sim);
+		sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS, .verb = "patch", .nth = 1, .status = 403 });
+		assert_int_equal(evacuate_drain(&s.e, &err), -1); // and of the cordon of a drain
 		end(&s);
 	}
 }
