@@ -186,6 +186,8 @@ static void a_group_that_is_too_big_goes_alone(void **state)
 	pools[0].waiting = 2;
 	expect_refused("queued+ga queued+ga queued+ga", 0, REASON_GROUP_TOO_BIG);
 	expect_slots("queued+ga queued+ga", "WW");
+	pools[0].parallel.value = 0; // one alone is no group, and is never too big
+	expect_refused("waiting+ours+wait", 0, REASON_LIMIT_PARALLEL);
 }
 
 // Groups are those of one pool: a label that is used in two of them joins nobody.

@@ -21,6 +21,7 @@ static void slots_that_are_kept(void **state)
 		{ "waiting+ours+slot+jobs", "W" }, // one more has come
 		{ "waiting+ours+slot+jobs+over", "S" },
 		{ "evicting+ours+wait", "W" }, // as it was granted
+		{ "evicting+ours+wait+jobs", "W" },
 		{ "evicting+ours+slot+jobs", "S" },
 		{ "replacing+ours+slot", "S" },
 		{ "validating+ours", "S" },
@@ -38,6 +39,8 @@ static void slots_that_are_kept(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		expect_slots(rows[i].word, rows[i].want);
+	pools[0].parallel.value = 1; // and it has to be nobody's: none is asked for anew
+	expect_slots("waiting+ours+slot evicting+ours+slot", "SS");
 }
 
 // A grant that was written is kept, unless something speaks against it now.
