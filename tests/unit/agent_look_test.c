@@ -103,6 +103,8 @@ static void t36_t39_names(void **state)
 		check(&rows[i], &machine, &kept);
 }
 
+#define COHERENT "nvidia:NVreg_CoherentGPUMemoryMode=driver"
+
 // What was given is told by the record of the load alone: MSI is on by itself, and the kernel shows 1 either way.
 static const struct given_row {
 	const char *text;
@@ -129,9 +131,11 @@ static const struct given_row {
 	{ "what was never given, and the kernel does not show", NULL, "BOOT", "nvidia-uvm:uvm_x=1", NULL, NULL, "" },
 	{ "the same, of a module that is not ours to load", NULL, "BOOT", "other:x=1", NULL, NULL, NULL },
 	{ "a record that says nothing", "nonsense", "BOOT", "", NULL, NULL, NULL },
+	{ "what somebody gave here", COHERENT, "BOOT", "", NULL, NULL, COHERENT },
 };
 
-static void check_given(const struct given_row *w)
+// device: of one of its GPUs; NULL = as recorded.
+static void check_given(const struct given_row *w, const char *device)
 {
 	auto_folder struct folder folder;
 	auto_root struct root machine = ROOT_NONE, kept = ROOT_NONE;
@@ -142,6 +146,8 @@ static void check_given(const struct given_row *w)
 	make_machine(&folder, &machine, &kept);
 	if (w->modprobe)
 		folder_file(&folder, "m/etc/modprobe.d/x.conf", w->modprobe);
+	if (device)
+		folder_file(&folder, "m/sys/bus/pci/devices/0000:40:00.0/device", device);
 	if (w->own)
 		strv_add(&own, str_dup(w->own));
 	journal.last_good = (struct driver){ .version = str_dup("535.261.03"), .flavour = str_dup("open") };
@@ -170,7 +176,11 @@ static void given(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(given_rows); i++)
-		check_given(&given_rows[i]);
+		check_given(&given_rows[i], NULL);
+	const struct given_row usual = {
+		"what every load gets on a GPU that shares its memory", COHERENT, "BOOT", "", NULL, NULL, NULL
+	};
+	check_given(&usual, "0x2342\n");
 }
 
 static bool is_stored(const struct agent_place *at, const struct target *t)
