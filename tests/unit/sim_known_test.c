@@ -187,6 +187,39 @@ static void watches_go_on(void **state)
 	end(&f, &boss, &h);
 }
 
+// What is kept of a Node is acted on at once, and what is not is no reason to plan anything. S6.
+static void only_news_are_planned_for(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *merge;
+		bool is_news;
+	} rows[] = {
+		{ "a heartbeat", "{'metadata':{'annotations':{'example.org/beat':'1'}}}", false },
+		{ "a label of others", "{'metadata':{'labels':{'example.org/rack':'7'}}}", false },
+		{ "somebody skips it", "{'metadata':{'labels':{'kmodsmith.io/skip':'true'}}}", true },
+		{ "its agent says who holds the driver",
+		  "{'metadata':{'annotations':{'kmodsmith.io/agent.holders':'1 9 u7'}}}", true },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct heard h;
+		farm_begin(&f, 1, plain);
+		begin(&f, &boss, &h);
+		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)), rows[i].name);
+		f.nodes[0].is_silent = true;
+		farm_run(&boss, 1, MINUTES(1));
+		for (unsigned before = h.rests; h.rests == before;) // just decided: the next time is 5 s away
+			farm_run(&boss, 1, 100);
+		unsigned planned = h.rests;
+		sim_merge(f.sim, "/api/v1/nodes/n00", "%s", rows[i].merge);
+		farm_run(&boss, 1, SECONDS(2));
+		expect((h.rests > planned) == rows[i].is_news, rows[i].name);
+		end(&f, &boss, &h);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,6 +227,7 @@ int main(void)
 		cmocka_unit_test(a_policy_that_means_nothing_is_said),
 		cmocka_unit_test(a_policy_for_nodes_alone_begins_nothing),
 		cmocka_unit_test(watches_go_on),
+		cmocka_unit_test(only_news_are_planned_for),
 	};
 	return cmocka_run_group_tests_name("known", tests, NULL, NULL);
 }

@@ -161,6 +161,32 @@ static void a_status_that_somebody_else_wrote_does_not_stay(void **state)
 	assert_non_null(strstr(status, "\"stable\""));
 }
 
+// Where it cannot be read then, nothing is decided by what was known before.
+static void a_status_that_cannot_be_read_again_is_put_off(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_boss boss;
+	struct heard h;
+	farm_begin(&f, 1, plain);
+	begin(&f, &boss, &h);
+	assert_true(farm_until(&f, &boss, 1, "staging", 1, MINUTES(5)));
+	change_policy(&f);
+	const struct sim_fault *no = sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
+									   .client = "boss",
+									   .verb = "get",
+									   .resource = "configmaps",
+									   .name = ROLLSTATUS_NAME,
+									   .status = 403,
+									   .message = "not now" });
+	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	farm_run(&boss, 1, MINUTES(1));
+	assert_int_equal(no->hits, 1);
+	assert_string_equal(h.troubles, "a step of the roll-out: GET http://sim" STATUS ": status 403: not now\n");
+	assert_non_null(strstr(sim_text(sim_get(f.sim, STATUS), "data policy.json"), "535.2"));
+	end(&f, &boss, &h);
+}
+
 // Every 30 minutes all is listed again, whatever the watches say; every 5 s it is decided anew.
 static void at_rest_it_reads_all_again_now_and_then(void **state)
 {
@@ -383,6 +409,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_status_is_written_when_it_changes),
 		cmocka_unit_test(a_status_that_somebody_else_wrote_does_not_stay),
+		cmocka_unit_test(a_status_that_cannot_be_read_again_is_put_off),
 		cmocka_unit_test(at_rest_it_reads_all_again_now_and_then),
 		cmocka_unit_test(what_cannot_be_read_is_put_off),
 		cmocka_unit_test(without_a_policy_nothing_is_known),
