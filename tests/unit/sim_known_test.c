@@ -187,6 +187,47 @@ static void watches_go_on(void **state)
 	end(&f, &boss, &h);
 }
 
+// It is said and asked for again, and goes on from where it was: nothing has to be listed anew.
+static void a_watch_that_is_refused(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *resource;
+		enum sim_break what;
+		long status;
+		const char *said;
+	} rows[] = {
+		{ "nodes", "nodes", SIM_STATUS, 403,
+		  "a watch: GET http://sim/api/v1/nodes: status 403: broken on purpose\n" },
+		{ "nodes, by a server that is ill", "nodes", SIM_STATUS, 500,
+		  "a watch: GET http://sim/api/v1/nodes: status 500: broken on purpose\n" },
+		{ "nodes, and nobody answers", "nodes", SIM_CUT_BEFORE, 0,
+		  "a watch: "
+		  "http://sim/api/v1/nodes?watch=1&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=" },
+		{ "maps", "configmaps", SIM_STATUS, 403,
+		  "a watch: GET http://sim" MAPS ": status 403: broken on purpose\n" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct farm f;
+		struct farm_boss boss;
+		struct heard h;
+		farm_begin(&f, 1, plain);
+		begin(&f, &boss, &h);
+		sim_fault(f.sim, &(struct sim_fault){ .what = rows[i].what,
+						      .client = "boss",
+						      .verb = "watch",
+						      .resource = rows[i].resource,
+						      .status = rows[i].status,
+						      .times = 100000 });
+		farm_run(&boss, 1, MINUTES(2));
+		expect(str_starts(h.troubles, rows[i].said), h.troubles);
+		sim_heal(f.sim);
+		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(5)), rows[i].name);
+		expect(asked(&f, "list", "/api/v1/nodes") == 1, rows[i].name);
+		end(&f, &boss, &h);
+	}
+}
+
 // What is kept of a Node is acted on at once, and what is not is no reason to plan anything. S6.
 static void only_news_are_planned_for(void **state)
 {
@@ -227,6 +268,7 @@ int main(void)
 		cmocka_unit_test(a_policy_that_means_nothing_is_said),
 		cmocka_unit_test(a_policy_for_nodes_alone_begins_nothing),
 		cmocka_unit_test(watches_go_on),
+		cmocka_unit_test(a_watch_that_is_refused),
 		cmocka_unit_test(only_news_are_planned_for),
 	};
 	return cmocka_run_group_tests_name("known", tests, NULL, NULL);
