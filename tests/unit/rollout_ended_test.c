@@ -161,6 +161,15 @@ static const struct said_row ended[] = {
 	{ { .name = "healthy, and no pool has it any more", BROKEN, .loaded = OLD, .health = OLD, .no_pool = true },
 	  NULL,
 	  "validating, for policy-gone, order validate old, target old, attempts 1, tries 1, deadline +600s" },
+	{ { .name = "failed, and cordon and receipt are gone: why stays told", AT(FAILED), .loaded = OLD },
+	  never_touched,
+	  "held, for drain-timeout default/db" },
+	{ { .name = "failed, and a cordon without its receipt: that is told",
+	    AT(FAILED),
+	    .loaded = OLD,
+	    .cordoned = true },
+	  never_touched,
+	  "held, for receipt-missing" },
 };
 
 static void how_it_ends(void **state)
