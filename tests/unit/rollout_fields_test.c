@@ -278,6 +278,21 @@ static void words_and_texts(void **state)
 	}
 }
 
+static void the_longest_text(void **state)
+{
+	(void)state;
+	for (size_t len = 256; len <= 257; len++) {
+		auto_policy struct policy p = POLICY_NONE;
+		struct err err;
+		auto_str char *key = letters(len);
+		auto_str char *text = str_fmt(
+			"{\"groupBy\":\"%s\",\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\"}}]}", key);
+		assert_int_equal(parse(text, &p, &err), len > 256 ? -1 : 0);
+		assert_string_equal(len > 256 ? err.text : p.group_by,
+				    len > 256 ? "groupBy: must be a text of 1 to 256 bytes" : key);
+	}
+}
+
 static char *repeat(const char *item, size_t count)
 {
 	char *text = str_dup("");
@@ -434,6 +449,7 @@ int main(void)
 		cmocka_unit_test(numbers),
 		cmocka_unit_test(targets),
 		cmocka_unit_test(words_and_texts),
+		cmocka_unit_test(the_longest_text),
 		cmocka_unit_test(lists),
 		cmocka_unit_test(waves_as_they_are_written),
 		cmocka_unit_test(times_of_the_day),
