@@ -53,7 +53,11 @@ server_stop() { # NAME
   pid=$(<"$SERVERS/$1.pid")
   rm "$SERVERS/$1.pid"
   kill "$pid" 2>/dev/null || return 0
-  wait "$pid" 2>/dev/null || timeout 10 tail --pid="$pid" -s 0.05 -f /dev/null
+  wait "$pid" 2>/dev/null || timeout 10 tail --pid="$pid" -s 0.05 -f /dev/null || server_kill "$pid"
+}
+server_kill() { # PID: of the `timeout` that it runs under. An API server takes its time to end on a busy machine.
+  pkill -KILL -P "$1" || true
+  kill -KILL "$1" 2>/dev/null || true
 }
 servers_stop() {
   local file

@@ -229,11 +229,10 @@ static void test_size(void **state)
 		auto_str char *path = str_fmt("%s/config", folder.path);
 		auto_str char *text = str_fmt("%s%s", HEAD, USER("token: t"));
 		size_t len = strlen(text);
-		char *whole = mem_alloc(MOST + 2);
-		memset(whole, '#', MOST + (size_t)more);
-		memcpy(whole, text, len);
+		auto_str char *rest = mem_alloc(MOST + 2);
+		memset(rest, '#', MOST + (size_t)more - len);
+		auto_str char *whole = str_fmt("%s%s", text, rest);
 		tempdir_write(&folder, "config", whole);
-		free(whole);
 		expect(kube_config_file(path, NULL, &c, &err) == -more, err.text);
 		expect(!more || strstr(err.text, "is no regular file of at most 1048576 bytes"), err.text);
 	}

@@ -58,11 +58,11 @@ static const struct {
 
 static const struct key *key_of(const char *name)
 {
-	for (const struct key *key = keys; key->name; key++)
-		if (str_eq(key->name, name))
-			return key;
-	fail_msg("%s is no key", name);
-	return NULL;
+	const struct key *key = keys;
+	while (key->name && !str_eq(key->name, name))
+		key++;
+	expect(key->name != NULL, name);
+	return key;
 }
 
 static void say(struct member *m, const struct key *key, const char *value)

@@ -134,9 +134,10 @@ static void labels_and_pools(void **state)
 		member_init(&m, "n", "u");
 		strv_split(&labels, rows[i].labels, " ");
 		for (size_t n = 0; *rows[i].labels && n < labels.count; n++) {
-			char *at = strchr(labels.items[n], '=');
-			*at = '\0';
-			policy_label(&p, labels.items[n], at + 1, &m.facts);
+			const char *label = labels.items[n], *at = strchr(label, '=');
+			expect(at, label);
+			auto_str char *key = str_ndup(label, at ? (size_t)(at - label) : 0);
+			policy_label(&p, key, at ? at + 1 : "", &m.facts);
 		}
 		expect(policy_pool(&p, &m) == &p.pools[rows[i].pool], rows[i].labels);
 		expect(policy_home(&p, &m) == &p.pools[rows[i].pool], rows[i].labels);
