@@ -73,11 +73,13 @@ teardown() {
   run grep -hE -A30 'AddressSanitizer|LeakSanitizer|runtime error' "$BATS_TEST_TMPDIR"/coordinator-?.log
   assert_output ""
   [ ! -e "$BATS_TEST_TMPDIR/violations" ] || fail "seed $CHAOS_SEED: $(cat "$BATS_TEST_TMPDIR"/{violations,chaos.log,coordinator-?.log})"
-  # What is written about a node: at most a state each four seconds, whatever happens.
+  # What is written about a node: at most a state each four seconds, whatever happens, and more on a fast machine, where each
+  # new target is a whole roll-out: some ten states.
   minutes=$((SECONDS / 60 + 1))
   patches=$(jq -r "$by_coordinators | .objectRef | select(.resource == \"nodes\").name" "$SERVERS/audit" | most)
   events=$(kube GET /api/v1/namespaces/default/events | jq -r '.items[].involvedObject.name' | most)
-  echo "# in $minutes minutes at most $patches patches and $events Events of a node, $(cat "$BATS_TEST_TMPDIR"/coordinator-?.log | grep -c ' leading$') leaders" >&3
-  ((patches <= 15 * minutes)) || fail "$patches patches of one node in $minutes minutes"
-  ((events <= 15 * minutes)) || fail "$events Events of one node in $minutes minutes"
+  echo "# in $minutes minutes with $salt targets at most $patches patches and $events Events of a node, $(cat "$BATS_TEST_TMPDIR"/coordinator-?.log | grep -c ' leading$') leaders" >&3
+  kube GET /api/v1/namespaces/default/events | jq -r '.items[].message' | sort | uniq -c | sort -rn | sed -n 's/^/# /; 1,6p' >&3
+  ((patches <= 15 * minutes + 2 * salt)) || fail "$patches patches of one node in $minutes minutes"
+  ((events <= 15 * minutes + 2 * salt)) || fail "$events Events of one node in $minutes minutes"
 }
