@@ -29,7 +29,7 @@ teardown() {
 }
 
 @test "disorder: all nodes arrive, no cordon and no slot is left, jobs are waited for, and what is written is bounded" {
-  local i seconds minutes patches events
+  local i seconds minutes patches events leaders
   farm_make 10
   RANDOM=$CHAOS_SEED SECONDS=0
   echo "# seed $CHAOS_SEED, $CHAOS_SECONDS s" >&3
@@ -73,12 +73,13 @@ teardown() {
   run grep -hE -A30 'AddressSanitizer|LeakSanitizer|runtime error' "$BATS_TEST_TMPDIR"/coordinator-?.log
   assert_output ""
   [ ! -e "$BATS_TEST_TMPDIR/violations" ] || fail "seed $CHAOS_SEED: $(cat "$BATS_TEST_TMPDIR"/{violations,chaos.log,coordinator-?.log})"
-  # What is written about a node: at most a state each four seconds, whatever happens, and more on a fast machine, where each
-  # new target is a whole roll-out: some ten states.
+  # What is written about a node: at most a state each four seconds, whatever happens, and more on a fast machine, where
+  # each new target is a whole roll-out: some ten states.
   minutes=$((SECONDS / 60 + 1))
   patches=$(jq -r "$by_coordinators | .objectRef | select(.resource == \"nodes\").name" "$SERVERS/audit" | most)
   events=$(kube GET /api/v1/namespaces/default/events | jq -r '.items[].involvedObject.name' | most)
-  echo "# in $minutes minutes with $salt targets at most $patches patches and $events Events of a node, $(cat "$BATS_TEST_TMPDIR"/coordinator-?.log | grep -c ' leading$') leaders" >&3
+  leaders=$(cat "$BATS_TEST_TMPDIR"/coordinator-?.log | grep -c ' leading$')
+  echo "# in $minutes minutes with $salt targets at most $patches patches and $events Events of a node, $leaders leaders" >&3
   kube GET /api/v1/namespaces/default/events | jq -r '.items[].message' | sort | uniq -c | sort -rn | sed -n 's/^/# /; 1,6p' >&3
   ((patches <= 15 * minutes + 2 * salt)) || fail "$patches patches of one node in $minutes minutes"
   ((events <= 15 * minutes + 2 * salt)) || fail "$events Events of one node in $minutes minutes"
