@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/agent_look.h"
 
-#include "node/daemon_stop.h"
+#include "node/drain.h"
 #include "node/facts.h"
 #include "node/given.h"
 #include "precompiled/provenance.h"
@@ -209,7 +209,8 @@ static int count_holders(const struct agent_place *at, struct strv *pods)
 		return AGENT_UNKNOWN;
 	if (!loaded.count)
 		return 0;
-	if (holders_find(at->kern, &loaded, &h, &ignored) < 0 || daemon_stop_omit(at->host, at->kern, &h, &ignored) < 0)
+	if (holders_find(at->kern, &loaded, &h, &ignored) < 0 ||
+	    drain_omit_daemons(at->host, at->kern, &h, &ignored) < 0)
 		return AGENT_UNKNOWN;
 	for (size_t i = 0; i < h.count; i++)
 		if (h.items[i].pod && h.items[i].kind != HOLDER_MOUNT && !strv_has(pods, h.items[i].pod))

@@ -6,7 +6,7 @@
 #include "cmd/driver_manager.h"
 #include "cmd/entry.h"
 #include "cmd/nvidia_driver.h"
-#include "node/daemon_stop.h"
+#include "node/drain.h"
 #include "node/lock.h"
 #include "node/operator.h"
 #include "node/stack.h"
@@ -240,7 +240,7 @@ static int check_holders(struct manager *m, struct err *err)
 	auto_watch struct watch watch = show_watch();
 	auto_strv struct strv pods = { 0 };
 	if (holders_find(&m->machine.kern, &m->facts.loaded, &h, err) < 0 ||
-	    daemon_stop_omit(&m->machine.host, &m->machine.kern, &h, err) < 0)
+	    drain_omit_daemons(&m->machine.host, &m->machine.kern, &h, err) < 0)
 		return -1;
 	drain_list(&watch, &h);
 	for (size_t i = 0; i < h.count; i++) {

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "cluster/buildlease.h"
 #include "node/cdi_keep.h"
-#include "node/daemon_stop.h"
+#include "node/drain.h"
 #include "node/kernels.h"
 #include "node/lock.h"
 #include "node/modules.h"
@@ -400,7 +400,7 @@ static int make_plan(struct job *j, struct err *err)
 		return 0;
 	plan_done(&j->plan);
 	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0 ||
-	    daemon_stop_omit(&j->machine.host, &j->machine.kern, &j->holders, err) < 0)
+	    drain_omit_daemons(&j->machine.host, &j->machine.kern, &j->holders, err) < 0)
 		return -1;
 	if (plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err) == 0)
 		return 0;

@@ -4,7 +4,7 @@
 #include "base/copy.h"
 #include "base/scratch.h"
 #include "node/export.h"
-#include "node/preflight.h"
+#include "node/memstate.h"
 
 #include <fcntl.h>
 
@@ -43,7 +43,7 @@ bool carry_is_of(const struct carry *c, const char *driver, const char *arch)
 static int copy(const struct carry *c, const struct root *store, struct err *err)
 {
 	auto_scratch struct scratch into = SCRATCH_NONE;
-	if (preflight_space(store, c->is.bytes, err) < 0 || scratch_make(store, "carried", &into, err) < 0 ||
+	if (state_dir_space(store, c->is.bytes, err) < 0 || scratch_make(store, "carried", &into, err) < 0 ||
 	    copy_tree(&c->dir, CARRIED_ROOT, &into.root, ".", err) < 0 ||
 	    carried_write(&into.root, DOCUMENT, &c->is, err) < 0)
 		return err_wrap(err, "copy the payload of driver %s", c->is.driver);

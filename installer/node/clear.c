@@ -2,6 +2,7 @@
 // Is the way clear: what would stop the driver, and who has to make room for it.
 #include "node/run.h"
 
+#include "node/memstate.h"
 #include "node/preflight.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ static int check_room(const struct run *r, struct err *err)
 {
 	const struct memstate *m = &r->a->obtain->memory;
 	struct err why;
-	if (preflight_space(r->a->state, room_wanted(r), err) == 0)
+	if (state_dir_space(r->a->state, room_wanted(r), err) == 0)
 		return 0;
 	if (!m->is_allowed || !is_kept(r) || !memstate_is_due(err))
 		return -1;

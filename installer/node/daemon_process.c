@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/daemon_process.h"
 
-#include "node/holders.h"
+#include "base/start_time.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ static bool is_program(const struct root *kern, int pid, const char *program)
 
 bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *program)
 {
-	return pid > 0 && start && holder_start(kern, pid) == start && is_program(kern, pid, program);
+	return pid > 0 && start && start_time_of(kern, pid) == start && is_program(kern, pid, program);
 }
 
 static int pid_of(const struct root *host, const struct daemon_unit *u)
@@ -48,7 +48,7 @@ int daemon_find(const struct daemon_place *p, const struct daemon_unit *u, int k
 {
 	const char *program = u->argv->items[0];
 	int pid = daemon_is(p->kern, known, known_start, program) ? known : pid_of(p->host, u);
-	uint64_t start = pid ? holder_start(p->kern, pid) : 0;
+	uint64_t start = pid ? start_time_of(p->kern, pid) : 0;
 	if (!daemon_is(p->kern, pid, start, program))
 		return 0;
 	*ret_pid = pid;
@@ -84,7 +84,7 @@ static bool is_gone(const struct root *kern, int pid, uint64_t start)
 {
 	struct err ignored;
 	auto_str char *path = str_fmt("proc/%d/stat", pid), *text = NULL;
-	if (holder_start(kern, pid) != start || root_read(kern, path, &text, NULL, &ignored) <= 0)
+	if (start_time_of(kern, pid) != start || root_read(kern, path, &text, NULL, &ignored) <= 0)
 		return true;
 	const char *state = strrchr(text, ')');
 	return state && (str_starts(state, ") Z") || str_starts(state, ") X"));

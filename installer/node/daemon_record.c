@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/daemon_record.h"
 
-#include "node/holders.h"
+#include "base/start_time.h"
 
 static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/daemons.json";
 
@@ -47,7 +47,7 @@ bool daemon_entry_runs(const struct daemon_entry *e, const struct root *kern)
 
 bool daemon_record_owned(const struct daemon_record *r, const struct root *kern)
 {
-	return r->owner > 0 && r->owner_start && holder_start(kern, r->owner) == r->owner_start;
+	return r->owner > 0 && r->owner_start && start_time_of(kern, r->owner) == r->owner_start;
 }
 
 static json_t *entry_json(const struct daemon_entry *e)
@@ -153,4 +153,11 @@ int daemon_record_read(const struct root *host, const char *boot, struct daemon_
 		add_entry(ret, item);
 	}
 	return 1;
+}
+
+int daemon_record_now(const struct root *host, const struct root *kern, struct daemon_record *ret, struct err *err)
+{
+	auto_str char *boot = NULL;
+	int r = root_line(kern, "proc/sys/kernel/random/boot_id", &boot, err);
+	return r <= 0 ? r : daemon_record_read(host, boot, ret, err);
 }

@@ -32,6 +32,8 @@ void daemon_record_done(struct daemon_record *r);
 
 // 1 = read, 0 = nothing was started in this boot.
 int daemon_record_read(const struct root *host, const char *boot, struct daemon_record *ret, struct err *err);
+// The same of this boot.
+int daemon_record_now(const struct root *host, const struct root *kern, struct daemon_record *ret, struct err *err);
 int daemon_record_write(const struct root *host, const char *boot, const struct daemon_record *r, struct err *err);
 int daemon_record_forget(const struct root *host, struct err *err);                 // 1 = there was one
 json_t *daemon_record_json(const struct daemon_record *r, const struct root *kern); // with what is measured now

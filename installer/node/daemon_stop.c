@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/daemon_stop.h"
 
+#include "base/start_time.h"
+
 #include <fcntl.h>
 
 void daemon_stop_done(struct daemon_stop *s)
@@ -16,43 +18,9 @@ static struct daemon_place place_of(const struct daemon_stop *s)
 	};
 }
 
-static int read_record(const struct root *host, const struct root *kern, struct daemon_record *ret, struct err *err)
-{
-	auto_str char *boot = NULL;
-	int r = root_line(kern, "proc/sys/kernel/random/boot_id", &boot, err);
-	return r <= 0 ? r : daemon_record_read(host, boot, ret, err);
-}
-
-static bool is_ours(const struct daemon_record *r, const struct holder *h)
-{
-	for (size_t i = 0; i < r->count; i++)
-		if (h->start && !r->items[i].is_foreign && r->items[i].pid == h->pid && r->items[i].start == h->start)
-			return true;
-	return false;
-}
-
-int daemon_stop_omit(const struct root *host, const struct root *kern, struct holders *h, struct err *err)
-{
-	auto_daemon_record struct daemon_record record = { 0 };
-	size_t kept = 0, running = 0;
-	if (read_record(host, kern, &record, err) < 0)
-		return -1;
-	for (size_t i = 0; i < h->count; i++) {
-		struct holder x = h->items[i];
-		h->items[i] = h->items[kept];
-		h->items[kept] = x;
-		kept += !is_ours(&record, &x);
-	}
-	while (h->count > kept)
-		holder_done(&h->items[--h->count]);
-	for (size_t i = 0; i < record.count; i++)
-		running += !record.items[i].is_foreign && daemon_entry_runs(&record.items[i], kern);
-	return running > 0;
-}
-
 int daemon_stop_all(struct daemon_stop *s, struct err *err)
 {
-	if (read_record(s->host, s->kern, &s->record, err) < 0)
+	if (daemon_record_now(s->host, s->kern, &s->record, err) < 0)
 		return -1;
 	const struct daemon_place place = place_of(s);
 	for (size_t i = s->record.count; i-- > 0;) {
@@ -76,7 +44,7 @@ static int restart(const struct daemon_stop *s, struct daemon_entry *e, struct e
 	if (pid < 0)
 		return -1;
 	e->pid = pid; // one that forks is found by its pid file
-	e->start = holder_start(s->kern, pid);
+	e->start = start_time_of(s->kern, pid);
 	watch_note(s->watch, "%s is started again, because the driver stays", e->name);
 	return 0;
 }

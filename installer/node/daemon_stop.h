@@ -7,7 +7,6 @@
 // supervisor starts them again when it gets the lock; where none is left, who unloads does.
 #pragma once
 #include "node/daemon_record.h"
-#include "node/holders.h"
 #include "node/watch.h"
 
 struct daemon_stop {
@@ -20,8 +19,6 @@ struct daemon_stop {
 void daemon_stop_done(struct daemon_stop *s);
 #define auto_daemon_stop __attribute__((cleanup(daemon_stop_done)))
 
-// Takes ours out of h. 1 = some of ours run, so that the counts of references tell nothing of others.
-int daemon_stop_omit(const struct root *host, const struct root *kern, struct holders *h, struct err *err);
 // 1 = some were ended, 0 = none ran.
 int daemon_stop_all(struct daemon_stop *s, struct err *err);
 void daemon_stop_undo(struct daemon_stop *s); // what fails is a note

@@ -7,6 +7,7 @@
 #include "node/forecast.h"
 #include "node/holders.h"
 #include "node/journal.h"
+#include "node/memstate.h"
 #include "node/obtain.h"
 #include "node/owner.h"
 #include "node/preflight.h"
@@ -208,7 +209,7 @@ static void examine_space(struct exam *x)
 {
 	struct err err;
 	struct statvfs fs;
-	if (preflight_space(x->state, 0, &err) < 0) {
+	if (state_dir_space(x->state, 0, &err) < 0) {
 		add(x, "space", FINDING_FAIL, err.code, "%s", err.text);
 		return;
 	}
@@ -302,7 +303,7 @@ static int examine_journal(struct exam *x, struct err *err)
 		add(x, "modules", FINDING_PASS, 0, "no load or unload of this boot is stuck in the kernel");
 	if (!j.unwritten)
 		return 0;
-	bool is_due = preflight_space(x->state, 0, &why) < 0;
+	bool is_due = state_dir_space(x->state, 0, &why) < 0;
 	add(x, "journal", FINDING_WARN, is_due ? why.code : 0, "in memory only%s, %s",
 	    is_due ? "" : " until the next start writes it there", j.unwritten);
 	return 0;

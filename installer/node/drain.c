@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/drain.h"
 
+#include "base/start_time.h"
 #include "node/daemon_stop.h"
 
 #include <errno.h>
@@ -10,6 +11,33 @@
 enum { POLL_MS = 500, TELL_MS = 10 * 1000 };
 
 static const char *const names[] = { "refuse", "wait", "stop" };
+
+static bool is_ours(const struct daemon_record *r, const struct holder *h)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (h->start && !r->items[i].is_foreign && r->items[i].pid == h->pid && r->items[i].start == h->start)
+			return true;
+	return false;
+}
+
+int drain_omit_daemons(const struct root *host, const struct root *kern, struct holders *h, struct err *err)
+{
+	auto_daemon_record struct daemon_record record = { 0 };
+	size_t kept = 0, running = 0;
+	if (daemon_record_now(host, kern, &record, err) < 0)
+		return -1;
+	for (size_t i = 0; i < h->count; i++) {
+		struct holder x = h->items[i];
+		h->items[i] = h->items[kept];
+		h->items[kept] = x;
+		kept += !is_ours(&record, &x);
+	}
+	while (h->count > kept)
+		holder_done(&h->items[--h->count]);
+	for (size_t i = 0; i < record.count; i++)
+		running += !record.items[i].is_foreign && daemon_entry_runs(&record.items[i], kern);
+	return running > 0;
+}
 
 bool drain_parse(const char *text, enum drain_policy *ret)
 {
@@ -84,7 +112,7 @@ static int look(const struct drain *d, struct loaded *loaded, struct holders *ho
 	if (loaded_read(d->host, d->kern, d->release, loaded, err) < 0 ||
 	    holders_find(d->kern, loaded, holders, err) < 0)
 		return -1;
-	int ours = daemon_stop_omit(d->host, d->kern, holders, err);
+	int ours = drain_omit_daemons(d->host, d->kern, holders, err);
 	if (ours < 0)
 		return -1;
 	*ret_who = drain_blocker(d->policy, loaded, holders, ours > 0);
@@ -105,7 +133,7 @@ static int stop(const struct drain *d, const struct holder *h, struct err *err)
 	auto_fd int process = d->sys->process_open(d->sys, h->pid);
 	if (process < 0)
 		return errno == ESRCH ? 0 : err_set(err, errno, "reach holder %d", h->pid);
-	if (!h->start || h->pid == 1 || holder_start(d->kern, h->pid) != h->start)
+	if (!h->start || h->pid == 1 || start_time_of(d->kern, h->pid) != h->start)
 		return 0;
 	if (d->sys->process_signal(d->sys, process, h->pid, SIGTERM) < 0 && errno != ESRCH)
 		return err_set(err, errno, "ask holder %d to end", h->pid);

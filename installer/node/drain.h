@@ -26,6 +26,8 @@ struct drain {
 
 bool drain_parse(const char *text, enum drain_policy *ret); // "refuse", "wait", "stop"
 const char *drain_name(enum drain_policy policy);
+// Takes our own daemons out of h. 1 = some of ours run, so that the counts of references tell nothing of others.
+int drain_omit_daemons(const struct root *host, const struct root *kern, struct holders *h, struct err *err);
 int drain_deadline_ms(enum drain_policy policy, unsigned seconds); // 0 = the default: 300 s to wait, 30 s to stop
 
 // Who is in the way now, in words; NULL = nobody. A foreign module is none under DRAIN_STOP when nobody uses it. Our

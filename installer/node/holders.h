@@ -16,7 +16,7 @@ enum holder_kind {
 
 struct holder {
 	int pid;
-	uint64_t start; // holder_start(): with pid the identity of a process
+	uint64_t start; // start_time_of(): with pid the identity of a process
 	unsigned uid;
 	char *comm;      // proc/PID/comm
 	char *cmdline;   // arguments joined by blanks, at most 200 bytes; "" for a kernel thread
@@ -44,9 +44,6 @@ void holder_done(struct holder *h);
 void holders_done(struct holders *h);
 #define auto_holders __attribute__((cleanup(holders_done)))
 
-// When a process was started, in clock ticks after boot (proc(5)); 0 = there is no such process, or it is a thread of
-// the kernel.
-uint64_t holder_start(const struct root *kern, int pid);
 // How many stop an unload: processes with an FD or a MAP, and foreign modules. The first of them in words.
 size_t holders_blocking(const struct holders *h);
 char *holders_first(const struct holders *h);

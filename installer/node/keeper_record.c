@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/holders.h"
+#include "base/start_time.h"
 #include "node/keeper_own.h"
 
 static void fill(const struct keeper *k, struct daemon_record *r)
 {
 	r->owner = getpid();
-	r->owner_start = holder_start(k->kern, r->owner);
+	r->owner_start = start_time_of(k->kern, r->owner);
 	r->driver = str_dup(k->driver);
 	r->items = mem_alloc((k->plan.count + 1) * sizeof(*r->items));
 	for (size_t i = 0; i < k->plan.count; i++) {

@@ -5,7 +5,7 @@
 #include "base/date.h"
 #include "node/fabric.h"
 #include "node/guest.h"
-#include "node/holders.h"
+#include "base/start_time.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -93,7 +93,7 @@ bool keeper_adopt(struct keeper *k, size_t i, enum supervised_kind kind, int64_t
 	const struct daemon_unit unit = unit_of(&k->plan.items[i]);
 	const struct daemon_entry *old = old_of(k, unit.name);
 	const struct supervised *s = &k->kept[i].s;
-	uint64_t start = kind == EVENT_UP && s->pid ? holder_start(k->kern, s->pid) : old ? old->start : 0;
+	uint64_t start = kind == EVENT_UP && s->pid ? start_time_of(k->kern, s->pid) : old ? old->start : 0;
 	int pid = kind == EVENT_UP && s->pid ? s->pid : old ? old->pid : 0;
 	if (!daemon_find(&place, &unit, pid, start, &pid, &start))
 		return false;

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <sys/statvfs.h>
 
+enum { JOURNAL_BYTES = 64 << 10 }; // the record of one replacement and the reasons of its end
+
 static const char DIR_NAME[] = "run/kmodsmith";
 
 void memstate_done(struct memstate *m)
@@ -85,5 +87,19 @@ int memstate_stage(struct memstate *m, const struct layout *from, const struct r
 		return err_wrap(err, "'%s' cannot be written (%s), and in memory", state->name, why.text);
 	watch_note(m->watch, "'%s' cannot be written (%s): driver %s is unpacked in memory; next: " MEMSTATE_NEXT,
 		   state->name, why.text, p->key.driver);
+	return 0;
+}
+
+int state_dir_space(const struct root *state, uint64_t bytes, struct err *err)
+{
+	struct statvfs fs;
+	if (fstatvfs(state->fd, &fs) < 0)
+		return err_set(err, errno, "look for room in '%s'", state->name);
+	if (fs.f_flag & ST_RDONLY)
+		return err_set(err, E_READ_ONLY, "'%s' is on a read-only file system", state->name);
+	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize, wanted = bytes + JOURNAL_BYTES;
+	if (free_bytes < wanted)
+		return err_set(err, E_NO_SPACE, "'%s' has %llu bytes free, %llu are needed", state->name,
+			       (unsigned long long)free_bytes, (unsigned long long)wanted);
 	return 0;
 }

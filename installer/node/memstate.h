@@ -30,3 +30,5 @@ int memstate_stage(struct memstate *m, const struct layout *from, const struct r
 uint64_t package_bytes(const struct package *p); // of its files
 // E_NO_SPACE, in bytes, unless run/kmodsmith and the memory have room for so much.
 int memstate_room(const struct memstate *m, uint64_t bytes, struct err *err);
+// E_NO_SPACE, in bytes, unless the state directory has room for the journal and so much beside it. E_READ_ONLY.
+int state_dir_space(const struct root *state, uint64_t bytes, struct err *err);

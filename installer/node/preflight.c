@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <sys/statvfs.h>
 
-enum { JOURNAL_BYTES = 64 << 10 }; // the record of one replacement and the reasons of its end
-
 static const char PARAMETER[] = "NVreg_EnableGpuFirmware", SHOWN[] = "EnableGpuFirmware";
 enum { GSP_MODE = 0xf, GSP_OFF = 0, GSP_ON = 1, GSP_FALLBACK = 0x10, GSP_SHIPPED = 0x12, GSP_UNSET = -1 };
 
@@ -172,18 +170,4 @@ int preflight_rights(const struct root *kern, unsigned uses, struct err *err)
 		return r;
 	auto_str char *names = strv_join(&missing, ", ");
 	return err_set(err, E_RIGHTS, "this process lacks %s", names);
-}
-
-int preflight_space(const struct root *state, uint64_t bytes, struct err *err)
-{
-	struct statvfs fs;
-	if (fstatvfs(state->fd, &fs) < 0)
-		return err_set(err, errno, "look for room in '%s'", state->name);
-	if (fs.f_flag & ST_RDONLY)
-		return err_set(err, E_READ_ONLY, "'%s' is on a read-only file system", state->name);
-	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize, wanted = bytes + JOURNAL_BYTES;
-	if (free_bytes < wanted)
-		return err_set(err, E_NO_SPACE, "'%s' has %llu bytes free, %llu are needed", state->name,
-			       (unsigned long long)free_bytes, (unsigned long long)wanted);
-	return 0;
 }

@@ -38,5 +38,3 @@ int preflight_loaded_firmware(const struct root *host, const struct root *kern, 
 			      char **ret_where, struct err *err);
 // E_RIGHTS names each missing capability and what it is for. uses: enum rights_use.
 int preflight_rights(const struct root *kern, unsigned uses, struct err *err);
-// E_NO_SPACE, in bytes, unless the state directory has room for the journal and so much beside it. E_READ_ONLY.
-int preflight_space(const struct root *state, uint64_t bytes, struct err *err);

@@ -5,6 +5,7 @@
 #include "node/scan.h"
 
 #include "base/file.h"
+#include "base/start_time.h"
 #include "node/cgroup.h"
 #include "node/gpu.h"
 
@@ -144,7 +145,7 @@ static void describe(const struct scan *s, struct holder *h)
 	const char *uid = status ? strstr(status, "\nUid:") : NULL;
 	h->comm = str_dup(comm ? str_trim(comm) : "?");
 	h->cmdline = command(s, h->pid);
-	h->start = holder_start(s->kern, h->pid);
+	h->start = start_time_of(s->kern, h->pid);
 	if (uid)
 		sscanf(uid, "\nUid: %u", &h->uid);
 	if (cgroup)

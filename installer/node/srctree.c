@@ -3,7 +3,7 @@
 
 #include "base/copy.h"
 #include "base/scratch.h"
-#include "node/preflight.h"
+#include "node/memstate.h"
 
 static char *path_of(const char *driver)
 {
@@ -71,7 +71,7 @@ int srctree_make(const struct root *payload, const char *driver, enum flavour fl
 		auto_str char *from = str_fmt("%s/%s", path, names.items[i]);
 		r = add_bytes(payload, from, &bytes, err);
 	}
-	if (r == 0 && (preflight_space(store, bytes, err) < 0 || scratch_make(store, "sources", &into, err) < 0))
+	if (r == 0 && (state_dir_space(store, bytes, err) < 0 || scratch_make(store, "sources", &into, err) < 0))
 		r = -1;
 	for (size_t i = 0; i < names.count && r == 0; i++) {
 		auto_str char *from = str_fmt("%s/%s", path, names.items[i]);

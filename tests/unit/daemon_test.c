@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes of daemons on a recorded machine: who runs, who only seems to, and in which order they are ended (contract
 // 1.10, R-P1).
+#include "base/start_time.h"
 #include "node/daemon_stop.h"
+#include "node/drain.h"
 
 #include "node/daemon_process.h"
 #include "tests/unit/tempdir.h"
@@ -179,10 +181,10 @@ static void ours_are_no_holders(void **state)
 	holder(&h, 43, 500);
 	holder(&h, 50, 0);
 	holder(&others, 41, 500);
-	assert_int_equal(daemon_stop_omit(&folder.root, &folder.root, &others, &err), 0);
+	assert_int_equal(drain_omit_daemons(&folder.root, &folder.root, &others, &err), 0);
 	assert_int_equal(others.count, 1); // nothing is recorded yet
 	record(7);
-	assert_int_equal(daemon_stop_omit(&folder.root, &folder.root, &h, &err), 1);
+	assert_int_equal(drain_omit_daemons(&folder.root, &folder.root, &h, &err), 1);
 	assert_int_equal(h.count, 3);
 	assert_int_equal(h.items[0].pid, 40);
 	assert_int_equal(h.items[1].pid, 42);
@@ -204,7 +206,7 @@ static void of_others(void **state)
 		r.items[i].is_foreign = true;
 	assert_int_equal(daemon_record_write(&folder.root, "this-boot", &r, &err), 0);
 	holder(&h, 41, 500);
-	assert_int_equal(daemon_stop_omit(&folder.root, &folder.root, &h, &err), 0);
+	assert_int_equal(drain_omit_daemons(&folder.root, &folder.root, &h, &err), 0);
 	assert_int_equal(h.count, 1);
 	assert_int_equal(daemon_stop_all(&s, &err), 0);
 	auto_str char *text = calls();
@@ -256,7 +258,7 @@ static void its_end_is_waited_for(void **state)
 	}
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	const struct daemon_place place = { .host = &kern, .kern = &kern, .sys = sys_real(), .driver = "run/x" };
-	expect(daemon_end(&place, self, pid, holder_start(&kern, pid), &err) == 0, err.text);
+	expect(daemon_end(&place, self, pid, start_time_of(&kern, pid), &err) == 0, err.text);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);
 	close(ready[0]);
 	close(ready[1]);

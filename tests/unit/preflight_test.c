@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "node/memstate.h"
 #include "node/preflight.h"
 
 #include "tests/unit/tempdir.h"
@@ -188,8 +189,8 @@ static void room_in_bytes(void **state)
 	auto_folder struct folder t;
 	struct err err = { 0 };
 	folder_make(&t);
-	assert_int_equal(preflight_space(&t.root, 0, &err), 0);
-	assert_int_equal(preflight_space(&t.root, UINT64_MAX / 2, &err), -1);
+	assert_int_equal(state_dir_space(&t.root, 0, &err), 0);
+	assert_int_equal(state_dir_space(&t.root, UINT64_MAX / 2, &err), -1);
 	assert_int_equal(err.code, E_NO_SPACE);
 	assert_non_null(strstr(err.text, "9223372036854841343 are needed"));
 }
