@@ -3,9 +3,9 @@
 #include "node/keeper_own.h"
 
 #include "base/date.h"
+#include "base/start_time.h"
 #include "node/fabric.h"
 #include "node/guest.h"
-#include "base/start_time.h"
 
 #include <errno.h>
 #include <fcntl.h>
