@@ -34,7 +34,7 @@ LDFLAGS_coverage := -Wl,--gc-sections,--as-needed
 LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
-SRC := $(wildcard installer/*/*.c kmod/*.c precompiled/*.c)
+SRC := $(filter-out installer/main.c installer/mkman.c,$(shell find installer kmod precompiled -name "*.c"))
 DATA := $(sort $(wildcard kmod/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
@@ -59,9 +59,9 @@ $B/kmodsmith: $B/installer/main.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 STATIC := -static-pie -Wl,--wrap=getaddrinfo,--wrap=freeaddrinfo,--wrap=gethostbyname,--wrap=dlopen
-# The same program for foreign roots: needs no file of the place where it runs, and asks nobody (base/http_lib.c, yaml.c).
+# The same program for foreign roots: needs no file of the place where it runs, and asks nobody (base/http/http_lib.c, base/formats/yaml.c).
 static: $B/kmodsmith-static
-$B/kmodsmith-static: $B/installer/main.o $B/static/http_lib.o $B/static/yaml.o $(LIB)
+$B/kmodsmith-static: $B/installer/main.o $B/static/http/http_lib.o $B/static/formats/yaml.o $(LIB)
 	@echo "  LD      $@"
 	$(Q)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell pkg-config --static --libs $(filter-out libcurl,$(PKGS)))
 $B/static/%.o: installer/base/%.c Makefile
@@ -121,7 +121,7 @@ demo-cluster demo-registry fuzz coverage mutate:
 bench: $B/kmodsmith $B/bench/scale $B/bench/crowd
 	@scripts/bench.sh
 format:
-	clang-format -i $(wildcard installer/*.[ch] installer/*/*.[ch] kmod/*.[ch] precompiled/*.[ch] tests/unit/*.[ch] tests/sim/*.[ch] tests/fuzz/*.[ch])
+	find installer kmod precompiled tests/unit tests/sim tests/fuzz -name "*.[ch]" | xargs clang-format -i
 images: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images.sh
 # Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd
@@ -146,4 +146,4 @@ install: $B/kmodsmith $(MAN)
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(wildcard $B/static/*.d $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)
+-include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(wildcard $B/static/*/*.d $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

@@ -13,7 +13,7 @@ applets=(awk basename cat chmod chown chroot cmp cp cut date dd df dirname dmesg
   rm rmdir sed seq sha256sum sleep sort stat stty sync tail tar tee test timeout touch tr true tty umount uname uniq
   vi wc which xargs)
 
-# libcurl names these for protocols that are never spoken (base/http.c allows http and https) and for cookies, and with
+# libcurl names these for protocols that are never spoken (base/http/http.c allows http and https) and for cookies, and with
 # them comes a second TLS library, Kerberos and 14 more: 7 MB. Two are called all the same: of libssh2 its beginning, which
 # succeeds, and of libidn2, which brings 2 MB of tables, the spelling of host names that are not ASCII, which fails.
 declare -A standins=([librtmp.so.1]='' [libldap-2.5.so.0]='' [liblber-2.5.so.0]='' [libgssapi_krb5.so.2]='' [libpsl.so.5]=''

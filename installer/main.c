@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that the program is called by, and the way into its commands; no decision is made here.
-#include "base/launch.h"
+#include "base/process/launch.h"
 #include "cmd/common.h"
 #include "cmd/driver_manager.h"
 #include "cmd/dtk.h"

@@ -4,8 +4,8 @@
 // It is put together from what there is: headers, a kernel image, modules of that kernel, a live or recorded machine.
 // What stays unknown is not compared, and the proof says so.
 #pragma once
-#include "base/digest.h"
-#include "base/root.h"
+#include "base/file/digest.h"
+#include "base/file/root.h"
 #include "kmod/elf.h"
 #include "kmod/vmlinuz.h"
 

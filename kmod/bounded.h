@@ -2,7 +2,7 @@
 // Calls that the kernel may never come back from take their caller with them, so the caller is a child process that
 // makes this one call and may have to be left behind.
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/buildlog.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "kmod/build.h"
 #include "kmod/sandbox.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a build says, line by line: progress, the first real error, and whether memory ran out.
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 enum { BUILDLOG_MOST = 64 << 20 }; // NVIDIA's modules say some 100 KiB
 

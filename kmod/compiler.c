@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/compiler.h"
 
-#include "base/str.h"
+#include "base/core/str.h"
 
 #include <ctype.h>
 

@@ -3,7 +3,7 @@
 // device: the lines of modules.dep and modules.alias as trees over the names. Format: libkmod/libkmod-index.h of kmod
 // 30, "index file format"; the numbers are big-endian.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 char *depindex_name(const char *path); // of a module file: "kernel/net/ib-core.ko.xz" is "ib_core"
 // lines: "kernel/a.ko: kernel/b.ko", of each module one. Caller frees.

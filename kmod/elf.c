@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/elf.h"
 
-#include "base/archive.h"
-#include "base/file.h"
+#include "base/archive/archive.h"
+#include "base/file/file.h"
 #include "kmod/relocs.h"
 #include "kmod/sections.h"
 #include "kmod/versions.h"

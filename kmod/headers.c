@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/headers.h"
 
-#include "base/archive.h"
-#include "base/file.h"
-#include "base/scratch.h"
+#include "base/archive/archive.h"
+#include "base/file/file.h"
+#include "base/file/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>

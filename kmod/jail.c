@@ -6,7 +6,7 @@
 // made anew in memory and its entries are bound one by one.
 #include "kmod/jail.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "kmod/sandbox.h"
 
 #include <dirent.h>

@@ -2,7 +2,7 @@
 // The steps of the sandbox's child, in the order in which they are taken. Each ends the process with SANDBOX_FAILED and
 // a line on standard error that names the refused call: there is nothing to go back to.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 #include <sys/types.h>
 

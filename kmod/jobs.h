@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many compilers at once (R-M1): as many as processors, cgroup CPU quota and memory allow.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct jobs_facts {
 	unsigned processors;   // that this process may run on

@@ -4,8 +4,8 @@
 // errno does not tell why a load failed (unsigned, unknown key and altered content are all EKEYREJECTED), so the
 // kernel-log lines that this load caused are read too, and both together are looked up in a table.
 #pragma once
-#include "base/root.h"
-#include "base/sys.h"
+#include "base/file/root.h"
+#include "base/process/sys.h"
 #include "kmod/elf.h"
 
 // Indices of modules in an order in which each comes after what it needs: modules it names in "depends" and modules

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel_abi_read: what the files of a machine, live or recorded, tell about one of its kernels.
-#include "base/archive.h"
-#include "base/file.h"
+#include "base/archive/archive.h"
+#include "base/file/file.h"
 #include "kmod/abi.h"
 
 #include <fcntl.h>

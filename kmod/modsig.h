@@ -5,7 +5,7 @@
 // else may be there. Whether the kernel will accept it is another question: modsig_verify answers it for given
 // certificates.
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 enum modsig_state {
 	MODSIG_NONE, // unsigned: no magic at the very end (cut files and trailing bytes included)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/objects.h"
 
-#include "base/lockfile.h"
-#include "base/own.h"
+#include "base/file/chown.h"
+#include "base/file/lockfile.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

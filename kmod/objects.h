@@ -7,7 +7,7 @@
 // what a compile leaves behind, only the same compile ever takes. The configuration is the environment's; no file is
 // read.
 #pragma once
-#include "base/digest.h"
+#include "base/file/digest.h"
 #include "kmod/sandbox.h"
 #include "kmod/toolchain.h"
 

@@ -8,7 +8,7 @@
 //   exclude Unless:  the same, negated
 // The tree, not the kernel's version, decides: distributions backport. Every When must hold and no Unless may.
 #pragma once
-#include "base/digest.h"
+#include "base/file/digest.h"
 #include "kmod/recipe.h"
 
 struct tree;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/probes.h"
 
-#include "base/copy.h"
+#include "base/file/copy.h"
 #include "kmod/compile.h"
 #include "kmod/script.h"
 

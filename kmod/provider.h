@@ -2,8 +2,8 @@
 // Modules of the kernel's own tree that a driver module needs (R-P9): only those that it really imports from, found in
 // the host's lib/modules/RELEASE/modules.dep, loaded after what they need themselves.
 #pragma once
-#include "base/root.h"
-#include "base/sys.h"
+#include "base/file/root.h"
+#include "base/process/sys.h"
 
 // need: as struct proof names it, a path below kernel/ without its ending ("drivers/gpu/drm/drm") or a bare name
 // ("drm"). 1 = something was loaded, 0 = all of it was there. E_HOST_MODULES when the host has no such module, or one

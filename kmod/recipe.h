@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What to build of a driver source: flavours, module sets, and the driver x kernel pairs that are known not to compile.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct tree;
 

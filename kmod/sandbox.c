@@ -2,7 +2,7 @@
 // The parent's half: hand the description to a second start of this program as arguments.
 #include "kmod/sandbox.h"
 
-#include "base/own.h"
+#include "base/file/chown.h"
 #include "kmod/uid.h"
 
 #include <errno.h>

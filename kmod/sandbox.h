@@ -15,8 +15,8 @@
 //
 // The program starts itself again: main() must hand argv[1] == SANDBOX_ARG to sandbox_main before anything else.
 #pragma once
-#include "base/proc.h"
-#include "base/root.h"
+#include "base/file/root.h"
+#include "base/process/proc.h"
 
 #define SANDBOX_ARG "sandbox-exec"
 #define SANDBOX_WORK "/build"

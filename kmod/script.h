@@ -2,8 +2,8 @@
 // NVIDIA's conftest.sh as far as it has to be understood to know when one of its probes is the same as another
 // version's: compile_test() is one long `case`, an arm for each probe; everything else is shared by all of them.
 #pragma once
-#include "base/digest.h"
-#include "base/root.h"
+#include "base/file/digest.h"
+#include "base/file/root.h"
 
 struct script;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sections of a 64-bit little-endian ELF file in memory, every offset checked. The only user of libelf.
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 struct section {
 	const char *name;

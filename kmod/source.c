@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/source.h"
 
-#include "base/archive.h"
-#include "base/copy.h"
-#include "base/file.h"
+#include "base/archive/archive.h"
+#include "base/file/copy.h"
+#include "base/file/file.h"
 #include "kmod/payload.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 //   .run            a shell script with an archive behind it: the payload is found by the script's own header (NVIDIA:
 //                   skip=LINES; makeself: the same after its own fashion) or else by the compression's magic
 #pragma once
-#include "base/digest.h"
+#include "base/file/digest.h"
 #include "kmod/recipe.h"
 
 struct source {

@@ -3,8 +3,8 @@
 // a whole Module.symvers is one block, cut up in place.
 #include "kmod/symvers.h"
 
-#include "base/archive.h"
-#include "base/file.h"
+#include "base/archive/archive.h"
+#include "base/file/file.h"
 
 enum { BLOCK = 65536, TEXT_MAX = 64 << 20 };
 

@@ -2,7 +2,7 @@
 // What a kernel exports: symbol -> CRC, owner, kind, namespace. Filled from Module.symvers (plain, gzip, xz, zstd),
 // from a kernel image (kmod/vmlinuz.h) or from modules (kmod/elf.h); looked up by name through a hash.
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 struct symver {
 	const char *name;

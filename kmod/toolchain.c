@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/toolchain.h"
 
-#include "base/proc.h"
+#include "base/process/proc.h"
 #include "kmod/sandbox.h"
 
 #include <ctype.h>

@@ -4,8 +4,8 @@
 // All paths are those of the kernel's own file system ("/usr/src/linux-headers-K"), free of links, to be looked up in
 // root; the compile sees the tree at exactly these paths (sandbox.h).
 #pragma once
-#include "base/digest.h"
-#include "base/root.h"
+#include "base/file/digest.h"
+#include "base/file/root.h"
 
 struct tree {
 	struct root root; // of its own

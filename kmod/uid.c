@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/uid.h"
 
-#include "base/root.h"
+#include "base/file/root.h"
 
 #include <sys/random.h>
 

@@ -3,7 +3,7 @@
 // /proc/PID/root and by ptrace, also from another pod: so nobody else on the machine may have it, `nobody` least of
 // all.
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 #include <sys/types.h>
 

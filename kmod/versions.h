@@ -9,7 +9,7 @@
 //
 // Every length and offset is checked; what does not add up is E_ELF.
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 struct version {
 	const char *name;    // borrowed from the section; NULL for a hashed name

@@ -4,8 +4,8 @@
 // __kflagstab, which 7.x kernels have in place of a second table: a byte for each symbol.
 #include "kmod/vmlinuz.h"
 
-#include "base/archive.h"
-#include "base/file.h"
+#include "base/archive/archive.h"
+#include "base/file/file.h"
 #include "kmod/sections.h"
 
 #include <ctype.h>

@@ -3,7 +3,7 @@
 // process before the jail looks now and then, and ends it. It looks from outside, where nothing in the jail reaches it.
 #include "kmod/jail.h"
 
-#include "base/subtree.h"
+#include "base/file/subtree.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 // A load or unload that the kernel does not come back from: the call is made by a child process with a deadline, and
 // what became of it is told with the kernel's own words.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct module_call {
 	const char *verb, *name; // "load", "nvidia": for messages

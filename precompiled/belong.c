@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/belong.h"
 
-#include "base/file.h"
-#include "base/soname.h"
+#include "base/file/file.h"
+#include "base/linker/soname.h"
 #include "precompiled/payload.h"
 #include "precompiled/place.h"
 

@@ -3,7 +3,7 @@
 // the modules of the same version tell by a text in them, and a fabric manager of another version would refuse to start
 // when it is too late (R-P1).
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct belong {
 	const char *driver, *arch;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/bundle.h"
 
-#include "base/file.h"
-#include "base/pack.h"
+#include "base/archive/pack.h"
+#include "base/file/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 // where they lie, and nothing is unpacked.
 //
 // A bundle comes from outside. A name that comes twice is refused, because two readers could take different ones.
-#include "base/archive.h"
-#include "base/file.h"
+#include "base/archive/archive.h"
+#include "base/file/file.h"
 #include "precompiled/repository.h"
 
 #include <errno.h>

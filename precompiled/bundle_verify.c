@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A bundle that came over a courier's stick: who made it, is it all there, is every byte right? Nothing is unpacked.
-#include "base/date.h"
+#include "base/core/date.h"
 #include "precompiled/bundle.h"
 
 void bundle_report_done(struct bundle_report *r)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/carried.h"
 
-#include "base/copy.h"
-#include "base/json.h"
-#include "base/scratch.h"
+#include "base/file/copy.h"
+#include "base/file/scratch.h"
+#include "base/formats/json.h"
 
 void carried_done(struct carried *c)
 {

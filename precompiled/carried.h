@@ -2,7 +2,7 @@
 // A payload as a directory that an image carries: DIR/root is the tree, DIR/payload.json says what it is, so that a
 // start that knows the tree already looks at nothing else.
 #pragma once
-#include "base/digest.h"
+#include "base/file/digest.h"
 #include "precompiled/payload.h"
 
 #define CARRIED_ROOT "root"

@@ -3,9 +3,9 @@
 // leaves out one of two signatures cannot make it forget, and a new key may start again at one.
 #include "precompiled/catalog.h"
 
-#include "base/date.h"
-#include "base/file.h"
-#include "base/lockfile.h"
+#include "base/core/date.h"
+#include "base/file/file.h"
+#include "base/file/lockfile.h"
 #include "precompiled/artifact.h"
 
 #include <errno.h>

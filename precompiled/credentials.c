@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/credentials.h"
 
-#include "base/base64.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "base/crypto/base64.h"
+#include "base/file/file.h"
+#include "base/formats/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

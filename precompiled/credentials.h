@@ -2,7 +2,7 @@
 // Credentials for registries, from docker's config.json, which is also what a Kubernetes secret of the type
 // dockerconfigjson holds.
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 struct credentials {
 	char *user, *password;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/lay.h"
 
-#include "base/digest.h"
-#include "base/file.h"
+#include "base/file/digest.h"
+#include "base/file/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

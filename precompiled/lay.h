@@ -3,7 +3,7 @@
 // way to a file. Links lead to where their targets have gone, and are relative, so that they hold for whoever sees the
 // tree as a directory; modes are 0755 and 0644, so that the tree's digest is that of its files.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct lay {
 	struct root into;

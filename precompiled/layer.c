@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/layer.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 void layer_done(struct layer *l)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one layer of what we publish: a tar+zstd whose bytes depend on its content alone.
 #pragma once
-#include "base/pack.h"
+#include "base/archive/pack.h"
 #include "precompiled/layout.h"
 
 struct layer {

@@ -5,7 +5,7 @@
 // fallback tag. Writing keeps that tag right, because a static server of the same files can only be asked by tag.
 #include "precompiled/repository.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 #include <errno.h>
 #include <sys/stat.h>

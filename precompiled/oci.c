@@ -4,7 +4,7 @@
 // opens what is pointed to.
 #include "precompiled/oci.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 
 static const char PREFIX[] = "sha256:";
 enum { TAG_MAX = 128, TAG_KEPT = 95, TAG_DIGITS = 32 };

@@ -4,8 +4,8 @@
 // Only SHA-256 digests are known. Sizes are bytes. What is read is hostile until its digest was compared; a shape that
 // the specification does not allow is E_MANIFEST, with the name of what was read.
 #pragma once
-#include "base/digest.h"
-#include "base/json.h"
+#include "base/file/digest.h"
+#include "base/formats/json.h"
 
 #define OCI_MANIFEST "application/vnd.oci.image.manifest.v1+json"
 #define OCI_INDEX "application/vnd.oci.image.index.v1+json"

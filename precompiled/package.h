@@ -6,7 +6,7 @@
 // tar+zstd with the files below opt/lib/modules/RELEASE/. precompiled/SPEC.md is the format, for other implementers.
 // Nothing of a package is believed before the digests down to the layer were right.
 #pragma once
-#include "base/scratch.h"
+#include "base/file/scratch.h"
 #include "precompiled/oci.h"
 
 #define PACKAGE_TYPE "application/vnd.kmodsmith.kmod.package.v1"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/parcel.h"
 
-#include "base/archive.h"
+#include "base/archive/archive.h"
 #include "precompiled/layer.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/part.h"
 
-#include "base/file.h"
-#include "base/lockfile.h"
+#include "base/file/file.h"
+#include "base/file/lockfile.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,10 +4,10 @@
 // them; a driver version differs from theirs in a first number of three digits.
 #include "precompiled/payload.h"
 
-#include "base/archive.h"
-#include "base/embedded.h"
-#include "base/file.h"
-#include "base/ldcache.h"
+#include "base/archive/archive.h"
+#include "base/archive/embedded.h"
+#include "base/file/file.h"
+#include "base/linker/ldcache.h"
 #include "precompiled/belong.h"
 #include "precompiled/lay.h"
 #include "precompiled/place.h"

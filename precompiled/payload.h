@@ -3,8 +3,8 @@
 // modules, laid out at the places where their consumers look for them, so that nothing is installed at a start (R-I3).
 // It is made of package files and offered as a parcel (parcel.h), or carried as a directory (carried.h).
 #pragma once
-#include "base/err.h"
-#include "base/root.h"
+#include "base/core/err.h"
+#include "base/file/root.h"
 
 // The driver version that a file's name carries, as libcuda.so.535.261.03 and lib/firmware/nvidia/535.261.03/gsp.bin
 // do; NULL = none. Caller frees.

@@ -3,7 +3,7 @@
 // validator's search lists): libraries beside the others of the machine, programs in usr/bin, sources in
 // usr/src/nvidia-VERSION/{kernel,kernel-open}. Names in, names out; nothing is opened.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 // With usr merged: "lib/firmware/x" is "usr/lib/firmware/x". Caller frees.
 char *place_merged(const char *path);

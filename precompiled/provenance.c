@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/provenance.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 #include "precompiled/artifact.h"
 
 #include <sys/stat.h>

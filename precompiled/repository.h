@@ -8,7 +8,7 @@
 //
 // Nothing that a repository says is believed: bytes are compared with digests and signatures by those who ask.
 #pragma once
-#include "base/http.h"
+#include "base/http/http.h"
 #include "precompiled/part.h"
 
 struct repository_options {

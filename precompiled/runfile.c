@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/runfile.h"
 
-#include "base/extract.h"
+#include "base/archive/extract.h"
 #include "precompiled/place.h"
 
 enum { HEAD_LINES = 8, VERSION_LINE = 1 };

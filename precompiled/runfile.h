@@ -4,7 +4,7 @@
 // (set_destinations). Eight lines of which the second is the version, then FILE MODE TYPE and, as the type demands,
 // NATIVE or COMPAT32, a path, and the target of a link. What follows on a line is ignored, as it is there.
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 #define RUNFILE_DOCUMENTS "NVIDIA_GLX-1.0" // below usr/share/doc, as NVIDIA's installer calls it
 

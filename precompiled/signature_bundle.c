@@ -3,7 +3,7 @@
 // subject is the package. CMS signatures lie in manifests of the same shape.
 #include "precompiled/signature_own.h"
 
-#include "base/base64.h"
+#include "base/crypto/base64.h"
 
 #include <stdio.h>
 

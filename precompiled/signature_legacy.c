@@ -3,7 +3,7 @@
 // The layer is the signed statement, byte for byte; the signature is an annotation of its descriptor.
 #include "precompiled/signature_own.h"
 
-#include "base/base64.h"
+#include "base/crypto/base64.h"
 
 static const char NOTE[] = "dev.cosignproject.cosign/signature";
 static const char TYPE[] = "cosign container image signature";

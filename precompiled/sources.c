@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/sources.h"
 
-#include "base/archive.h"
+#include "base/archive/archive.h"
 #include "precompiled/place.h"
 
 enum { DEPTH = 2 }; // modules/nvidia-kernel

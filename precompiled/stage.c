@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/stage.h"
 
-#include "base/archive.h"
-#include "base/file.h"
+#include "base/archive/archive.h"
+#include "base/file/file.h"
 
 #include <errno.h>
 #include <sys/stat.h>

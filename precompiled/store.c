@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/store.h"
 
-#include "base/lockfile.h"
+#include "base/file/lockfile.h"
 #include "precompiled/reach.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Damage is put aside and what needs it leaves the index, so that the next start brings it again. An index that cannot
 // be read is made again from the packages that are there; they are proved by digest like any other.
-#include "base/file.h"
+#include "base/file/file.h"
 #include "precompiled/find.h"
 #include "precompiled/reach.h"
 #include "precompiled/store.h"

@@ -12,8 +12,8 @@
 // "required" (absent: required once one was seen). A source without an entry needs one signature by any key that no
 // entry names: who is believed for one source is not believed for all.
 #pragma once
-#include "base/cms.h"
-#include "base/json.h"
+#include "base/crypto/cms.h"
+#include "base/formats/json.h"
 
 struct trust_key {
 	char *name; // of the file, without ".pem"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/unverified.h"
 
-#include "base/json.h"
+#include "base/formats/json.h"
 
 static const char FILE_NAME[] = "unverified.json";
 

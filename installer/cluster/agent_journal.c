@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/agent_journal.h"
 
-#include "base/digest.h"
+#include "base/file/digest.h"
 #include "cluster/fields.h"
 #include "cluster/keys.h"
 

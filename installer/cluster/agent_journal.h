@@ -3,7 +3,7 @@
 // (5.4.2). Read strictly: of a journal that was damaged nothing is believed. It is set aside then, and the agent goes
 // on from what is in the kernel; an order that stands on the Node is taken anew, and does nothing that is done already.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "cluster/agent.h"
 
 // 1 = read, 0 = there is none, or it was damaged: *ret_why says how then, and where it lies now. Caller frees it.

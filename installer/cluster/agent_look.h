@@ -2,7 +2,7 @@
 // What a node has, in the words of a policy: which aim is in the kernel, which are whole on the disk, who holds the
 // driver. Asked of the kernel and the store each time; journals only tell which of several names fits best.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 #include "cluster/target.h"
 
 enum { AGENT_STORED = 3, AGENT_UNKNOWN = -1 };

@@ -4,7 +4,7 @@
 // differs, nothing has to be staged. The kernel is no part of it: it is a fact of the node, and an agent lists as
 // staged only what is whole for the kernel that it runs (T42).
 #pragma once
-#include "base/err.h"
+#include "base/core/err.h"
 
 struct aim {
 	uint64_t payload, options; // payload 0: none

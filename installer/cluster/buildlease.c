@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/buildlease.h"
 
-#include "base/digest.h"
+#include "base/file/digest.h"
 #include "cluster/api.h"
 #include "cluster/kube_own.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/config.h"
 
-#include "base/base64.h"
-#include "base/file.h"
-#include "base/yaml.h"
+#include "base/crypto/base64.h"
+#include "base/file/file.h"
+#include "base/formats/yaml.h"
 
 #include <fcntl.h>
 

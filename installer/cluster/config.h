@@ -5,7 +5,7 @@
 // server's certificate is refused: an agent on every node must not depend on either. Facts: the fields of
 // k8s.io/client-go/tools/clientcmd/api/v1 (types.go), the paths of the service account admission controller.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 // Where deploy/ puts everything: a namespace of its own, in which nobody else has anything.
 #define KUBE_NAMESPACE "kmodsmith"

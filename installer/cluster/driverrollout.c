@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The status of a DriverRollout: counts for people, and conditions for programs (`kubectl wait`, Argo CD). Each
 // condition says of which generation it is, so that who waits is not answered with what was true of the policy before.
-#include "base/date.h"
+#include "base/core/date.h"
 #include "cluster/api.h"
 #include "cluster/coordinator_own.h"
 

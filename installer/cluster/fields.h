@@ -2,7 +2,7 @@
 // A JSON object read into a struct by a table, strictly: an unknown key, a wrong type and a value out of bounds are
 // refused with the field's path.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 
 enum field_type {
 	FIELD_BOOL,

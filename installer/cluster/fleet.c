@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/fleet.h"
 
-#include "base/log.h"
+#include "base/process/log.h"
 #include "cluster/keys.h"
 #include "cluster/kube.h"
 #include "cluster/roster.h"

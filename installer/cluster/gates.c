@@ -2,7 +2,7 @@
 // What people say beside the policy: formats in rollstatus.h.
 #include "cluster/rollstatus.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 #include "cluster/keys.h"
 
 const char *const gate_keys[GATE_COUNT] = { KEY_PREFIX "pause", KEY_PREFIX "resume", KEY_PREFIX "approve",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/keys.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 
 #include <inttypes.h>
 #include <stdio.h>

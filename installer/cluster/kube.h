@@ -9,8 +9,8 @@
 //
 // What is handed records or events must not ask the same client anything.
 #pragma once
-#include "base/http.h"
-#include "base/sift.h"
+#include "base/formats/json_stream.h"
+#include "base/http/http.h"
 #include "cluster/config.h"
 
 struct kube;

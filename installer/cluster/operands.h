@@ -9,7 +9,7 @@
 // The coordinator pauses "true" alone, which is what NVIDIA's operator itself writes, so that a bit remembers it; our
 // driver manager, whose record is the label, pauses any value.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 
 #define OPERAND_DRIVER "nvidia.com/gpu.deploy.driver" // "pre-installed": the host has a driver of its own
 

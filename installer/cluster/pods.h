@@ -2,7 +2,7 @@
 // Which pods of a node have to go before its driver is replaced: pure, from a pod, the policy and what the agent says
 // (upgrade-design 5.7). Mirror pods and those of DaemonSets are never evicted: operands are paused instead.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "cluster/policy.h"
 
 // What is kept of a pod.

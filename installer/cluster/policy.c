@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/policy.h"
 
-#include "base/digest.h"
-#include "base/yaml.h"
+#include "base/file/digest.h"
+#include "base/formats/yaml.h"
 #include "cluster/policy_own.h"
 #include "cluster/selector.h"
 #include "node/flavour.h"

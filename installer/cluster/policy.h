@@ -2,7 +2,7 @@
 // What a site wants, as one document in JSON or YAML (a ConfigMap): pools of nodes, what each is to run, how fast and
 // when. Every refusal names the field. Pure: a text in, a struct out. Defaults: upgrade-design 5.9.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "cluster/member.h"
 #include "cluster/target.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/rollstatus.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 #include "cluster/keys.h"
 
 static json_t *date_json(int64_t t)

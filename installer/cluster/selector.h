@@ -2,7 +2,7 @@
 // A label selector as kubectl takes it: "app in (train, eval), tier!=batch, team, !debug". It means what it means to
 // the API server (k8s.io/apimachinery/pkg/labels/selector.go), but for ">" and "<", which are refused.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 
 int selector_check(const char *text, struct err *err); // E_CONFIG
 // labels: an object of texts, or NULL. False where it means nothing, which selector_check() has refused.

@@ -2,7 +2,7 @@
 // The words of the roll-out: states, verbs of the coordinator, answers of the agent, reasons. Each is a table.
 // Source: upgrade-design 5.2, 5.3.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 enum span { // what has a deadline, in the order of the policy's table
 	SPAN_STAGE,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent on this machine: its turns until a signal, with children of this program that do the work.
 #pragma once
-#include "base/launch.h"
+#include "base/process/launch.h"
 #include "cluster/agent_look.h"
 #include "cluster/agent_work.h"
 #include "cluster/kube.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/agent_child.h"
 
-#include "base/file.h"
-#include "base/json.h"
-#include "base/launch.h"
-#include "base/log.h"
+#include "base/file/file.h"
+#include "base/formats/json.h"
+#include "base/process/launch.h"
+#include "base/process/log.h"
 #include "cluster/kube.h"
 
 #include <poll.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One child of the agent: started, awaited without waiting, and what it said in the words of an acknowledgement.
 #pragma once
-#include "base/launch.h"
+#include "base/process/launch.h"
 #include "cluster/agent.h"
 
 #include <sys/types.h>

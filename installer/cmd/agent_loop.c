@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This machine as the agent's turn wants it: a policy in a file, what is loaded and stored, children, and a log.
-#include "base/file.h"
-#include "base/log.h"
+#include "base/file/file.h"
+#include "base/process/log.h"
 #include "cluster/agent_turn.h"
 #include "cmd/agent.h"
 #include "cmd/agent_child.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // build --matrix: every driver of a file for every kernel of it. One pair that fails does not keep the others from
 // being built, and what the output or a source has already, of the same inputs, is not built again.
-#include "base/file.h"
+#include "base/file/file.h"
 #include "cmd/build.h"
 #include "cmd/output.h"
 

@@ -2,7 +2,7 @@
 // bundle verify, ls: looking at a bundle, without unpacking it.
 #include "precompiled/bundle.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 #include "cmd/common.h"
 
 #include <inttypes.h>

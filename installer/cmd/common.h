@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every command shares: the options of each, the two roots, and how results are shown.
 #pragma once
-#include "base/json.h"
-#include "base/log.h"
-#include "base/opt.h"
-#include "base/sys.h"
+#include "base/formats/json.h"
+#include "base/options/opt.h"
+#include "base/process/log.h"
+#include "base/process/sys.h"
 
 #include <stdio.h>
 

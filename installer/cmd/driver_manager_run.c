@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the operator's init container does, in order. Up to the proof nothing is written but the node's store.
-#include "base/proxy.h"
+#include "base/http/proxy.h"
 #include "cluster/driverpod.h"
 #include "cluster/evacuate.h"
 #include "cmd/driver_manager.h"

@@ -2,8 +2,8 @@
 // The side that has the driver. Whatever goes wrong here, `init` still has its own ways, so it is told and left.
 #include "cmd/dtk.h"
 
-#include "base/copy.h"
-#include "base/file.h"
+#include "base/file/copy.h"
+#include "base/file/file.h"
 #include "cmd/entry.h"
 #include "cmd/job.h"
 #include "node/dtk_take.h"

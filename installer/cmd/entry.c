@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/entry.h"
 
-#include "base/file.h"
-#include "base/nearest.h"
+#include "base/file/file.h"
+#include "base/options/nearest.h"
 #include "cmd/common.h"
 
 #include <errno.h>

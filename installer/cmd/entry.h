@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the process's arguments into a command and back to an exit status.
 #pragma once
-#include "base/opt.h"
+#include "base/options/opt.h"
 
 // The command that the first words are, with how many of them; NULL = none.
 const struct cmd *entry_find(int argc, char **argv, int *ret_words);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "cluster/buildlease.h"
 #include "node/cdi_keep.h"
 #include "node/drain.h"

@@ -2,7 +2,7 @@
 // What plan, install, init and doctor have in common: the options that say what is wished, and the gathering of the
 // facts, packages and sources that a plan is made from.
 #pragma once
-#include "base/scratch.h"
+#include "base/file/scratch.h"
 #include "cmd/origin.h"
 #include "node/apply.h"
 #include "node/export.h"

@@ -3,7 +3,7 @@
 // specifications call the program `nvidia-driver`, and every image of NVIDIA knows other verbs and flags; here it is
 // the union of them.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 int nvidia_driver_main(int argc, char **argv); // exit status
 

@@ -3,7 +3,7 @@
 // in the scratch. What cannot work is said before the work is done; nothing is made before there is something to put
 // in.
 #pragma once
-#include "base/scratch.h"
+#include "base/file/scratch.h"
 #include "precompiled/store.h"
 
 struct output {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pack builder: the root file system of an image with compilers, for nodes whose own image has none (R-J3).
-#include "base/archive.h"
-#include "base/file.h"
+#include "base/archive/archive.h"
+#include "base/file/file.h"
 #include "cmd/job.h"
 #include "cmd/output.h"
 #include "precompiled/parcel.h"

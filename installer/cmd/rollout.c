@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout plan, check-policy: what the coordinator would do, from files, without a cluster.
 #include "cmd/rollout.h"
-#include "base/date.h"
-#include "base/file.h"
+#include "base/core/date.h"
+#include "base/file/file.h"
 #include "cluster/patch.h"
 #include "cluster/roster.h"
 #include "cluster/slots.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (cluster/rollstatus.h),
 // never as an edit of it. Whoever writes there between our look and our word makes us look again.
-#include "base/date.h"
+#include "base/core/date.h"
 #include "cluster/api.h"
 #include "cluster/keys.h"
 #include "cluster/undo.h"

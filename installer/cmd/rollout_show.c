@@ -2,7 +2,7 @@
 // Roll-outs as people and programs read them: each pool, then each node with its state, the next step and the reason.
 #include "cmd/rollout.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 #include "cluster/patch.h"
 #include "cluster/why.h"
 

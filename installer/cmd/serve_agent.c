@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/serve_agent.h"
 
-#include "base/launch.h"
+#include "base/process/launch.h"
 #include "cluster/agent_look.h"
 
 #include <poll.h>

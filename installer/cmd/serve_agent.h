@@ -2,7 +2,7 @@
 // The agent of a roll-out as a part of `init`: a child, `agent`, that is started again whenever it ends, so that
 // nothing that happens to it, or to the API, happens to the driver's daemons.
 #pragma once
-#include "base/launch.h"
+#include "base/process/launch.h"
 #include "cmd/job.h"
 #include "cmd/serve.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/serve_kernels.h"
 
-#include "base/launch.h"
+#include "base/process/launch.h"
 #include "node/coming.h"
 #include "node/forecast.h"
 #include "node/host.h"

@@ -2,7 +2,7 @@
 // The kernels to come as a part of `init` and `watch`: what is to do is done by a child, `watch --once`, so that a
 // compile holds nothing up and takes nothing with it.
 #pragma once
-#include "base/launch.h"
+#include "base/process/launch.h"
 #include "cmd/watch.h"
 #include "node/notice.h"
 

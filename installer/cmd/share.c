@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/share.h"
 
-#include "base/digest.h"
-#include "base/file.h"
-#include "base/lockfile.h"
+#include "base/file/digest.h"
+#include "base/file/file.h"
+#include "base/file/lockfile.h"
 
 #include <errno.h>
 #include <fcntl.h>

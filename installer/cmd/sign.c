@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/file.h"
+#include "base/file/file.h"
 #include "cmd/common.h"
 #include "cmd/signers.h"
 #include "precompiled/catalog.h"

@@ -2,7 +2,7 @@
 // trust add, ls, remove: whose packages this machine takes.
 #include "precompiled/trust.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "cmd/job.h"
 #include "cmd/store.h"
 #include "precompiled/find.h"

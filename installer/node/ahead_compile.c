@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/prebuild_own.h"
 
-#include "base/idle.h"
+#include "base/process/idle.h"
 
 #include <time.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/bootnext_own.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 #include <ctype.h>
 #include <fcntl.h>

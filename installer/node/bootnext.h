@@ -11,7 +11,7 @@
 //   links          vmlinuz, as Debian keeps it in / and SUSE in /boot
 // Files are somebody else's: what is too large, damaged or hostile tells nothing, and the next one is asked.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct bootnext {
 	char *release; // NULL = not known

@@ -4,7 +4,7 @@
 // another comes.
 #include "node/obtain.h"
 
-#include "base/lockfile.h"
+#include "base/file/lockfile.h"
 
 #include <sys/file.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/carry.h"
 
-#include "base/copy.h"
-#include "base/scratch.h"
+#include "base/file/copy.h"
+#include "base/file/scratch.h"
 #include "node/export.h"
 #include "node/memstate.h"
 

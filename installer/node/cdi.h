@@ -9,7 +9,7 @@
 // container that runs keeps the files that it was started with: its mounts are of the payload's tree in the state
 // directory, which is collected after the last of them is gone (collect.h).
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "node/devices.h"
 
 struct cdi_gpu {

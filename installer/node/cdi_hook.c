@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/cdi_hook.h"
 
-#include "base/json.h"
-#include "base/ldcache.h"
-#include "base/ldconf.h"
+#include "base/formats/json.h"
+#include "base/linker/ldcache.h"
+#include "base/linker/ldconf.h"
 
 static const char CONF_DIR[] = "etc/ld.so.conf.d", CONF[] = "etc/ld.so.conf.d/00-kmodsmith.conf";
 

@@ -4,7 +4,7 @@
 // else's: an image may have prepared links, pipes and damaged files, so every path is looked up in the container's
 // root, nothing of it is run, and what it has of its own stays.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 // state: the JSON that a runtime writes to a hook. *ret is the root that the bundle's config.json names.
 int cdi_hook_open(const struct root *machine, const char *state, size_t len, struct root *ret, struct err *err);

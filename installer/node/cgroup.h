@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control groups: which container a process belongs to, and how much processor and memory this process may use.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 // Container id (64 hex digits), pod uid (with dashes) and runtime ("containerd", "docker", "cri-o", "podman") from the
 // text of a proc/PID/cgroup file, version 1 or 2. Results stay untouched where the text does not tell.

@@ -5,8 +5,8 @@
 //
 // Files only; what is being installed is told by what it lacks, so that nobody builds for half a kernel.
 #pragma once
-#include "base/digest.h"
-#include "base/root.h"
+#include "base/file/digest.h"
+#include "base/file/root.h"
 
 struct coming_kernel {
 	char *release;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/compile.h"
 
-#include "base/file.h"
-#include "base/own.h"
-#include "base/scratch.h"
+#include "base/file/chown.h"
+#include "base/file/file.h"
+#include "base/file/scratch.h"
 #include "kmod/distro.h"
 #include "kmod/prove.h"
 #include "kmod/sandbox.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/daemon_process.h"
 
-#include "base/start_time.h"
+#include "base/process/start_time.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 // The processes of daemons: found, started, ended. A process is known by its number and the time of its start; that it
 // is the daemon is told by the name of its program, because its file may be that of an earlier driver root, or deleted.
 #pragma once
-#include "base/sys.h"
+#include "base/process/sys.h"
 
 struct daemon_place {
 	const struct root *host, *kern;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/daemon_record.h"
 
-#include "base/start_time.h"
+#include "base/process/start_time.h"
 
 static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/daemons.json";
 

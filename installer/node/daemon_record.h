@@ -3,7 +3,7 @@
 // the next start take over what runs, an unload end them, and status tell of them. What runs is measured, never
 // believed: a process is the recorded one while number, start and program agree.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "node/daemon_process.h"
 
 struct daemon_entry {

@@ -5,7 +5,7 @@
 // from proc/driver/nvidia*. devices_apply() brings a dev tree into that state, with no change where it is in it
 // already. What a missing optional module would need is not wanted, so nothing has to be skipped later.
 #pragma once
-#include "base/sys.h"
+#include "base/process/sys.h"
 
 enum node_verdict {
 	NODE_UNSEEN, // not compared yet

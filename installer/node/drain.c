@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/drain.h"
 
-#include "base/start_time.h"
+#include "base/process/start_time.h"
 #include "node/daemon_stop.h"
 
 #include <errno.h>

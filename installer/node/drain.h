@@ -5,7 +5,7 @@
 // references (one open of /dev/nvidia0 is three). The counts only tell that somebody is left who cannot be seen from
 // here: a process of another pid namespace, or a part of the kernel.
 #pragma once
-#include "base/sys.h"
+#include "base/process/sys.h"
 #include "node/holders.h"
 #include "node/watch.h"
 

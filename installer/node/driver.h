@@ -2,7 +2,7 @@
 // One driver as it is, was or is to be in the kernel: enough to tell it from another one, and to bring it back with the
 // parameters it had.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 
 struct driver {
 	char *version;       // "535.261.03"; NULL = no driver

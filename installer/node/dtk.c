@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/dtk.h"
 
-#include "base/json.h"
+#include "base/formats/json.h"
 
 enum { FORMAT = 1, TEXT_MOST = 300, MODULES_MOST = 32, NUMBER_MOST = 1000000 };
 

@@ -16,8 +16,8 @@
 // as what a stranger wrote: bounded, never through a link that leaves the directory, and the package is proven against
 // the running kernel before the node keeps it.
 #pragma once
-#include "base/digest.h"
-#include "base/root.h"
+#include "base/file/digest.h"
+#include "base/file/root.h"
 
 #define DTK_SHARED "/mnt/shared-nvidia-driver-toolkit"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of the shared directory. Both containers may write all of them at any time, so each is looked at once, as
 // one open descriptor: a plain file, no longer than it may be.
-#include "base/copy.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "base/scratch.h"
+#include "base/file/copy.h"
+#include "base/file/file.h"
+#include "base/file/scratch.h"
+#include "base/formats/json.h"
 #include "node/dtk.h"
 
 #include <errno.h>

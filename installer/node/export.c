@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/export.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 #include "node/exported.h"
 #include "node/generation.h"

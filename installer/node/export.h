@@ -10,8 +10,8 @@
 // state directory may have none there. After the switch it is the contract's path, which outlives the pod and leads
 // to whatever generation is in place.
 #pragma once
-#include "base/digest.h"
-#include "base/sys.h"
+#include "base/file/digest.h"
+#include "base/process/sys.h"
 #include "kmod/recipe.h"
 #include "node/firmware.h"
 #include "node/watch.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/exported.h"
 
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "node/generation.h"
 #include "precompiled/payload.h"
 

@@ -2,7 +2,7 @@
 // The fabric manager's configuration (contract 1.4): the payload's file cannot be written, so a copy of it with the
 // wished values is what the daemon is started with. NVFM_CONFIG_<FIELD>=VALUE of the environment sets FIELD=VALUE.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 #define FABRIC_CONFIG "run/nvidia-fabricmanager/fabricmanager.cfg" // of the host, and as seen in the driver root
 #define FABRIC_PAYLOAD_CONFIG "usr/share/nvidia/nvswitch/fabricmanager.cfg"

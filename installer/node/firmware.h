@@ -5,7 +5,7 @@
 // updates/RELEASE, updates, RELEASE and the directory itself; the plain file in all of them first, then FILE.zst, then
 // FILE.xz, where the kernel's configuration has them. Paths are those of the machine's own root, whoever asks.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct firmware_search {
 	char *path;            // the path parameter as it is set, "" = unset; NULL = this kernel shows none

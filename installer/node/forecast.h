@@ -7,8 +7,8 @@
 // The record is of this boot; what another boot wrote says nothing (R-F3). Each file appears whole, and only when it
 // says something new.
 #pragma once
-#include "base/digest.h"
-#include "base/json.h"
+#include "base/file/digest.h"
+#include "base/formats/json.h"
 
 enum forecast_verdict {
 	FORECAST_READY,       // its package is in the store and was proven for it: the start is a load

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/generation.h"
 
-#include "base/file.h"
-#include "base/subtree.h"
+#include "base/file/file.h"
+#include "base/file/subtree.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 // sys/bus/pci/devices. Audio, USB and bridge functions of the same boards are left out. No function at all is a value:
 // NO_GPU (R-P11).
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 enum gpu_kind { GPU_DISPLAY, GPU_SWITCH };
 

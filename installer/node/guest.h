@@ -3,7 +3,7 @@
 // topology, copied to where nvidia-gridd and nvidia-topologyd read them. The payload cannot be written, so etc/nvidia
 // of its driver root is a directory below run/ of the host.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 #define GUEST_CONFIG "run/nvidia-gridd/etc"
 bool guest_is_served(const struct root *driver); // a payload with nvidia-gridd or nvidia-topologyd

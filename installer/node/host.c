@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/host.h"
 
-#include "base/archive.h"
+#include "base/archive/archive.h"
 #include "node/cgroup.h"
 
 #include <ctype.h>

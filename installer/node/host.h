@@ -7,8 +7,8 @@
 // A fact that the machine does not state is NULL, 0 or *_UNKNOWN; only a kernel without a release or banner is an
 // error.
 #pragma once
-#include "base/digest.h"
-#include "base/root.h"
+#include "base/file/digest.h"
+#include "base/file/root.h"
 
 enum host_secure_boot {
 	SECURE_BOOT_UNKNOWN, // EFI, but efivarfs is not visible here

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/journal.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 
 enum { FAILURES_MOST = 8, BOOTS_MOST = 8, BOOTS_LOOP = 2 };
 

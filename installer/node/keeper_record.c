@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/start_time.h"
+#include "base/process/start_time.h"
 #include "node/keeper_own.h"
 
 static void fill(const struct keeper *k, struct daemon_record *r)

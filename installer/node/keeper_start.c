@@ -2,8 +2,8 @@
 // The actions of the state machines: a daemon is adopted, started, and its end told.
 #include "node/keeper_own.h"
 
-#include "base/date.h"
-#include "base/start_time.h"
+#include "base/core/date.h"
+#include "base/process/start_time.h"
 #include "node/fabric.h"
 #include "node/guest.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/kept.h"
 
-#include "base/copy.h"
-#include "base/lockfile.h"
-#include "base/own.h"
+#include "base/file/chown.h"
+#include "base/file/copy.h"
+#include "base/file/lockfile.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -2,7 +2,7 @@
 // The directory of what compiles leave for the next (kmod/probes.h, kmod/objects.h): STATE/cache. Who compiles holds a
 // shared lock, STATE/locks/cache; it goes as a whole, and only when nobody does.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 // Made when it is absent. lock: of the caller, until it is done. -1 = it cannot be used, then nothing is kept.
 int kept_open(const struct root *parent, struct root *ret, int *ret_lock);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that this machine could start: what is kept for them must stay.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 // The running release (NULL = none), and every release that the host has in lib/modules with an image or modules that
 // depmod has seen, or in a deployment of ostree. Sorted.

@@ -3,7 +3,7 @@
 // disk has not. NVIDIA's images give it to the dev of their root (contract 1.7); here the trees that a root is made of
 // are on the host, and a bind mount takes no context of its own, so the files themselves get it.
 #pragma once
-#include "base/sys.h"
+#include "base/process/sys.h"
 
 // 1 = the host runs it: process 1 sees a selinuxfs.
 int label_is_due(const struct root *kern, struct err *err);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One kmodsmith at a time changes a node.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 // flock on run/kmodsmith/lock, held until the descriptor is closed; the file names the holder's pid for others to
 // report. E_LOCKED when another process has it. Returns the descriptor.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/matrix.h"
 
-#include "base/digest.h"
-#include "base/json.h"
+#include "base/file/digest.h"
+#include "base/formats/json.h"
 
 #include <fnmatch.h>
 

@@ -3,7 +3,7 @@
 //
 // What a node says is its own word: one that says no kernel release is left out and told of, the others count; and
 // there is a bound to how many compiles the nodes of a cluster can ask for.
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "node/matrix.h"
 
 enum { RELEASE_MAX = 64, KERNELS_MAX = 256, NEXT_MAX = 256, NAME_MAX_LEN = 253 };

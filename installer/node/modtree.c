@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/modtree.h"
 
-#include "base/copy.h"
+#include "base/file/copy.h"
 #include "kmod/depindex.h"
 #include "kmod/load.h"
 #include "node/modules.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The module files of one package, read together.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 #include "kmod/elf.h"
 
 // What is loaded when nobody says otherwise.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is mounted where: the text of proc/PID/mountinfo, see proc(5).
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct mount {
 	unsigned id, parent;   // parent: what it lies on or in

@@ -7,7 +7,7 @@
 // more, and depmod's renames come last. So the time to look is when it has been quiet for a while. A lost event,
 // another mount over a directory and file systems that tell nothing are why whoever uses this also looks now and then.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct notice {
 	int fd;

@@ -8,7 +8,7 @@
 //
 // Nothing else there is ours: the other files below validations are the probe's and the validators'.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct operator_pod {
 	const struct root *host; // borrowed

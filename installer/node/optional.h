@@ -7,7 +7,7 @@
 // module is not there, and a start does not withdraw "ready" to try the same once more:
 //   {boot_id, driver, package, modules: [{module, params, code, text}]}
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 
 struct optional_failure {
 	char *module; // "nvidia-modeset"

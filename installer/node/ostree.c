@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/ostree.h"
 
-#include "base/digest.h"
+#include "base/file/digest.h"
 #include "node/bootnext_own.h"
 
 static const char DEPLOY[] = "ostree/deploy";

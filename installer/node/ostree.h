@@ -6,7 +6,7 @@
 // ostree/boot.N; run/ostree/staged-deployment (a GVariant) holds the name of one that gets its boot entry when the
 // machine goes down.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct deployment {
 	char *path; // below the host's root

@@ -8,7 +8,7 @@
 // driver_override (Documentation/ABI/testing/sysfs-bus-pci) keeps the old driver from coming back in between; what it
 // was before is put back when the driver has the device, or when it is given back.
 #pragma once
-#include "base/sys.h"
+#include "base/process/sys.h"
 #include "node/gpu.h"
 #include "node/watch.h"
 

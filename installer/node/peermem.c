@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/peermem.h"
 
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "kmod/load.h"
 #include "kmod/provider.h"
 #include "node/lock.h"

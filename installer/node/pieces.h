@@ -3,7 +3,7 @@
 // (contract 1.7, 1.8): dev, proc, the top level of sysfs, the modules of the running kernel, and below run/ the sockets
 // of the driver's daemons.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct piece {
 	char *path; // in the root: "usr", "lib/modules/6.1.0-9-amd64"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/publish.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 #include "node/cdi_keep.h"
 
 static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/status.json";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/pulse.h"
 
-#include "base/json.h"
+#include "base/formats/json.h"
 
 #include <stdio.h>
 #include <time.h>

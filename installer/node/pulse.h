@@ -3,7 +3,7 @@
 // written while something is done, at most once a second, and a last time when the process only waits: who waits writes
 // nothing. Of a coordinator in a directory of its own, every few seconds for as long as it turns.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 struct pulse {
 	const struct root *root; // borrowed

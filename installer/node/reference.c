@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/reference.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 // What is known about a node, as JSON: for `status --json`, for the results of other commands and for the file that
 // stays behind a run (publish.h). Members that are not known are null.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "node/facts.h"
 #include "node/status.h"
 #include "node/watch.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/resident.h"
 
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "kmod/elf.h"
 
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 // keeps CAP_SYS_ADMIN to set the persistence mode), and of NVIDIA's fabric manager, which runs as root.
 #include "node/rights.h"
 
-#include "base/caps.h"
+#include "base/process/capabilities.h"
 
 #include <linux/capability.h>
 

@@ -2,7 +2,7 @@
 // The capabilities that the work on a node takes, and what stays of them once the driver is ready (R-N3). One table:
 // what preflight asks for, `doctor --json` lists, deploy/daemonset-unprivileged.yaml grants, and serving keeps.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 
 enum rights_use {
 	RIGHTS_DRIVER = 1 << 0,  // load and unload modules, make device nodes
@@ -18,7 +18,7 @@ enum rights_use {
 // nothing, or the machine does not tell: a recorded one has no process of ours.
 int rights_missing(const struct root *kern, unsigned uses, struct strv *ret, struct err *err);
 
-// Gives up, for good and for every child, all that serving a ready driver does not take (base/caps.h). has_daemons:
+// Gives up, for good and for every child, all that serving a ready driver does not take (base/process/capabilities.h). has_daemons:
 // and its daemons. is_compiling: and a compile for a kernel to come. ret_dropped: the names, "" = there was nothing to
 // give up; caller frees.
 int rights_settle(bool has_daemons, bool is_compiling, char **ret_dropped, struct err *err);

@@ -4,8 +4,8 @@
 // for only when it holds something.
 #include "node/scan.h"
 
-#include "base/file.h"
-#include "base/start_time.h"
+#include "base/file/file.h"
+#include "base/process/start_time.h"
 #include "node/cgroup.h"
 #include "node/gpu.h"
 

@@ -3,7 +3,7 @@
 // the root of another process (--host-root /proc/1/root in a pod): a mount cannot be made from, or onto, another
 // namespace. Descriptors opened before stay what they are.
 #pragma once
-#include "base/sys.h"
+#include "base/process/sys.h"
 #include "node/mount.h"
 
 struct space {

@@ -8,7 +8,7 @@
 // Makefile takes the first nv-p2p.c that find(1) meets, and what it compiles with the open ones does not load beside a
 // proprietary driver.
 #pragma once
-#include "base/digest.h"
+#include "base/file/digest.h"
 #include "kmod/recipe.h"
 
 bool srctree_is_in(const struct root *payload, const char *driver);

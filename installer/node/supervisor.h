@@ -2,7 +2,7 @@
 // What becomes of one daemon, as a state machine on a clock: pure, so that hours pass in a test at once. Whoever holds
 // it carries out the actions and tells the events.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 enum supervised_state {
 	SUPERVISED_WAITING,  // for what it needs; nothing has gone wrong

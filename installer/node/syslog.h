@@ -2,7 +2,7 @@
 // Where daemons in the driver root send their log. They know syslog(3) alone, whose /dev/log is the host's and leads to
 // /run/systemd/journal/dev-log on every host with systemd: in the driver root that is a socket of ours.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 #define SYSLOG_DIR "run/kmodsmith/journal" // of the host; in the driver root: SYSLOG_SEEN
 #define SYSLOG_SEEN "run/systemd/journal"

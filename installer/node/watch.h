@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who looks on while something long runs: phases with their times, and progress inside a phase (R-K3, R-H1).
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 
 struct phase {
 	char *name; // "compile"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/withdraw.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "node/collect.h"
 #include "node/exported.h"
 #include "node/generation.h"

@@ -40,7 +40,7 @@ of_page() {
     assert_success
   done < <(commands)
   run grep -cE '^\\fBE_' "$MAN/kmodsmith-errors.7"
-  assert_output "$(grep -c '^X(E_' "$top/installer/base/errors.def")"
+  assert_output "$(grep -c '^X(E_' "$top/installer/base/core/errors.def")"
 }
 
 @test "the parser takes every option that help names, and wants its argument" {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # A change of the driver that fails at each of its steps on a recorded machine: the old driver is loaded again with its
-# parameters, and node, record and exit status tell of it (R-E1, R-K1). What the machine refuses: base/sys.h. The same
+# parameters, and node, record and exit status tell of it (R-E1, R-K1). What the machine refuses: base/process/sys.h. The same
 # with a real kernel: tests/vm/16-replace.sh.
 # shellcheck disable=SC2154 # bats and helper.bash set status, output, stderr and ROOT
 load helper
@@ -9,7 +9,7 @@ load package
 
 setup() { package=$BATS_TEST_TMPDIR/package; }
 loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
-refuse() { printf '%s\n' "$@" >"$ROOT/.sys-refused"; } # CALL...: as base/sys.h has them
+refuse() { printf '%s\n' "$@" >"$ROOT/.sys-refused"; } # CALL...: as base/process/sys.h has them
 journal() { jq -r "$1" "$ROOT/var/lib/kmodsmith/journal"; }
 machine() { # with a kernel log
   loadable

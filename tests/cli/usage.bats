@@ -62,7 +62,7 @@ load helper
 
 @test "explain knows every code of the table and says what to do" {
   local code codes
-  mapfile -t codes < <(sed -nE 's/^X\((E_[A-Z_]+),.*/\1/p' "$top/installer/base/errors.def")
+  mapfile -t codes < <(sed -nE 's/^X\((E_[A-Z_]+),.*/\1/p' "$top/installer/base/core/errors.def")
   for code in "${codes[@]}"; do
     kmodsmith explain "$code"
     assert_status 0

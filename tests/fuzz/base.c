@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Archives, keys, signatures, YAML, event streams, libraries, dates and addresses.
-#include "base/archive.h"
-#include "base/base64.h"
-#include "base/cms.h"
-#include "base/date.h"
-#include "base/http.h"
-#include "base/key.h"
-#include "base/ldcache.h"
-#include "base/ldconf.h"
-#include "base/sift.h"
-#include "base/soname.h"
-#include "base/yaml.h"
+#include "base/archive/archive.h"
+#include "base/core/date.h"
+#include "base/crypto/base64.h"
+#include "base/crypto/cms.h"
+#include "base/crypto/key.h"
+#include "base/formats/json_stream.h"
+#include "base/formats/yaml.h"
+#include "base/http/http.h"
+#include "base/linker/ldcache.h"
+#include "base/linker/ldconf.h"
+#include "base/linker/soname.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>

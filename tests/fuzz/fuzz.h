@@ -5,7 +5,7 @@
 // A target gets a copy of exactly len bytes, so that ASan sees every byte too far. It says 1 = taken, 0 = refused. What
 // must never happen (a refusal without a reason, a text that does not survive a round) is abort().
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 
 #include <stdlib.h>
 

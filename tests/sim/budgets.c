@@ -3,7 +3,7 @@
 // but for one thing: the pods that a budget expects are those that there are, not those that their owners want.
 #include "tests/sim/own.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 
 // "30%" or 3, of expected; percents are rounded up.
 static json_int_t share(const json_t *value, json_int_t expected)

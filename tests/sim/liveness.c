@@ -4,7 +4,7 @@
 //
 // L1 drains of one target are bounded; L2 no state of a drain outlives its deadline, and no cordon of ours its drain;
 // L3 a driver that works is not kept out of service; L4 jobs are waited for as long as the policy says.
-#include "base/date.h"
+#include "base/core/date.h"
 #include "tests/sim/farm.h"
 #include "tests/sim/own.h"
 

@@ -2,7 +2,7 @@
 // What becomes of an object on its way into the store: what a server adds, refuses and leaves out.
 #include "tests/sim/own.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 
 #include <ctype.h>
 

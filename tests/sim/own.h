@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of the simulated API server share; nobody else includes it.
 #pragma once
-#include "base/http.h"
+#include "base/http/http.h"
 #include "tests/sim/sim.h"
 
 // kinds.c: what can be asked for

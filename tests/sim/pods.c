@@ -2,7 +2,7 @@
 // How objects end, and who ends pods: the kubelet of their node, after their grace period.
 #include "tests/sim/own.h"
 
-#include "base/date.h"
+#include "base/core/date.h"
 
 bool sim_holds(const json_t *before, const json_t *options, const char *name, const struct sim_kind *kind,
 	       struct sim_answer *a)

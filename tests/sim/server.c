@@ -2,7 +2,7 @@
 // What a request does is calculated first, shown to whoever listens, and done then.
 #include "tests/sim/own.h"
 
-enum { CONNECT_MS = 3000 }; // until a client gives up (base/http.h)
+enum { CONNECT_MS = 3000 }; // until a client gives up (base/http/http.h)
 
 // name: of what the body is about
 static bool has_name(const struct sim_request *r, const json_t *body, struct sim_answer *a)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who keeps the driver of a node in use, as its agent counts them for whoever waits for them to go: the recorded
 // machines of tests/hosts, with processes that came, went, or may not be looked at. T08, R-D2.
-#include "base/copy.h"
+#include "base/file/copy.h"
 #include "cluster/agent_look.h"
 #include "tests/unit/tempdir.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node has, in the words of a policy: the recorded machine h100x8, which runs 535.261.03 (open), with other
 // names for the same and for others. T36, T39.
-#include "base/copy.h"
+#include "base/file/copy.h"
 #include "cluster/agent_look.h"
 #include "node/journal.h"
 #include "precompiled/create.h"

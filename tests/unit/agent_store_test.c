@@ -2,7 +2,7 @@
 // What an agent says is in the kernel and on the disk: whose driver is loaded, and which of the names that it was given
 // it has whole for the kernel that runs (T36, T42). The recorded machine h100x8, which runs 535.261.03 (open), with
 // packages in its store.
-#include "base/copy.h"
+#include "base/file/copy.h"
 #include "cluster/agent_look.h"
 #include "node/resident.h"
 #include "precompiled/create.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/test.h"
 
-#include "base/archive.h"
+#include "base/archive/archive.h"
 
 #include <archive.h>
 #include <archive_entry.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/test.h"
 
-#include "base/base64.h"
+#include "base/crypto/base64.h"
 
 static void test_there_and_back(void **state)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-N3: what is given up is gone, for this process and for what it starts. The tests change the process itself, so the
 // order counts: from more to less.
-#include "base/caps.h"
+#include "base/process/capabilities.h"
 
-#include "base/proc.h"
+#include "base/process/proc.h"
 #include "tests/unit/tempdir.h"
 
 #include <linux/capability.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Certificates: alone, and as one more kind of signature of a package.
-#include "base/cms.h"
+#include "base/crypto/cms.h"
 #include "tests/unit/vouch.h"
 
 static char *cert_pem(const struct signer *s)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The corpus of the fuzzers, replayed. A file that ever crashed a parser stays in it. Where a file's name begins with
 // "ok-" its target must take it, with "bad-" it must refuse it; of other files only the way is of interest.
-#include "base/file.h"
+#include "base/file/file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/test.h"
 

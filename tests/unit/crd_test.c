@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schema of deploy/crd.yaml and the manual page have every field that a policy may have, and no other, with the
 // same types, bounds, choices and defaults.
-#include "base/file.h"
-#include "base/yaml.h"
+#include "base/file/file.h"
+#include "base/formats/yaml.h"
 #include "cluster/policy_own.h"
 #include "tests/unit/test.h"
 

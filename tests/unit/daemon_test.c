@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes of daemons on a recorded machine: who runs, who only seems to, and in which order they are ended (contract
 // 1.10, R-P1).
-#include "base/start_time.h"
+#include "base/process/start_time.h"
 #include "node/daemon_stop.h"
 #include "node/drain.h"
 

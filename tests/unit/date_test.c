@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/date.h"
+#include "base/core/date.h"
 
 #include "tests/unit/test.h"
 

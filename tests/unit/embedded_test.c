@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/embedded.h"
+#include "base/archive/embedded.h"
 
 #include "tests/unit/tempdir.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/test.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 static void test_read_to_the_end_whatever_the_size_says(void **state)
 {

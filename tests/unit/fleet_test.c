@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // T84: what the coordinator keeps of thousands of Nodes, through the reader that it has.
-#include "base/sift.h"
+#include "base/formats/json_stream.h"
 #include "cluster/fleet.h"
 #include "tests/unit/node.h"
 #include "tests/unit/test.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel modules and kernel images made of bytes, so that tests need neither a compiler nor anybody's binaries.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 #include <elf.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/http.h"
+#include "base/http/http.h"
 
 #include "tests/unit/server.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/archive.h"
+#include "base/archive/archive.h"
 #include "tests/unit/pack.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/test.h"
 
-#include "base/json.h"
+#include "base/formats/json.h"
 
 static void test_what_is_refused(void **state)
 {

@@ -2,8 +2,8 @@
 // Debian's kernels, whole: the export table of the image, of Module.symvers and of every module must be the same, and
 // every module must be found exact for its own kernel. The packages are those of scripts/inputs.sh: what it printed is
 // in the file $INPUTS, else in the cache, from its last run. Without them every test is skipped.
-#include "base/file.h"
-#include "base/proc.h"
+#include "base/file/file.h"
+#include "base/process/proc.h"
 #include "kmod/prove.h"
 #include "tests/unit/sample.h"
 

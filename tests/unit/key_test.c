@@ -2,8 +2,8 @@
 // Keys of every kind, from files and from a token (SoftHSM, where it is installed).
 #include "tests/unit/tempdir.h"
 
-#include "base/key.h"
-#include "base/proc.h"
+#include "base/crypto/key.h"
+#include "base/process/proc.h"
 
 #include <openssl/ec.h>
 #include <openssl/evp.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/config.h"
 
-#include "base/yaml.h"
+#include "base/formats/yaml.h"
 #include "tests/unit/tempdir.h"
 
 #define PEM "-----BEGIN X-----\nabc\n-----END X-----\n"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/ldcache.h"
-#include "base/ldconf.h"
-#include "base/soname.h"
+#include "base/linker/ldcache.h"
+#include "base/linker/ldconf.h"
+#include "base/linker/soname.h"
 #include "tests/unit/library.h"
 #include "tests/unit/tempdir.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A shared library made of bytes: nothing but what says its name.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 #include <elf.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/lockfile.h"
+#include "base/file/lockfile.h"
 
 #include "tests/unit/tempdir.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/log.h"
+#include "base/process/log.h"
 
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "tests/unit/test.h"
 
 #include <poll.h>

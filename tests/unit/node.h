@@ -3,7 +3,7 @@
 // images), the labels of node-feature-discovery and of NVIDIA's feature discovery, annotations of a network plugin.
 // Made-up values, real keys.
 #pragma once
-#include "base/json.h"
+#include "base/formats/json.h"
 
 static inline void node_labels_(json_t *labels, unsigned i)
 {

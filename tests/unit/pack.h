@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compressed streams for tests.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 #include <archive.h>
 #include <archive_entry.h>

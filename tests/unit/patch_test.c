@@ -2,7 +2,7 @@
 // R-B2: what is known not to compile is refused, what a patch repairs is repaired, and nothing else is touched.
 #include "tests/unit/test.h"
 
-#include "base/proc.h"
+#include "base/process/proc.h"
 #include "kmod/patch.h"
 #include "kmod/sandbox.h"
 #include "kmod/toolchain.h"

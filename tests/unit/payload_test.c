@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/payload.h"
 
-#include "base/pack.h"
+#include "base/archive/pack.h"
 #include "precompiled/carried.h"
 #include "precompiled/parcel.h"
 #include "tests/unit/library.h"

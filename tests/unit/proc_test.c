@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/proc.h"
+#include "base/process/proc.h"
 
 #include "tests/unit/test.h"
 

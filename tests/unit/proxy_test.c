@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/proxy.h"
+#include "base/http/proxy.h"
 
 #include "tests/unit/test.h"
 

@@ -2,7 +2,7 @@
 // run/kmodsmith/pulse.json: written seldom, and never so seldom that a start that goes on looks stalled (R-H2).
 #include "node/pulse.h"
 
-#include "base/json.h"
+#include "base/formats/json.h"
 #include "tests/unit/test.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk in user space against openat2: a few thousand generated paths over a tree full of links must give the same
 // file or the same errno, and nothing may come from outside of the tree.
-#include "base/resolve.h"
+#include "base/file/resolve.h"
 
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/scratch.h"
+#include "base/file/scratch.h"
 #include "tests/unit/test.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/sift.h"
+#include "base/formats/json_stream.h"
 
 #include "tests/unit/test.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys, certificates and signed modules, made on the spot with OpenSSL.
 #pragma once
-#include "base/str.h"
+#include "base/core/str.h"
 
 #include <openssl/cms.h>
 #include <openssl/pem.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/base64.h"
+#include "base/crypto/base64.h"
 #include "precompiled/signature_own.h"
 #include "tests/unit/vouch.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk of a node is full, so that its agent can journal nothing: it begins nothing and says so on its Node, the
 // driver that works stays, and when there is room again it goes on without anybody's help.
-#include "base/date.h"
+#include "base/core/date.h"
 #include "tests/sim/hand.h"
 #include "tests/unit/test.h"
 

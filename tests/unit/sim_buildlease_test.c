@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who compiles, of two nodes that need the same (R-H4): taken once, renewed while it runs, given back with what came of
 // it, and taken over from who has died.
-#include "base/digest.h"
+#include "base/file/digest.h"
 #include "cluster/buildlease.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"

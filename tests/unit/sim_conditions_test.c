@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The status of a DriverRollout, word by word: `kubectl get` and `kubectl wait` read it, and Argo CD decides by it.
 // Which object is the policy: sim_driverrollout_test.
-#include "base/date.h"
+#include "base/core/date.h"
 #include "cluster/undo.h"
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"

@@ -2,7 +2,7 @@
 // What others find in the exported sources: of both flavours the one that is loaded.
 #include "node/srctree.h"
 
-#include "base/proc.h"
+#include "base/process/proc.h"
 #include "tests/unit/tempdir.h"
 
 // gdrcopy's src/gdrdrv/Makefile: find DIR -name nv-p2p.c -print -quit; the module's licence is looked for beside it.

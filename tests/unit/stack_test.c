@@ -2,7 +2,7 @@
 // On the kernel's own mounts, in a namespace of this process: what each kind of consumer sees, and what is left.
 #include "node/stack.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "node/generation.h"
 #include "tests/unit/tempdir.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/subtree.h"
+#include "base/file/subtree.h"
 
-#include "base/own.h"
-#include "base/scratch.h"
+#include "base/file/chown.h"
+#include "base/file/scratch.h"
 #include "tests/unit/tempdir.h"
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/sys.h"
+#include "base/process/sys.h"
 
 #include "tests/unit/test.h"
 

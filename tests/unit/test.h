@@ -2,7 +2,7 @@
 // What every unit test starts with: cmocka, a failure that names the row of a table, and a folder that goes away again.
 // The folder is made with plain system calls, so that no test leans on the code it tests.
 #pragma once
-#include "base/root.h"
+#include "base/file/root.h"
 
 #include <errno.h>
 #include <fcntl.h>

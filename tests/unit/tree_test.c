@@ -2,7 +2,7 @@
 // Trees as Debian, Ubuntu, the Red Hat family and Flatcar lay them out, and what is wrong with them in the field.
 #include "tests/unit/test.h"
 
-#include "base/proc.h"
+#include "base/process/proc.h"
 #include "kmod/headers.h"
 
 #include <sys/wait.h>

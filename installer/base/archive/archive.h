@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Archives through libarchive, named formats only: tar, ar (.deb), cpio and rpm, through gzip, xz, zstd and lz4.
+//
+// Unpacking is for hostile input: an entry whose name is absolute or has "..", a hard link that leaves the tree, a
+// device, a fifo or a socket is E_ARCHIVE_UNSAFE; a cut or damaged archive is E_ARCHIVE; limits bound bytes, entries,
+// and the length (2048 bytes) and depth (128) of a path. Symbolic links are kept verbatim, and nothing is ever written
+// through one.
+#pragma once
+#include "base/file/root.h"
+
+struct archive_limits {
+	uint64_t bytes;   // unpacked; 0 = 8 GiB
+	size_t entries;   // 0 = 500,000
+	const bool *stop; // when it is true, the rest is not read; NULL = read all
+};
+
+// Unpack all of an archive into dest (an existing directory). A .deb means its data.tar member. fd must be seekable;
+// reading starts at offset (for payloads behind a script). Owners and times are not restored; modes are, less set-id
+// bits. select, when not NULL, says which entries to take and may be called with directories too.
+int archive_unpack(int fd, const char *name, off_t offset, const struct root *dest, const struct archive_limits *limits,
+		   bool (*select)(void *ctx, const char *path), void *ctx, struct err *err);
+// One after the other, as a user typed their names; select is as above.
+int archive_unpack_files(const struct strv *files, const struct root *dest, bool (*select)(void *ctx, const char *path),
+			 void *ctx, struct err *err);
+
+// Bytes of an archive that come from somewhere else than a file: up to len of them into buf; 0 = the end.
+struct archive_stream {
+	ssize_t (*read)(void *ctx, void *buf, size_t len, struct err *err);
+	void *ctx;
+};
+// The same for a stream, without the search for a .deb's member. Bytes behind the end of the archive are not read.
+int archive_unpack_stream(const struct archive_stream *from, const char *name, const struct root *dest,
+			  const struct archive_limits *limits, struct err *err);
+
+// Members of a plain tar (no compression) without unpacking it. The walk reads headers only; every entry must be a file
+// or a directory with a name inside (cleaned: no "./"), else E_ARCHIVE_UNSAFE; one that lacks bytes is E_ARCHIVE, more
+// than `most` entries are E_TOO_LARGE. Whether a name comes twice is the visitor's matter.
+struct archive_member {
+	char *name;
+	off_t at; // for archive_member_open
+	uint64_t size;
+	bool is_file;
+};
+int archive_walk(int fd, const char *name, size_t most,
+		 int (*visit)(void *, const struct archive_member *, struct err *), void *ctx, struct err *err);
+// Read one member from its beginning. fd is borrowed and shared: its offset is not used.
+struct archive_member_reader;
+int archive_member_open(int fd, const char *name, off_t at, struct archive_member_reader **ret, struct err *err);
+ssize_t archive_member_read(struct archive_member_reader *r, void *buf, size_t len, struct err *err); // 0 = the end
+void archive_member_free(struct archive_member_reader *r);
+static inline void archive_member_freep(struct archive_member_reader **r)
+{
+	archive_member_free(*r);
+}
+#define auto_archive_member __attribute__((cleanup(archive_member_freep)))
+
+// Decompress one gzip, xz, zstd, lz4 (legacy frames too) or plain stream held in memory, up to max bytes.
+// The end of the data must be the end of the stream: what else follows may be taken for damage.
+int archive_inflate(const void *data, size_t len, size_t max, char **ret, size_t *ret_len, struct err *err);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one error idiom.
+//
+// A function that can fail returns int: negative = failure, 0 = done, 1 = yes / found / changed; its last parameter is
+// a struct err in the caller's frame, never NULL, nothing to free. Results stay untouched on failure. What is not an
+// error (no GPU, a module that is not loaded, a file that may be absent) is a value, not an err.
+//
+// Codes below 1024 are errno values; ours are above and are declared once, in errors.def.
+#pragma once
+#include "base/core/str.h"
+
+enum {
+	E_FIRST_ = 1023,
+#define X(code, ...) code,
+#include "base/core/errors.def"
+#undef X
+	E_LAST_
+};
+
+struct err {
+	int code;
+	char text[512];
+};
+
+int err_set(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4); // always -1
+int err_wrap(struct err *err, const char *fmt, ...) PRINTF(2, 3);          // "what we did: what went wrong"; always -1
+// Keep the text, replace the code: for a caller that knows what an errno means here. Always -1.
+int err_code(struct err *err, int code);
+
+struct err_info {
+	int code;
+	const char *name;   // "E_ABI"
+	int exit_status;    // of a command that fails with it
+	bool retryable;     // the same call may succeed later without anybody changing anything
+	const char *reason; // Kubernetes condition reason, metric label
+	const char *text;   // one line: what it means
+	const char *next;   // one line: what to do
+};
+const struct err_info *err_info(int code); // of an errno: the generic entry E_SYSTEM; never NULL
+const struct err_info *err_info_by_name(const char *name);
+const struct err_info *err_info_next(const struct err_info *previous); // walk the table; NULL starts and ends

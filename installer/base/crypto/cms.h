@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Detached CMS signatures (RFC 5652) whose signer's certificate leads to an anchor, for sites that have an X.509 chain
+// and revocation lists and no list of single keys.
+#pragma once
+#include "base/crypto/key.h"
+
+#include <time.h>
+
+struct anchor; // certificates that are believed, and the revocation lists that came with them
+int anchor_parse(const char *pem, const char *name, struct anchor **ret, struct err *err); // E_KEY: no certificate
+void anchor_free(struct anchor *a);
+static inline void anchor_freep(struct anchor **a)
+{
+	anchor_free(*a);
+}
+#define auto_anchor __attribute__((cleanup(anchor_freep)))
+
+bool cms_fits(const struct key *k, const char *chain); // the first certificate is the key's
+// chain: PEM, the certificate of the key first, then those that lead to the anchor; all go into the signature.
+int cms_sign(const struct key *k, const char *chain, const char *name, const void *data, size_t len, char **ret,
+	     size_t *ret_len, struct err *err);
+
+struct cms_verdict {
+	char id[DIGEST_HEX + 1]; // of the signer's key, as key_id()
+	char *subject;           // of its certificate
+	char *why;               // it is not believed; NULL = it is
+	bool is_wrong;           // the content is not what was signed
+};
+void cms_verdict_done(struct cms_verdict *v);
+#define auto_cms_verdict __attribute__((cleanup(cms_verdict_done)))
+// The certificate must lead to the anchor at the time now, be in no revocation list, and be made for signing code or
+// for no purpose in particular: an authority that also serves web servers does not make each of them a publisher.
+// 1 = believed, 0 = not: see why.
+int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,
+	       struct cms_verdict *ret);
+// The same of what was believed and taken at that time: a certificate that has run out since then is no revocation, and
+// revocation lists count whatever their own dates are.
+int cms_verify_kept(const struct anchor *a, time_t taken, const void *cms, size_t cms_len, const void *data, size_t len,
+		    struct cms_verdict *ret);

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys that sign what is published, and the signatures they make: ECDSA on P-256 (DER form), RSA (PKCS#1 v1.5) and
+// Ed25519, the first two over SHA-256. A public key's id is the SHA-256 of its SubjectPublicKeyInfo in DER; a key that
+// is written in another form (a compressed point, explicit parameters) has the id of the usual one.
+//
+// What cannot be used is E_KEY, and the message says what was found instead. Nothing here ever asks a terminal.
+#pragma once
+#include "base/file/digest.h"
+
+enum { KEY_RSA_BITS_MIN = 2048, KEY_SIGNATURE_MAX = 2048 /* bytes: RSA of 16384 bits */ };
+
+struct key;
+// The private key that a user names: a PEM file, or the "pkcs11:" URI of RFC 7512 for a key that stays in its token.
+// A token is reached through OpenSSL's provider or engine "pkcs11", whichever this machine has; PKCS11_MODULE_PATH
+// names the token's own library where p11-kit does not know it. password (NULL = none) opens an encrypted file, and is
+// the PIN of a token whose URI has none.
+int key_open(const char *where, const char *password, struct key **ret, struct err *err);
+int key_parse(const char *pem, const char *name, struct key **ret, struct err *err); // a public key as PEM
+void key_free(struct key *k);
+static inline void key_freep(struct key **k)
+{
+	key_free(*k);
+}
+#define auto_key __attribute__((cleanup(key_freep)))
+
+const char *key_id(const struct key *k);        // 64 hex digits
+const char *key_algorithm(const struct key *k); // "ecdsa-p256", "rsa-3072", "ed25519"
+char *key_pem(const struct key *k);             // the public half
+int key_sign(const struct key *k, const void *data, size_t len, char **ret, size_t *ret_len, struct err *err);
+bool key_verify(const struct key *k, const void *data, size_t len, const void *signature, size_t signature_len);
+
+struct evp_pkey_st;
+struct evp_pkey_st *key_private(const struct key *k); // for cms.c; NULL = only the public half is known

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file/root.h"
+
+#include "base/file/file.h"
+#include "base/file/resolve.h"
+#include "base/file/subtree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/inotify.h>
+
+int root_init(struct root *root, const char *dir, struct err *err)
+{
+	int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_set(err, errno, "open the root directory '%s'", dir);
+	*root = (struct root){ .fd = fd, .name = str_dup(str_eq(dir, "/") ? "" : dir) };
+	return 0;
+}
+
+int root_make(const char *dir, struct root *ret, struct err *err)
+{
+	for (size_t i = 1; i <= strlen(dir); i++) {
+		if (dir[i] && dir[i] != '/')
+			continue;
+		auto_str char *part = str_ndup(dir, i);
+		if (mkdir(part, 0755) < 0 && errno != EEXIST && errno != EISDIR && errno != EROFS)
+			return err_set(err, errno, "make the directory '%s'", part);
+	}
+	return root_init(ret, dir, err);
+}
+
+int root_sub(const struct root *parent, const char *path, struct root *ret, struct err *err)
+{
+	int fd = root_open(parent, path, O_PATH | O_DIRECTORY, err);
+	if (fd < 0)
+		return -1;
+	*ret = (struct root){ .fd = fd, .name = str_eq(path, ".") ? str_dup(parent->name) : root_path(parent, path) };
+	return 0;
+}
+
+static bool is_other(const char *a, const char *b)
+{
+	struct stat x, y;
+	return stat(a, &x) == 0 && stat(b, &y) == 0 && (x.st_dev != y.st_dev || x.st_ino != y.st_ino);
+}
+
+// The first process of a pod that shares process ids among its containers is not the machine's (PROC_PID_INIT_INO of
+// the kernel's include/linux/proc_ns.h).
+static bool has_pids_of_machine(void)
+{
+	static const ino_t INIT = 0xEFFFFFFC;
+	struct stat st;
+	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INIT;
+}
+
+int root_outside(struct root *ret, struct err *err)
+{
+	return has_pids_of_machine() && is_other("/proc/1/ns/mnt", "/proc/self/ns/mnt") &&
+			       is_other("/proc/1/root", "/") ?
+		       root_init(ret, "/proc/1/root", err) < 0 ? -1 : 1 :
+		       0;
+}
+
+void root_done(struct root *root)
+{
+	if (root->fd >= 0)
+		close(root->fd);
+	free(root->name);
+	*root = ROOT_NONE;
+}
+
+char *root_path(const struct root *root, const char *path)
+{
+	return str_fmt("%s/%s", root->name, path + strspn(path, "/"));
+}
+
+static int fail(const struct root *root, const char *what, const char *path, struct err *err)
+{
+	auto_str char *full = root_path(root, path);
+	return file_fail(what, full, err);
+}
+
+static bool is_absent(void)
+{
+	return errno == ENOENT || errno == ENOTDIR;
+}
+
+int root_open(const struct root *root, const char *path, int flags, struct err *err)
+{
+	int fd = resolve_open(root->fd, path, flags | O_CLOEXEC);
+	return fd < 0 ? fail(root, "open", path, err) : fd;
+}
+
+int root_parent(const struct root *root, const char *path, char **ret_name, struct err *err)
+{
+	size_t len = strlen(path);
+	while (len && path[len - 1] == '/')
+		len--;
+	size_t start = len;
+	while (start && path[start - 1] != '/')
+		start--;
+	auto_str char *name = str_ndup(path + start, len - start), *dir = str_ndup(path, start);
+	if (!*name || str_eq(name, ".") || str_eq(name, ".."))
+		return err_set(err, EINVAL, "'%s' names no file", path);
+	int fd = resolve_open(root->fd, *dir ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return fail(root, "open", *dir ? dir : ".", err);
+	*ret_name = TAKE(name);
+	return fd;
+}
+
+int root_read(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err)
+{
+	return root_read_most(root, path, SIZE_MAX, ret, ret_len, err);
+}
+
+int root_read_most(const struct root *root, const char *path, size_t most, char **ret, size_t *ret_len, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fd < 0 && is_absent() ? 0 : fail(root, "open", path, err);
+	auto_str char *full = root_path(root, path);
+	if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))
+		return err_set(err, EINVAL, "'%s' is no regular file", full); // it could block or never end
+	return file_read_most(fd, full, most, ret, ret_len, err) < 0 ? -1 : 1;
+}
+
+int root_line(const struct root *root, const char *path, char **ret, struct err *err)
+{
+	auto_str char *text = NULL;
+	int r = root_read(root, path, &text, NULL, err);
+	if (r > 0)
+		*ret = str_dup(str_trim(text));
+	return r;
+}
+
+int root_stat(const struct root *root, const char *path, struct stat *ret, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return is_absent() ? 0 : fail(root, "look at", path, err);
+	if (fstat(fd, ret) < 0)
+		return fail(root, "look at", path, err);
+	return 1;
+}
+
+bool root_exists(const struct root *root, const char *path)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_CLOEXEC);
+	return fd >= 0;
+}
+
+int root_readlink(const struct root *root, const char *path, char **ret, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return is_absent() ? 0 : fail(root, "read the link", path, err);
+	char target[4097];
+	ssize_t len = readlinkat(fd, "", target, sizeof(target) - 1);
+	if (len < 0)
+		return errno == ENOENT || errno == EINVAL ? 0 : fail(root, "read the link", path, err);
+	*ret = str_ndup(target, (size_t)len);
+	return 1;
+}
+
+int root_list(const struct root *root, const char *path, struct strv *ret, struct err *err)
+{
+	return root_list_most(root, path, SIZE_MAX, ret, err);
+}
+
+int root_list_most(const struct root *root, const char *path, size_t most, struct strv *ret, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return is_absent() ? 0 : fail(root, "list", path, err);
+	DIR *dir = fdopendir(fd);
+	if (!dir)
+		return fail(root, "list", path, err);
+	TAKE_FD(fd);
+	struct strv names = { 0 };
+	errno = 0;
+	for (struct dirent *e; names.count <= most && (e = readdir(dir)); errno = 0)
+		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
+			strv_add(&names, str_dup(e->d_name));
+	int problem = errno;
+	closedir(dir);
+	if (names.count > most) {
+		strv_done(&names);
+		auto_str char *full = root_path(root, path);
+		return err_set(err, E_TOO_LARGE, "'%s' has more than %zu names", full, most);
+	}
+	if (problem) {
+		strv_done(&names);
+		errno = problem;
+		return fail(root, "list", path, err);
+	}
+	strv_sort(&names);
+	strv_done(ret);
+	*ret = names;
+	return 1;
+}
+
+// inotify knows paths only, and a descriptor's is its link in proc: it leads there across mount namespaces.
+int root_watch(const struct root *root, const char *path, int inotify, uint32_t events, struct err *err)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return is_absent() ? 0 : fail(root, "open", path, err);
+	auto_str char *link = str_fmt("/proc/self/fd/%d", fd);
+	return inotify_add_watch(inotify, link, events) < 0 ? fail(root, "watch", path, err) : 1;
+}
+
+// Also says why not: a link to nowhere is no directory either.
+static bool is_directory(const struct root *root, const char *path)
+{
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		errno = ENOTDIR;
+	return fd >= 0;
+}
+
+// A link is followed inside of the root alone, which is not what who made it may have meant.
+static int fail_mkdir(const struct root *root, int dir, const char *name, const char *path, struct err *err)
+{
+	char target[PATH_MAX];
+	int code = errno;
+	ssize_t len = code == ENOTDIR ? readlinkat(dir, name, target, sizeof(target)) : -1;
+	if (len >= 0 && (size_t)len < sizeof(target))
+		return err_set(err, E_NOT_FOUND,
+			       "'%s' in '%s' is a symbolic link to '%.*s', which leads to no directory in there", path,
+			       root->name, (int)len, target);
+	errno = code;
+	return fail(root, "make the directory", path, err);
+}
+
+int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err)
+{
+	auto_strv struct strv parts = { 0 };
+	strv_split(&parts, path, "/");
+	auto_str char *done = str_dup("");
+	for (size_t i = 0; i < parts.count; i++) {
+		str_add(&done, "%s%s", i ? "/" : "", parts.items[i]);
+		auto_fd int there = resolve_open(root->fd, done, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (there >= 0)
+			continue;
+		auto_str char *name = NULL;
+		auto_fd int dir = root_parent(root, done, &name, err);
+		if (dir < 0)
+			return -1;
+		if (mkdirat(dir, name, mode) < 0 && (errno != EEXIST || !is_directory(root, done)))
+			return fail_mkdir(root, dir, name, done, err);
+	}
+	return 0;
+}
+
+int root_create(const struct root *root, const char *path, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return -1;
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+	return fd < 0 ? fail(root, "create", path, err) : fd;
+}
+
+static int write_temporary(int dir, const char *temporary, const void *data, size_t len, mode_t mode, bool is_lasting,
+			   struct err *err)
+{
+	auto_fd int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+	if (fd < 0)
+		return file_fail("create", temporary, err);
+	if (file_write(fd, temporary, data, len, err) < 0)
+		return -1;
+	if (fchmod(fd, mode) < 0 || (is_lasting && fsync(fd) < 0))
+		return file_fail("write", temporary, err);
+	return 0;
+}
+
+static int write_whole(const struct root *root, const char *path, const void *data, size_t len, mode_t mode,
+		       bool is_lasting, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return -1;
+	auto_fd int sync = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_str char *temporary = str_fmt(".%s.%d.tmp", name, (int)getpid());
+	unlinkat(dir, temporary, 0);
+	if (write_temporary(dir, temporary, data, len, mode, is_lasting, err) < 0) {
+		unlinkat(dir, temporary, 0);
+		auto_str char *full = root_path(root, path);
+		return err_wrap(err, "write '%s'", full);
+	}
+	if (renameat(dir, temporary, dir, name) < 0) {
+		int r = fail(root, "write", path, err);
+		unlinkat(dir, temporary, 0);
+		return r;
+	}
+	return is_lasting && sync >= 0 && fsync(sync) < 0 ? fail(root, "write", path, err) : 0;
+}
+
+int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err)
+{
+	return write_whole(root, path, data, len, mode, true, err);
+}
+
+int root_put(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err)
+{
+	return write_whole(root, path, data, len, mode, false, err);
+}
+
+int root_symlink(const struct root *root, const char *target, const char *path, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return -1;
+	auto_str char *temporary = str_fmt(".%s.%d.tmp", name, (int)getpid());
+	unlinkat(dir, temporary, 0);
+	if (symlinkat(target, dir, temporary) < 0)
+		return fail(root, "link", path, err);
+	if (renameat(dir, temporary, dir, name) < 0) {
+		int r = fail(root, "link", path, err);
+		unlinkat(dir, temporary, 0);
+		return r;
+	}
+	return 0;
+}
+
+int root_rename(const struct root *root, const char *from, const char *to, struct err *err)
+{
+	auto_str char *from_name = NULL, *to_name = NULL;
+	auto_fd int from_dir = root_parent(root, from, &from_name, err);
+	auto_fd int to_dir = from_dir < 0 ? -1 : root_parent(root, to, &to_name, err);
+	if (from_dir < 0 || to_dir < 0)
+		return -1;
+	return renameat(from_dir, from_name, to_dir, to_name) < 0 ? fail(root, "rename to", to, err) : 0;
+}
+
+int root_unlink(const struct root *root, const char *path, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
+	if (unlinkat(dir, name, 0) < 0)
+		return errno == ENOENT ? 0 : fail(root, "remove", path, err);
+	return 1;
+}
+
+int root_rmtree(const struct root *root, const char *path, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(root, path, &name, err);
+	if (dir < 0)
+		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
+	int r = subtree_remove(dir, name);
+	return r < 0 ? fail(root, "remove", path, err) : r;
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file/scratch.h"
+
+#include "base/file/chown.h"
+#include "base/file/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+
+#define PLACE ".tmp"
+enum { TRIES = 1000 };
+
+// It may have been given to another user in the meantime.
+static void remove_left(const struct root *parent, const char *path)
+{
+	struct err err;
+	auto_root struct root dir = ROOT_NONE;
+	if (root_rmtree(parent, path, &err) >= 0 || geteuid() != 0)
+		return;
+	if (root_sub(parent, path, &dir, &err) == 0 && own_tree(&dir, 0, &err) == 0)
+		root_rmtree(parent, path, &err);
+}
+
+// What a process left behind that was killed: nobody holds its lock.
+static void sweep(const struct root *parent)
+{
+	struct err err;
+	auto_strv struct strv names = { 0 };
+	root_list(parent, PLACE, &names, &err);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt(PLACE "/%s", names.items[i]);
+		auto_fd int fd = root_open(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, &err);
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+			remove_left(parent, path);
+	}
+}
+
+// 1 = made and locked, 0 = the name is taken or was swept away before it was locked.
+static int try_name(const struct root *parent, const char *name, struct scratch *s, struct err *err)
+{
+	auto_str char *last = NULL;
+	auto_fd int dir = root_parent(parent, name, &last, err);
+	if (dir < 0)
+		return -1;
+	if (mkdirat(dir, last, 0755) < 0)
+		return errno == EEXIST ? 0 : file_fail("make the directory", name, err);
+	auto_fd int fd = openat(dir, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 || st.st_nlink == 0)
+		return 0;
+	if (root_sub(parent, name, &s->root, err) < 0)
+		return -1;
+	s->lock = TAKE_FD(fd);
+	s->parent = parent;
+	s->name = str_dup(name);
+	return 1;
+}
+
+int scratch_make(const struct root *parent, const char *purpose, struct scratch *ret, struct err *err)
+{
+	struct scratch s = SCRATCH_NONE;
+	if (own_closed(parent, PLACE, err) < 0) // a compile's files are another user's meanwhile, and readable
+		return -1;
+	sweep(parent);
+	for (int i = 0, r = 0; i < TRIES; i++) {
+		auto_str char *name = str_fmt(PLACE "/%s.%d", purpose, i);
+		r = try_name(parent, name, &s, err);
+		if (r < 0)
+			return -1;
+		if (r > 0) {
+			*ret = s;
+			return 0;
+		}
+	}
+	return err_set(err, EBUSY, "%d directories for '%s' are in use in '%s'", TRIES, purpose, parent->name);
+}
+
+void scratch_done(struct scratch *s)
+{
+	struct err ignored;
+	root_done(&s->root);
+	if (s->name)
+		root_rmtree(s->parent, s->name, &ignored);
+	free(s->name);
+	if (s->lock >= 0)
+		close(s->lock);
+	*s = SCRATCH_NONE;
+}
+
+int scratch_keep(struct scratch *s, const char *name, struct err *err)
+{
+	if (syncfs(s->lock) < 0)
+		return file_fail("write to the disk", s->name, err);
+	if (root_rename(s->parent, s->name, name, err) == 0)
+		return 1;
+	return err->code == ENOTEMPTY || err->code == EEXIST ? 0 : -1;
+}

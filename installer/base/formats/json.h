@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON is jansson; this header is the only door to it.
+#pragma once
+#include "base/file/root.h"
+
+#include <jansson.h>
+
+#define auto_json __attribute__((cleanup(json_decrefp)))
+
+// 1 = read, 0 = absent. Duplicate keys are refused.
+int json_read(const struct root *root, const char *path, json_t **ret, struct err *err);
+int json_write(const struct root *root, const char *path, const json_t *value, struct err *err);
+int json_put(const struct root *root, const char *path, const json_t *value, struct err *err); // as root_put()
+json_t *json_text(const char *s); // a string, or null where s is NULL; bytes that are no UTF-8 become '?'
+json_t *json_strv(const struct strv *v);

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+// One byte after the other through a stack of open containers. Each level has the rows of the table that still fit the
+// keys down to it, as a set of bits; a value whose set is empty is passed over.
+#include "base/formats/json_stream.h"
+
+#include <ctype.h>
+
+enum { DEPTH = 64, KEY_MAX = 320 };
+
+struct level {
+	bool is_array, is_list;
+	bool is_whole;   // everything in here is kept
+	bool has_output; // a comma comes before the next thing
+	uint32_t rows;   // of the table that fit so far
+	unsigned keys;   // of them
+};
+
+enum state { VALUE, FIRST_KEY, KEY, COLON, AFTER, STRING, WORD };
+
+struct text {
+	char *data;
+	size_t len, room;
+};
+
+struct sift {
+	struct sift_table table;
+	int (*take)(void *ctx, json_t *record, struct err *err);
+	void *ctx;
+	struct strv paths[2][SIFT_PATHS]; // of a record, of the rest
+	struct level levels[DEPTH];
+	unsigned depth, base; // base: depth at which the record began
+	enum state state;
+	bool in_record, is_key, is_escaped, is_kept; // kept: the value that is being read
+	uint32_t rows;                               // for the value that comes next
+	unsigned keys;
+	bool is_whole;
+	char key[KEY_MAX + 1];
+	size_t key_len;
+	struct text record, rest;
+};
+
+static void split_all(const char *const *rows, struct strv *ret)
+{
+	for (size_t i = 0; rows && rows[i] && i < SIFT_PATHS; i++)
+		strv_split(&ret[i], rows[i], " ");
+}
+
+static uint32_t all_rows(const struct strv *paths)
+{
+	uint32_t rows = 0;
+	for (unsigned i = 0; i < SIFT_PATHS; i++)
+		rows |= paths[i].count ? 1u << i : 0;
+	return rows;
+}
+
+static void begin_document(struct sift *s)
+{
+	s->state = VALUE;
+	s->depth = s->base = s->keys = 0;
+	s->in_record = !s->table.list;
+	s->is_whole = false;
+	s->rows = all_rows(s->paths[!s->in_record]);
+}
+
+struct sift *sift_new(const struct sift_table *table, int (*take)(void *ctx, json_t *record, struct err *err),
+		      void *ctx)
+{
+	struct sift *s = mem_alloc(sizeof(*s));
+	*s = (struct sift){ .table = *table, .take = take, .ctx = ctx };
+	split_all(table->record, s->paths[0]);
+	split_all(table->rest, s->paths[1]);
+	begin_document(s);
+	return s;
+}
+
+void sift_free(struct sift *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < SIFT_PATHS; i++) {
+		strv_done(&s->paths[0][i]);
+		strv_done(&s->paths[1][i]);
+	}
+	free(s->record.data);
+	free(s->rest.data);
+	free(s);
+}
+
+static int bad(const struct sift *s, char c, struct err *err)
+{
+	return err_set(err, E_SERVER, "the reply is no JSON: byte 0x%02x where %s is due, %u levels deep",
+		       (unsigned char)c,
+		       s->state == VALUE ? "a value" :
+		       s->state == COLON ? "a colon" :
+		       s->state == AFTER ? "a comma or an end" :
+					   "a key",
+		       s->depth);
+}
+
+static int put(struct sift *s, const char *data, size_t len, struct err *err)
+{
+	struct text *t = s->in_record ? &s->record : &s->rest;
+	if (t->len + len > SIFT_RECORD_MAX)
+		return err_set(err, E_TOO_LARGE, "one object of the reply has more than the %u bytes that are right",
+			       (unsigned)SIFT_RECORD_MAX);
+	if (t->len + len > t->room) {
+		t->room = (t->len + len) * 2;
+		t->data = mem_grow(t->data, t->room, 1);
+	}
+	memcpy(t->data + t->len, data, len);
+	t->len += len;
+	return 0;
+}
+
+static bool fits(const char *pattern, const char *key)
+{
+	size_t len = strlen(pattern);
+	if (len && pattern[len - 1] == '*')
+		return strncmp(pattern, key, len - 1) == 0;
+	return str_eq(pattern, key);
+}
+
+// Which rows fit one key more; is_whole when one of them ends with it.
+static void match(struct sift *s)
+{
+	const struct level *l = &s->levels[s->depth - 1];
+	const struct strv *paths = s->paths[!s->in_record];
+	s->rows = 0;
+	s->keys = l->keys + 1;
+	s->is_whole = l->is_whole && s->key_len <= KEY_MAX; // longer ones than Kubernetes knows are passed over
+	for (uint32_t left = s->key_len <= KEY_MAX ? l->rows : 0; left; left &= left - 1) {
+		unsigned i = (unsigned)__builtin_ctz(left);
+		if (paths[i].count < s->keys || !fits(paths[i].items[s->keys - 1], s->key))
+			continue;
+		s->rows |= 1u << i;
+		s->is_whole = s->is_whole || paths[i].count == s->keys;
+	}
+}
+
+// Is the value that begins with c kept? Of a row that goes on only a container can be.
+static bool is_wanted(const struct sift *s, char c)
+{
+	return s->is_whole || (s->rows && (c == '{' || c == '['));
+}
+
+// The comma and the key before a value that is kept.
+static int introduce(struct sift *s, struct err *err)
+{
+	if (s->depth == s->base)
+		return 0;
+	struct level *l = &s->levels[s->depth - 1];
+	if (l->has_output && put(s, ",", 1, err) < 0)
+		return -1;
+	l->has_output = true;
+	if (l->is_array)
+		return 0;
+	return put(s, "\"", 1, err) < 0 || put(s, s->key, s->key_len, err) < 0 || put(s, "\":", 2, err) < 0 ? -1 : 0;
+}
+
+static int hand_over(struct sift *s, struct err *err)
+{
+	json_error_t problem;
+	auto_json json_t *record = json_loadb(s->record.data, s->record.len, JSON_REJECT_DUPLICATES, &problem);
+	s->record.len = 0;
+	if (!record)
+		return err_set(err, E_SERVER, "an object of the reply is no JSON: %s", problem.text);
+	return s->take(s->ctx, record, err);
+}
+
+// A value has ended: what follows it, and whether it was a record.
+static int after(struct sift *s, struct err *err)
+{
+	s->state = AFTER;
+	if (s->in_record && s->depth == s->base) {
+		if (hand_over(s, err) < 0)
+			return -1;
+		s->in_record = !s->table.list;
+		s->base = 0;
+	}
+	if (s->depth == 0 && !s->table.list)
+		begin_document(s);
+	return 0;
+}
+
+static bool is_list(const struct sift *s, char c)
+{
+	return s->table.list && !s->in_record && s->depth == 1 && c == '[' && str_eq(s->key, s->table.list);
+}
+
+static int open_container(struct sift *s, char c, struct err *err)
+{
+	if (s->depth == DEPTH)
+		return err_set(err, E_SERVER, "the reply is nested more than %d levels deep", DEPTH);
+	struct level *l = &s->levels[s->depth];
+	*l = (struct level){ .is_array = c == '[', .is_whole = s->is_whole, .rows = s->rows, .keys = s->keys };
+	if (is_list(s, c))
+		*l = (struct level){ .is_array = true, .is_list = true };
+	s->rows = l->rows;
+	s->is_whole = l->is_whole;
+	s->is_kept = is_wanted(s, c);
+	if (s->is_kept && (introduce(s, err) < 0 || put(s, &c, 1, err) < 0))
+		return -1;
+	if (!s->is_kept)
+		l->rows = 0;
+	s->depth++;
+	s->state = l->is_array ? VALUE : FIRST_KEY;
+	return 0;
+}
+
+static bool is_shown(const struct level *l)
+{
+	return l->is_whole || l->rows;
+}
+
+static int close_container(struct sift *s, char c, struct err *err)
+{
+	if (s->depth == 0 || s->levels[s->depth - 1].is_array != (c == ']'))
+		return bad(s, c, err);
+	const struct level *l = &s->levels[s->depth - 1];
+	if (is_shown(l) && put(s, &c, 1, err) < 0)
+		return -1;
+	s->depth--;
+	return after(s, err);
+}
+
+static void enter_value(struct sift *s)
+{
+	const struct level *l = s->depth ? &s->levels[s->depth - 1] : NULL;
+	if (!l || !l->is_array)
+		return;
+	s->rows = l->rows;
+	s->keys = l->keys;
+	s->is_whole = l->is_whole;
+}
+
+static int begin_value(struct sift *s, char c, struct err *err)
+{
+	enter_value(s);
+	if (s->depth == 2 && s->levels[1].is_list && c == '{') {
+		s->in_record = true;
+		s->base = s->depth;
+		s->rows = all_rows(s->paths[0]);
+		s->keys = 0;
+		s->is_whole = false;
+	}
+	if (c == '{' || c == '[')
+		return open_container(s, c, err);
+	if (c != '"' && c != '-' && !isalnum((unsigned char)c))
+		return bad(s, c, err);
+	if (s->depth == s->base)
+		return err_set(err, E_SERVER, "the reply has something else where an object is due");
+	s->is_kept = is_wanted(s, c);
+	s->is_key = s->is_escaped = false;
+	s->state = c == '"' ? STRING : WORD;
+	return s->is_kept ? (introduce(s, err) < 0 ? -1 : put(s, &c, 1, err)) : 0;
+}
+
+static void begin_key(struct sift *s)
+{
+	s->is_key = true;
+	s->is_escaped = false;
+	s->key_len = 0;
+	s->state = STRING;
+}
+
+static void end_key(struct sift *s)
+{
+	s->key[s->key_len <= KEY_MAX ? s->key_len : 0] = '\0';
+	match(s);
+	s->state = COLON;
+}
+
+static int in_string(struct sift *s, char c, struct err *err)
+{
+	bool is_end = c == '"' && !s->is_escaped;
+	s->is_escaped = c == '\\' && !s->is_escaped;
+	if (s->is_key && is_end) {
+		end_key(s);
+		return 0;
+	}
+	if (s->is_key) {
+		if (s->key_len < KEY_MAX)
+			s->key[s->key_len] = c;
+		s->key_len += s->key_len <= KEY_MAX;
+		return 0;
+	}
+	if (s->is_kept && put(s, &c, 1, err) < 0)
+		return -1;
+	return is_end ? after(s, err) : 0;
+}
+
+static bool is_word(char c)
+{
+	return isalnum((unsigned char)c) || c == '+' || c == '-' || c == '.';
+}
+
+static int step(struct sift *s, char c, struct err *err)
+{
+	if (s->state == STRING)
+		return in_string(s, c, err);
+	if (s->state == WORD && is_word(c))
+		return s->is_kept ? put(s, &c, 1, err) : 0;
+	if (s->state == WORD && after(s, err) < 0)
+		return -1;
+	if (c == ' ' || c == '\n' || c == '\t' || c == '\r')
+		return 0;
+	const struct level *l = s->depth ? &s->levels[s->depth - 1] : NULL;
+	switch (s->state) {
+	case VALUE: // that of an array that has none is its end
+		return c == ']' && l && l->is_array ? close_container(s, c, err) : begin_value(s, c, err);
+	case FIRST_KEY:
+		if (c == '}')
+			return close_container(s, c, err);
+		// fall through
+	case KEY:
+		if (c != '"')
+			return bad(s, c, err);
+		begin_key(s);
+		return 0;
+	case COLON:
+		if (c != ':')
+			return bad(s, c, err);
+		s->state = VALUE;
+		return 0;
+	default:
+		if (c == '}' || c == ']')
+			return close_container(s, c, err);
+		if (c != ',' || !l)
+			return bad(s, c, err);
+		s->state = l->is_array ? VALUE : KEY;
+		return 0;
+	}
+}
+
+// In a string, or in a key of an object of which nothing is kept: as much as needs no look at each byte.
+static size_t plain(const struct sift *s, const char *p, size_t len)
+{
+	if (s->state != STRING || s->is_escaped)
+		return 0;
+	if (s->is_key && (is_shown(&s->levels[s->depth - 1]) || (s->table.list && s->depth == 1)))
+		return 0;
+	const char *quote = memchr(p, '"', len);
+	size_t most = quote ? (size_t)(quote - p) : len;
+	const char *slash = memchr(p, '\\', most);
+	return slash ? (size_t)(slash - p) : most;
+}
+
+int sift_feed(struct sift *s, const void *data, size_t len, struct err *err)
+{
+	const char *p = data;
+	for (size_t i = 0; i < len; i++) {
+		size_t passed = plain(s, p + i, len - i); // most of a Node is text
+		if (passed && !s->is_key && s->is_kept && put(s, p + i, passed, err) < 0)
+			return -1;
+		i += passed;
+		if (i < len && step(s, p[i], err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int sift_end(struct sift *s, json_t **ret_rest, struct err *err)
+{
+	bool is_over = s->table.list ? s->depth == 0 && s->state == AFTER : s->depth == 0 && s->state == VALUE;
+	if (!is_over)
+		return err_set(err, E_SERVER, "the reply is cut off in the middle, %u levels deep", s->depth);
+	if (!ret_rest)
+		return 0;
+	json_error_t problem;
+	json_t *rest =
+		s->rest.len ? json_loadb(s->rest.data, s->rest.len, JSON_REJECT_DUPLICATES, &problem) : json_object();
+	if (!rest)
+		return err_set(err, E_SERVER, "the reply is no JSON: %s", problem.text);
+	*ret_rest = rest;
+	return 0;
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call is a chain of requests: redirects are followed here and not by libcurl, because the proxy, and whether the
+// credentials may go along, are to be decided anew for each place that a call is sent to.
+#include "base/http/http_internal.h"
+
+#include "base/http/proxy.h"
+#include "base/process/log.h"
+
+#include <strings.h>
+#include <time.h>
+
+enum { CONNECT_MS = 3000, STALL_MS = 15000, RATE_MS = 60000, REDIRECTS = 5 };
+
+long http_now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int http_new(const struct http_options *options, struct http **ret, struct err *err)
+{
+	struct http_tls *tls = NULL;
+	if ((options->authorities && http_tls_only(options->authorities, &tls, err) < 0) ||
+	    (options->ca && http_tls_add(options->ca, &tls, err) < 0)) {
+		http_tls_free(tls);
+		return -1;
+	}
+	struct http *h = mem_alloc(sizeof(*h));
+	*h = (struct http){ .proxy = str_dup(options->proxy),
+			    .no_proxy = str_dup(options->no_proxy),
+			    .connect_ms = options->connect_ms ? options->connect_ms : CONNECT_MS,
+			    .stall_ms = options->stall_ms ? options->stall_ms : STALL_MS,
+			    .least_rate = options->least_rate,
+			    .rate_ms = options->rate_ms ? options->rate_ms : RATE_MS,
+			    .tls = tls,
+			    .certificate = str_dup(options->certificate),
+			    .key = str_dup(options->key),
+			    .is_http1 = options->is_http1 };
+	*ret = h;
+	return 0;
+}
+
+int http_trust(struct http *h, const char *path, struct err *err)
+{
+	return http_tls_add(path, &h->tls, err);
+}
+
+// A start that asks nobody does not pay for libcurl.
+static int need_multi(struct http *h, struct err *err)
+{
+	if (h->multi)
+		return 0;
+	if (http_lib_load(err) < 0)
+		return -1;
+	if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(h->multi = curl.multi_init()))
+		abort();
+	return 0;
+}
+
+void http_free(struct http *h)
+{
+	if (!h)
+		return;
+	while (h->trips)
+		http_end(h->trips->call);
+	if (h->multi) {
+		curl.multi_cleanup(h->multi);
+		curl.global_cleanup();
+	}
+	http_tls_free(h->tls);
+	free(h->proxy);
+	free(h->no_proxy);
+	free(h->certificate);
+	free(h->key);
+	free(h);
+}
+
+static void add_headers(struct trip *t)
+{
+	const struct strv *given = t->call->headers;
+	curl.slist_free_all(t->headers);
+	// The one would cost a second where a server ignores it, the other is a guess.
+	t->headers = curl.slist_append(NULL, "Expect:");
+	bool has_type = false;
+	for (size_t i = 0; given && i < given->count; i++) {
+		has_type = has_type || strncasecmp(given->items[i], "Content-Type:", 13) == 0;
+		t->headers = curl.slist_append(t->headers, given->items[i]);
+	}
+	if (!has_type)
+		t->headers = curl.slist_append(t->headers, "Content-Type:");
+	curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+}
+
+static void set_method(struct trip *t)
+{
+	const struct http_call *c = t->call;
+	const char *method = c->method ? c->method : "GET";
+	t->body_at = 0;
+	if (str_eq(method, "HEAD")) {
+		curl.easy_setopt(t->easy, CURLOPT_NOBODY, 1L);
+	} else if (!str_eq(method, "GET")) {
+		curl.easy_setopt(t->easy, CURLOPT_UPLOAD, 1L);
+		curl.easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)c->body_size);
+		curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, method);
+	}
+	if (c->range_from) {
+		auto_str char *range = str_fmt("%llu-", (unsigned long long)c->range_from);
+		curl.easy_setopt(t->easy, CURLOPT_RANGE, range);
+	}
+}
+
+static void set_credentials(struct trip *t)
+{
+	if (t->is_elsewhere)
+		return;
+	if (t->bearer) {
+		curl.easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+		curl.easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, t->bearer);
+	} else if (t->user) {
+		curl.easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+		curl.easy_setopt(t->easy, CURLOPT_USERNAME, t->user);
+		curl.easy_setopt(t->easy, CURLOPT_PASSWORD, t->password ? t->password : "");
+	}
+}
+
+static void set_path(struct trip *t)
+{
+	free(t->proxy);
+	t->proxy = proxy_choose(t->http->proxy, t->http->no_proxy, t->origin.scheme, t->origin.host, t->origin.port);
+	curl.easy_setopt(t->easy, CURLOPT_PROXY, t->proxy ? t->proxy : "");
+	curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "");
+	curl.easy_setopt(t->easy, CURLOPT_URL, t->url);
+	curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl.easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)t->http->connect_ms);
+	// A peer that is gone without a word ends what waits for it, a watch above all, within two minutes.
+	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, 30L);
+	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPINTVL, 10L);
+	// A name that nobody answers for is waited for in a thread; ending the call must not wait for it too.
+	curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
+	if (t->http->is_http1)
+		curl.easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	if (t->is_fresh) {
+		curl.easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
+		curl.easy_setopt(t->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
+	}
+}
+
+static void detach(struct trip *t)
+{
+	if (t->is_added)
+		curl.multi_remove_handle(t->http->multi, t->easy);
+	t->is_added = false;
+}
+
+static void count_again(struct trip *t, long now)
+{
+	t->window_ms = now;
+	t->moved = 0;
+}
+
+// Begins the request to t->url.
+static void launch(struct trip *t)
+{
+	detach(t);
+	curl.easy_cleanup(t->easy);
+	t->easy = curl.easy_init();
+	if (!t->easy)
+		abort();
+	t->problem[0] = '\0';
+	t->last_ms = http_now_ms();
+	count_again(t, t->last_ms);
+	set_path(t);
+	add_headers(t);
+	set_method(t);
+	set_credentials(t);
+	http_body_attach(t);
+	http_tls_attach(t);
+	curl.easy_setopt(t->easy, CURLOPT_USERAGENT, "kmodsmith/" KMODSMITH_VERSION);
+	curl.easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->problem);
+	curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+	if (curl.multi_add_handle(t->http->multi, t->easy) != CURLM_OK)
+		abort();
+	t->is_added = true;
+}
+
+static void finish(struct trip *t)
+{
+	const struct http_call *call = t->call;
+	detach(t);
+	t->call->is_done = true;
+	if (!log_is_on(LOG_LEVEL_DEBUG))
+		return;
+	auto_str char *url = http_url_shown(t->url);
+	log_debug("%s %s: status %ld, %ld ms%s%s%s%s", call->method ? call->method : "GET", url, call->status,
+		  http_now_ms() - t->start_ms, t->proxy ? ", by a proxy" : "", t->redirects ? ", redirected" : "",
+		  call->err.code ? ": " : "", call->err.text);
+}
+
+static bool is_redirect(const struct trip *t)
+{
+	const char *method = t->call->method;
+	long s = t->call->status;
+	bool is_reading = !method || str_eq(method, "GET") || str_eq(method, "HEAD");
+	return s == 307 || s == 308 || (is_reading && (s == 301 || s == 302 || s == 303));
+}
+
+static int refuse(struct trip *t, const char *to, const char *why)
+{
+	struct http_call *c = t->call;
+	auto_str char *from = http_url_shown(c->url), *shown = http_url_shown(to);
+	return err_set(&c->err, E_NETWORK, "%s: redirected to %s, %s", from, shown, why);
+}
+
+// Aims at the next place. 1 = may go there, 0 = the reply is no redirect.
+static int redirect(struct trip *t)
+{
+	char *place = NULL;
+	if (!is_redirect(t) || curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &place) != CURLE_OK || !place)
+		return 0;
+	struct http_origin to = { 0 };
+	if (t->redirects++ == REDIRECTS)
+		return refuse(t, place, "and that is one time too many");
+	if (!http_origin_of(place, &to))
+		return refuse(t, place, "which is neither http nor https");
+	bool is_weaker = str_eq(t->origin.scheme, "https") && str_eq(to.scheme, "http");
+	t->is_elsewhere = t->is_elsewhere || !http_origin_is(&t->origin, &to);
+	http_origin_done(&t->origin);
+	t->origin = to;
+	if (is_weaker)
+		return refuse(t, place, "from https to plain http, which is not followed");
+	free(t->url);
+	t->url = str_dup(place);
+	return 1;
+}
+
+static void conclude(struct trip *t, CURLcode code)
+{
+	struct http_call *c = t->call;
+	curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
+	c->elsewhere = t->is_elsewhere ? t->url : NULL;
+	if (c->err.code == 0 && code != CURLE_OK && !t->is_enough)
+		http_error_curl(t, code);
+	if (c->err.code == 0 && redirect(t) > 0) {
+		free(TAKE(c->reply));
+		c->reply_len = 0;
+		launch(t);
+		return;
+	}
+	if (c->err.code)
+		t->layer = t->layer ? t->layer : "http";
+	finish(t);
+}
+
+static long stall_of(const struct trip *t)
+{
+	return t->call->stall_ms ? t->call->stall_ms : t->http->stall_ms;
+}
+
+// A connection has its own deadline; from then on each byte gives a new one, and all of them together must come quick
+// enough.
+static bool is_stalled(struct trip *t, long now)
+{
+	const struct http *h = t->http;
+	curl_off_t begun = 0;
+	curl.easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &begun);
+	if (begun == 0) {
+		t->last_ms = now;
+		count_again(t, now);
+	}
+	if (h->least_rate && now - t->window_ms >= (long)h->rate_ms) {
+		t->is_slow = t->moved < (uint64_t)h->least_rate * h->rate_ms / 1000;
+		if (t->is_slow)
+			return true;
+		count_again(t, now);
+	}
+	t->is_late = t->call->total_ms && now - t->start_ms >= (long)t->call->total_ms;
+	return t->is_late || now - t->last_ms > stall_of(t);
+}
+
+// Moves everything on without waiting. 1 = a call is done.
+static int advance(struct http *h, struct err *err)
+{
+	int running = 0, left = 0, r = 0;
+	CURLMcode code = curl.multi_perform(h->multi, &running);
+	if (code != CURLM_OK)
+		return err_set(err, E_NETWORK, "libcurl: %s", curl.multi_strerror(code));
+	for (const CURLMsg *m; (m = curl.multi_info_read(h->multi, &left));) {
+		struct trip *t = NULL;
+		CURLcode result = m->data.result;
+		curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
+		conclude(t, result);
+		r |= t->call->is_done;
+	}
+	long now = http_now_ms();
+	for (struct trip *t = h->trips; t; t = t->next) {
+		if (t->call->is_done || !is_stalled(t, now))
+			continue;
+		http_error_stall(t);
+		finish(t);
+		r = 1;
+	}
+	return r;
+}
+
+// Not beyond the next deadline.
+static int wait_bound(const struct http *h, int wait_ms)
+{
+	long now = http_now_ms();
+	for (const struct trip *t = h->trips; t; t = t->next) {
+		long left = t->last_ms + stall_of(t) + 1 - now, whole = t->start_ms + (long)t->call->total_ms - now;
+		long window = t->window_ms + (long)h->rate_ms - now;
+		left = t->call->total_ms && whole < left ? whole : left;
+		left = h->least_rate && window < left ? window : left;
+		if (!t->call->is_done && left < wait_ms)
+			wait_ms = left > 0 ? (int)left : 0;
+	}
+	return wait_ms;
+}
+
+int http_step(struct http *h, int wait_ms, struct err *err)
+{
+	int r = advance(h, err);
+	if (r != 0)
+		return r < 0 ? -1 : 0;
+	CURLMcode code = curl.multi_poll(h->multi, NULL, 0, wait_bound(h, wait_ms), NULL);
+	if (code != CURLM_OK)
+		return err_set(err, E_NETWORK, "libcurl: %s", curl.multi_strerror(code));
+	return advance(h, err) < 0 ? -1 : 0;
+}
+
+static void trip_free(struct trip *t)
+{
+	detach(t);
+	curl.easy_cleanup(t->easy);
+	curl.slist_free_all(t->headers);
+	free(t->url);
+	free(t->proxy);
+	http_origin_done(&t->origin);
+	free(t->user);
+	free(t->password);
+	free(t->bearer);
+	free(t->issuer);
+	free(t);
+}
+
+int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err)
+{
+	if (need_multi(h, err) < 0)
+		return -1;
+	struct trip *t = mem_alloc(sizeof(*t));
+	*t = (struct trip){ .http = h,
+			    .call = call,
+			    .url = str_dup(call->url),
+			    .user = str_dup(call->user),
+			    .password = str_dup(call->password),
+			    .bearer = str_dup(call->bearer),
+			    .is_fresh = is_fresh };
+	call->own = NULL;
+	call->is_done = false;
+	call->err = (struct err){ 0 };
+	call->status = 0;
+	call->reply = NULL;
+	call->reply_len = 0;
+	if (!http_origin_of(call->url, &t->origin)) {
+		auto_str char *shown = http_url_shown(call->url);
+		trip_free(t);
+		return err_set(err, E_USAGE, "'%s' is no http or https address", shown);
+	}
+	t->start_ms = http_now_ms();
+	t->next = h->trips;
+	h->trips = t;
+	call->own = t;
+	launch(t);
+	return 0;
+}
+
+int http_begin(struct http *h, struct http_call *call, struct err *err)
+{
+	return http_start(h, call, false, err);
+}
+
+int http_run(struct http *h, struct http_call *call, struct err *err)
+{
+	enum { WAIT_MS = 1000 };
+	if (http_begin(h, call, err) < 0)
+		return -1;
+	while (!call->is_done)
+		if (http_step(h, WAIT_MS, err) < 0)
+			return -1;
+	if (call->err.code == 0)
+		return 0;
+	*err = call->err;
+	return -1;
+}
+
+const char *http_header_at(const struct http_call *call, const char *name, size_t i)
+{
+	const struct trip *t = call->own;
+	struct curl_header *header;
+	if (!t || curl.easy_header(t->easy, name, i, CURLH_HEADER, -1, &header) != CURLHE_OK)
+		return NULL;
+	return header->value;
+}
+
+const char *http_header(const struct http_call *call, const char *name)
+{
+	return http_header_at(call, name, 0);
+}
+
+void http_end(struct http_call *call)
+{
+	struct trip *t = call->own;
+	if (t) {
+		struct trip **at = &t->http->trips;
+		while (*at != t)
+			at = &(*at)->next;
+		*at = t->next;
+		trip_free(t);
+	}
+	call->own = NULL;
+	call->elsewhere = NULL;
+	free(TAKE(call->reply));
+	call->reply_len = 0;
+}

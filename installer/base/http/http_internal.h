@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the HTTP client share; nobody else includes it.
+#pragma once
+#include "base/http/http.h"
+#include "base/http/http_lib.h"
+
+struct http {
+	CURLM *multi;
+	char *proxy, *no_proxy;
+	unsigned connect_ms, stall_ms, least_rate, rate_ms;
+	struct http_tls *tls; // NULL = the system's authorities only
+	char *certificate, *key;
+	bool is_http1;
+	struct trip *trips;
+};
+
+struct http_origin {
+	char *scheme, *host;
+	unsigned port;
+};
+
+struct trip { // a call on its way: one request, and one more for each redirect
+	struct http *http;
+	struct http_call *call;
+	struct trip *next;
+	CURL *easy;
+	struct curl_slist *headers;
+	char *url, *proxy;              // of this request; proxy NULL = direct
+	struct http_origin origin;      // of url
+	char *user, *password, *bearer; // the call's
+	char problem[CURL_ERROR_SIZE];
+	char *issuer;           // of the server's certificate
+	const char *layer;      // that failed; NULL = none
+	long start_ms, last_ms; // last_ms: when a byte moved last
+	long window_ms;         // when the bytes in moved began to be counted
+	uint64_t moved;
+	uint64_t body_at;
+	size_t dropped; // bytes of an error's text that nobody keeps
+	unsigned redirects;
+	bool is_late;      // past the deadline of the whole
+	bool is_slow;      // below the least rate
+	bool is_enough;    // the rest of the reply was refused, and is not missed
+	bool is_elsewhere; // redirected away from where the credentials belong
+	bool is_fresh;     // with a connection of its own
+	bool is_added;
+};
+
+long http_now_ms(void);
+int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err);
+
+// http_url.c
+bool http_origin_of(const char *url, struct http_origin *ret); // false when it is no http or https address
+void http_origin_done(struct http_origin *o);
+bool http_origin_is(const struct http_origin *a, const struct http_origin *b);
+
+// http_body.c
+void http_body_attach(struct trip *t);
+
+// http_tls.c
+int http_tls_add(const char *path, struct http_tls **tls, struct err *err); // *tls: NULL at first; made
+int http_tls_only(const char *pem, struct http_tls **tls, struct err *err); // and nobody else
+void http_tls_free(struct http_tls *tls);
+void http_tls_attach(struct trip *t);
+
+// http_error.c: into call->err and layer
+void http_error_curl(struct trip *t, CURLcode code);
+void http_error_stall(struct trip *t);

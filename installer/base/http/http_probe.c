@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/http/http_internal.h"
+
+// A registry that wants a token is one that answers.
+static bool is_answer(long status)
+{
+	return status < 400 || status == 401;
+}
+
+static void fill(const struct http_call *call, struct http_probe *ret)
+{
+	const struct trip *t = call->own;
+	char *ip = NULL;
+	long port = 0;
+	*ret = (struct http_probe){ .status = call->status,
+				    .layer = t->layer,
+				    .ca_subject = str_dup(t->issuer),
+				    .proxy = t->proxy ? http_url_shown(t->proxy) : NULL };
+	curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_IP, &ip);
+	curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_PORT, &port);
+	if (ip && *ip)
+		ret->address = strchr(ip, ':') ? str_fmt("[%s]:%ld", ip, port) : str_fmt("%s:%ld", ip, port);
+	ret->ms = (unsigned)(t->last_ms - t->start_ms);
+	if (call->err.code) {
+		ret->code = call->err.code;
+		ret->reason = str_dup(call->err.text);
+	} else if (!is_answer(call->status)) {
+		struct err err;
+		http_status_error(call, &err);
+		ret->layer = "http";
+		ret->reason = str_dup(err.text);
+	}
+}
+
+// One byte is enough to know that a server answers.
+static int stop(struct http_call *call, const void *data, size_t len, struct err *err)
+{
+	struct trip *t = call->own;
+	(void)data, (void)len, (void)err;
+	t->is_enough = true;
+	return -1;
+}
+
+static int step_all(struct http *h, struct http_call *calls, size_t count, struct err *err)
+{
+	enum { WAIT_MS = 1000 };
+	for (size_t i = 0; i < count; i++)
+		while (!calls[i].is_done)
+			if (http_step(h, WAIT_MS, err) < 0)
+				return -1;
+	return 0;
+}
+
+int http_probe_all(struct http *h, const struct strv *urls, struct http_probe *ret, struct err *err)
+{
+	struct http_call *calls = mem_alloc((urls->count + 1) * sizeof(*calls));
+	size_t begun = 0;
+	int r = 0;
+	for (; r == 0 && begun < urls->count; begun++) {
+		calls[begun] = (struct http_call){ .url = urls->items[begun], .sink = stop };
+		r = http_start(h, &calls[begun], true, err);
+	}
+	if (r == 0)
+		r = step_all(h, calls, urls->count, err);
+	for (size_t i = 0; i < begun; i++) {
+		if (r == 0)
+			fill(&calls[i], &ret[i]);
+		http_end(&calls[i]);
+	}
+	free(calls);
+	return r;
+}
+
+int http_probe(struct http *h, const char *url, struct http_probe *ret, struct err *err)
+{
+	char *items[] = { (char *)(uintptr_t)url, NULL };
+	return http_probe_all(h, &(struct strv){ .items = items, .count = 1 }, ret, err);
+}
+
+void http_probe_done(struct http_probe *p)
+{
+	free(p->proxy);
+	free(p->address);
+	free(p->ca_subject);
+	free(p->reason);
+	*p = (struct http_probe){ 0 };
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// libcurl could read the environment itself, but it knows neither HTTP_PROXY nor HOST:PORT in no_proxy, and it cannot
+// tell afterwards which proxy it took.
+#include "base/http/proxy.h"
+
+#include <arpa/inet.h>
+#include <strings.h>
+
+static const char *environment(const char *lower, const char *upper)
+{
+	const char *value = getenv(lower);
+	if (!value || !*value)
+		value = getenv(upper);
+	return value && *value ? value : NULL;
+}
+
+static const char *of_environment(const char *scheme)
+{
+	const char *value = str_eq(scheme, "https") ? environment("https_proxy", "HTTPS_PROXY") :
+						      environment("http_proxy", "HTTP_PROXY");
+	return value ? value : environment("all_proxy", "ALL_PROXY");
+}
+
+struct address {
+	int family; // AF_UNSPEC = it is a name
+	unsigned char bytes[16];
+};
+
+// "[::1]" and "::1" are the same.
+static struct address parse_address(const char *host)
+{
+	struct address a = { .family = AF_UNSPEC };
+	auto_str char *bare = str_dup(host);
+	size_t len = strlen(bare);
+	if (len > 1 && bare[0] == '[' && bare[len - 1] == ']') {
+		bare[len - 1] = '\0';
+		memmove(bare, bare + 1, len - 1);
+	}
+	if (inet_pton(AF_INET, bare, a.bytes) == 1)
+		a.family = AF_INET;
+	else if (inet_pton(AF_INET6, bare, a.bytes) == 1)
+		a.family = AF_INET6;
+	return a;
+}
+
+static bool is_in_range(const struct address *a, const struct address *net, uint64_t bits)
+{
+	size_t whole = bits / 8, rest = bits % 8;
+	if (a->family != net->family || bits > (a->family == AF_INET ? 32 : 128))
+		return false;
+	if (memcmp(a->bytes, net->bytes, whole) != 0)
+		return false;
+	return rest == 0 || ((a->bytes[whole] ^ net->bytes[whole]) >> (8 - rest)) == 0;
+}
+
+static bool is_domain(const char *host, const char *name)
+{
+	name += *name == '.';
+	size_t h = strlen(host), n = strlen(name);
+	h -= h > 0 && host[h - 1] == '.';
+	n -= n > 0 && name[n - 1] == '.';
+	if (n == 0 || n > h || strncasecmp(host + h - n, name, n) != 0)
+		return false;
+	return h == n || host[h - n - 1] == '.';
+}
+
+// Takes ":PORT" off the end of an entry. One colon, or one behind a bracket: more are an IPv6 address. Returns false
+// when what is behind it is another port.
+static bool take_port(char *entry, unsigned port)
+{
+	char *colon = strrchr(entry, ':');
+	uint64_t number = 0;
+	if (!colon || !str_u64(colon + 1, 10, &number) ||
+	    (strchr(entry, ':') != colon && (colon == entry || colon[-1] != ']')))
+		return true;
+	*colon = '\0';
+	return number == port;
+}
+
+static bool is_matched(char *entry, const char *host, unsigned port)
+{
+	struct address a = parse_address(host);
+	if (str_eq(entry, "*"))
+		return true;
+	if (!take_port(entry, port))
+		return false;
+	char *slash = strchr(entry, '/');
+	uint64_t bits = 0;
+	if (slash) {
+		if (!str_u64(slash + 1, 10, &bits))
+			return false;
+		*slash = '\0';
+	}
+	struct address net = parse_address(entry);
+	if (net.family == AF_UNSPEC)
+		return !slash && a.family == AF_UNSPEC && is_domain(host, entry);
+	return a.family != AF_UNSPEC && is_in_range(&a, &net, slash ? bits : net.family == AF_INET ? 32 : 128);
+}
+
+char *proxy_choose(const char *proxy, const char *no_proxy, const char *scheme, const char *host, unsigned port)
+{
+	auto_strv struct strv entries = { 0 };
+	const char *chosen = proxy ? proxy : of_environment(scheme);
+	if (!chosen || !*chosen)
+		return NULL;
+	const char *except = no_proxy ? no_proxy : environment("no_proxy", "NO_PROXY");
+	strv_split(&entries, except ? except : "", ", \t\n");
+	for (size_t i = 0; i < entries.count; i++)
+		if (is_matched(entries.items[i], host, port))
+			return NULL;
+	return str_dup(chosen);
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/linker/ldcache.h"
+
+#include "base/linker/ldconf.h"
+#include "base/linker/soname.h"
+
+#include <ctype.h>
+#include <elf.h>
+#include <fcntl.h>
+
+static const char CACHE[] = "etc/ld.so.cache", MAGIC[] = "glibc-ld.so.cache1.1";
+
+struct header {
+	char magic[20];
+	uint32_t count, strings_len;
+	uint8_t flags, unused[3];
+	uint32_t extension, reserved[3];
+};
+struct slot {
+	int32_t flags;
+	uint32_t key, value; // from the beginning of the file
+	uint32_t osversion;
+	uint64_t hwcap;
+};
+_Static_assert(sizeof(struct header) == 48 && sizeof(struct slot) == 24, "as glibc has them");
+
+enum { LITTLE_ENDIAN_CACHE = 2, FILES = 200000 /* that are looked at: in the root of an image that nobody knows */ };
+
+struct entry {
+	char *name, *path; // path: absolute in the root
+	int32_t flags;
+	size_t order;
+};
+struct entries {
+	struct entry *items;
+	size_t count;
+};
+
+static void entries_done(struct entries *l)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		free(l->items[i].name);
+		free(l->items[i].path);
+	}
+	free(l->items);
+}
+#define auto_entries __attribute__((cleanup(entries_done)))
+
+// FLAG_ELF_LIBC6 with what ldconfig.h of glibc has for the machine; 0 = no library of a machine that we know.
+static int32_t flags_of(const struct soname *s)
+{
+	static const struct {
+		unsigned machine;
+		bool is_64;
+		int32_t flags;
+	} known[] = {
+		{ EM_X86_64, true, 0x0303 },
+		{ EM_X86_64, false, 0x0803 }, // x32
+		{ EM_386, false, 0x0003 },
+		{ EM_AARCH64, true, 0x0a03 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (s->machine == known[i].machine && s->is_64 == known[i].is_64)
+			return known[i].flags;
+	return 0;
+}
+
+// 1 = a library; by its name first, because most files of a directory need not be opened then.
+static int look(const struct root *root, const char *path, const char *name, struct soname *ret, struct err *err)
+{
+	bool is_named = (str_starts(name, "lib") || str_starts(name, "ld-")) && strstr(name, ".so");
+	struct err ignored;
+	struct stat st;
+	auto_fd int fd = is_named ? root_open(root, path, O_RDONLY | O_NONBLOCK, &ignored) : -1;
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	return soname_read(fd, path, ret, err);
+}
+
+// What the file says its name is, as a path beside it.
+static char *beside(const char *dir, const char *name)
+{
+	return str_fmt("%s/%s", dir, name);
+}
+
+static int link_one(const struct root *root, const char *dir, const char *name, struct err *err)
+{
+	auto_str char *path = beside(dir, name);
+	auto_soname struct soname s = { 0 };
+	struct stat st;
+	int r = root_stat(root, path, &st, err);
+	if (r <= 0 || !S_ISREG(st.st_mode))
+		return r < 0 ? -1 : 0;
+	r = look(root, path, name, &s, err);
+	if (r <= 0 || !s.name || str_eq(s.name, name))
+		return r < 0 ? -1 : 0;
+	auto_str char *link = beside(dir, s.name);
+	return root_exists(root, link) ? 0 : root_symlink(root, name, link, err);
+}
+
+static int by_version(const void *a, const void *b)
+{
+	return str_version_cmp(*(char *const *)b, *(char *const *)a);
+}
+
+// The highest of several versions with the same SONAME first, because the first one gets the link.
+int ldcache_links(const struct root *root, const struct strv *dirs, struct err *err)
+{
+	for (size_t i = 0; i < dirs->count; i++) {
+		auto_strv struct strv names = { 0 };
+		if (root_list(root, dirs->items[i], &names, err) < 0)
+			return -1;
+		if (names.count)
+			qsort(names.items, names.count, sizeof(*names.items), by_version);
+		for (size_t j = 0; j < names.count; j++)
+			if (link_one(root, dirs->items[i], names.items[j], err) < 0)
+				return -1;
+	}
+	return 0;
+}
+
+// A link is found by its own name, a file by what it says of itself.
+static int add_file(const struct root *root, const char *dir, const char *name, struct entries *ret, struct err *err)
+{
+	auto_str char *path = beside(dir, name), *target = NULL;
+	auto_soname struct soname s = { 0 };
+	int is_library = look(root, path, name, &s, err);
+	int32_t flags = is_library > 0 ? flags_of(&s) : 0;
+	if (!flags)
+		return is_library < 0 ? -1 : 0;
+	int is_link = root_readlink(root, path, &target, err);
+	if (is_link < 0)
+		return -1;
+	const char *key = is_link || !s.name ? name : s.name;
+	auto_str char *linked = beside(dir, key);
+	ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
+	ret->items[ret->count] = (struct entry){ .name = str_dup(key), .flags = flags, .order = ret->count };
+	ret->items[ret->count++].path = str_fmt("/%s", root_exists(root, linked) ? linked : path);
+	return 0;
+}
+
+static int add_libraries(const struct root *root, const struct strv *dirs, struct entries *ret, struct err *err)
+{
+	size_t left = FILES;
+	for (size_t i = 0; i < dirs->count; i++) {
+		auto_strv struct strv names = { 0 };
+		if (root_list_most(root, dirs->items[i], left, &names, err) < 0)
+			return -1;
+		left -= names.count;
+		for (size_t j = 0; j < names.count; j++)
+			if (add_file(root, dirs->items[i], names.items[j], ret, err) < 0)
+				return -1;
+	}
+	return 0;
+}
+
+// A run of digits as the number that it is; the linker reads it as an int, so what is longer is cut there, too.
+static int digits(const char **p)
+{
+	unsigned ret = 0;
+	while (isdigit((unsigned char)**p))
+		ret = ret * 10 + (unsigned)(*(*p)++ - '0');
+	return (int)ret;
+}
+
+// _dl_cache_libcmp() of glibc's elf/dl-cache.c: the linker searches by it, so the order must be exactly this.
+static int compare_names(const char *a, const char *b)
+{
+	while (*a) {
+		bool is_a = isdigit((unsigned char)*a), is_b = isdigit((unsigned char)*b);
+		if (is_a && is_b) {
+			int x = digits(&a), y = digits(&b);
+			if (x != y)
+				return x < y ? -1 : 1;
+		} else if (is_a != is_b) {
+			return is_a ? 1 : -1;
+		} else if (*a != *b) {
+			return *a - *b;
+		} else {
+			a++;
+			b++;
+		}
+	}
+	return *a - *b;
+}
+
+// Descending; among equal ones that of the directory that comes first.
+static int by_name(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	int r = compare_names(y->name, x->name);
+	if (r == 0)
+		r = x->flags != y->flags ? (x->flags < y->flags ? 1 : -1) : 0;
+	return r != 0 ? r : x->order < y->order ? -1 : 1;
+}
+
+static void drop_doubles(struct entries *l)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < l->count; i++) {
+		const struct entry *last = kept ? &l->items[kept - 1] : NULL, *e = &l->items[i];
+		if (last && last->flags == e->flags && str_eq(last->name, e->name)) {
+			free(e->name);
+			free(e->path);
+		} else {
+			l->items[kept++] = *e;
+		}
+	}
+	l->count = kept;
+}
+
+static uint32_t add_text(char **at, const char *start, const char *text)
+{
+	uint32_t ret = (uint32_t)(*at - start);
+	size_t len = strlen(text) + 1;
+	memcpy(*at, text, len);
+	*at += len;
+	return ret;
+}
+
+static char *build(const struct entries *l, size_t *ret_len)
+{
+	size_t strings = 0, head = sizeof(struct header) + l->count * sizeof(struct slot);
+	for (size_t i = 0; i < l->count; i++)
+		strings += strlen(l->items[i].name) + strlen(l->items[i].path) + 2;
+	char *data = mem_alloc(head + strings + 1), *at = data + head;
+	struct header h = { .count = (uint32_t)l->count,
+			    .strings_len = (uint32_t)strings,
+			    .flags = LITTLE_ENDIAN_CACHE };
+	memcpy(h.magic, MAGIC, sizeof(h.magic));
+	memcpy(data, &h, sizeof(h));
+	for (size_t i = 0; i < l->count; i++) {
+		struct slot s = { .flags = l->items[i].flags, .key = add_text(&at, data, l->items[i].name) };
+		s.value = add_text(&at, data, l->items[i].path);
+		memcpy(data + sizeof(h) + i * sizeof(s), &s, sizeof(s));
+	}
+	*ret_len = head + strings;
+	return data;
+}
+
+// The linker's own directories are Debian's for each machine and everybody else's.
+int ldcache_write(const struct root *root, const struct strv *dirs, struct err *err)
+{
+	static const char *const own[] = { "lib/x86_64-linux-gnu",
+					   "usr/lib/x86_64-linux-gnu",
+					   "lib/aarch64-linux-gnu",
+					   "usr/lib/aarch64-linux-gnu",
+					   "lib64",
+					   "usr/lib64",
+					   "lib",
+					   "usr/lib" };
+	auto_strv struct strv all = { 0 };
+	auto_entries struct entries found = { 0 };
+	size_t len = 0;
+	for (size_t i = 0; i < dirs->count; i++)
+		ldconf_add(&all, dirs->items[i]);
+	if (ldconf_read(root, &all, err) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		ldconf_add(&all, own[i]);
+	if (add_libraries(root, &all, &found, err) < 0 || root_mkdirs(root, "etc", 0755, err) < 0)
+		return -1;
+	if (found.count)
+		qsort(found.items, found.count, sizeof(*found.items), by_name);
+	drop_doubles(&found);
+	auto_str char *data = build(&found, &len);
+	return root_write(root, CACHE, data, len, 0644, err);
+}

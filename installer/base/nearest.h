@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// "Did you mean": of some names the one that a word with a slip of the finger was meant to be.
-#pragma once
-#include "base/str.h"
-
-// Borrowed from names. NULL = none is near: at most one slip in three letters, which is one letter too many, missing,
-// wrong, or two letters swapped.
-const char *nearest(const char *word, const struct strv *names);

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/options/nearest.h"
+#include "base/options/opt_known.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+
+enum { HELP_COLUMN = 28 };
+
+struct parse {
+	const struct cmd *cmd;
+	const struct opt *opts[OPTS_MAX];
+	enum opt_source set_by[OPTS_MAX];
+	unsigned lines[OPTS_MAX];
+	size_t count;
+	void *values;
+};
+
+static bool is_text(const struct opt *o)
+{
+	return o->type == OPT_STR || o->type == OPT_SECRET;
+}
+
+static bool is_list(const struct opt *o)
+{
+	return o->type == OPT_LIST || o->type == OPT_SECRETS;
+}
+
+static void collect(const struct cmd *cmd, struct parse *p)
+{
+	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
+		for (const struct opt *o = cmd->opts[t]; o->name && p->count < OPTS_MAX; o++)
+			p->opts[p->count++] = o;
+}
+
+static int set_flag(const struct opt *o, const char *text, bool *ret, struct err *err)
+{
+	static const char *const yes[] = { "yes", "true", "1", "on" }, *const no[] = { "no", "false", "0", "off" };
+	for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {
+		if (str_eq(text, yes[i]) || str_eq(text, no[i])) {
+			*ret = str_eq(text, yes[i]);
+			return 0;
+		}
+	}
+	return err_set(err, E_USAGE, "%s: '%s' is neither yes nor no", o->name, text);
+}
+
+static int set(struct parse *p, size_t i, const char *text, enum opt_source from, struct err *err)
+{
+	const struct opt *o = p->opts[i];
+	void *at = (char *)p->values + o->offset;
+	uint64_t number;
+	switch (o->type) {
+	case OPT_FLAG:
+		if (set_flag(o, text ? text : "yes", at, err) < 0)
+			return -1;
+		break;
+	case OPT_STR:
+	case OPT_SECRET:
+		free(*(char **)at);
+		*(char **)at = str_dup(text);
+		break;
+	case OPT_LIST:
+	case OPT_SECRETS:
+		if (p->set_by[i] < from)
+			strv_done(at);
+		strv_split(at, text, ",");
+		break;
+	case OPT_UINT:
+		if (!str_u64(text, 10, &number) || number > UINT_MAX)
+			return err_set(err, E_USAGE, "%s: '%s' is no whole number", o->name, text);
+		*(unsigned *)at = (unsigned)number;
+		break;
+	}
+	p->set_by[i] = from;
+	return 0;
+}
+
+static int config_line(struct parse *p, const struct opt_input *in, char *line, unsigned number, struct err *err)
+{
+	char *equals = strchr(line, '=');
+	if (!equals)
+		return err_set(err, E_CONFIG, "'%s' is not KEY = VALUE", line);
+	*equals = '\0';
+	const char *key = str_trim(line), *value = str_trim(equals + 1);
+	for (size_t i = 0; i < p->count; i++) {
+		if (!str_eq(p->opts[i]->name, key))
+			continue;
+		p->lines[i] = number;
+		return set(p, i, value, OPT_FILE, err) < 0 ? err_code(err, E_CONFIG) : 0;
+	}
+	return opt_check_key(in->all, key, err);
+}
+
+static int from_config(struct parse *p, const struct opt_input *in, struct err *err)
+{
+	const char *config = in->config;
+	unsigned number = 0;
+	while (config && *config) {
+		size_t len = strcspn(config, "\n");
+		auto_str char *line = str_ndup(config, len);
+		char *text = str_trim(line);
+		number++;
+		if (*text && *text != '#' && config_line(p, in, text, number, err) < 0)
+			return err_wrap(err, "'%s', line %u", in->config_name, number);
+		config += len + (config[len] == '\n');
+	}
+	return 0;
+}
+
+static int from_env(struct parse *p, struct err *err)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		const char *text = p->opts[i]->env ? getenv(p->opts[i]->env) : NULL;
+		if (text && *text && set(p, i, text, OPT_ENV, err) < 0) {
+			err_wrap(err, "environment variable %s", p->opts[i]->env);
+			return err_code(err, E_CONFIG);
+		}
+	}
+	return 0;
+}
+
+// What getopt_long needs, from our table; val is index + 256 so that it cannot be taken for a letter.
+static void make_getopt(const struct parse *p, struct option *longs, char *letters)
+{
+	*letters++ = ':';
+	for (size_t i = 0; i < p->count; i++) {
+		const struct opt *o = p->opts[i];
+		longs[i] = (struct option){ o->name, o->type == OPT_FLAG ? no_argument : required_argument, NULL,
+					    (int)i + 256 };
+		if (o->letter) {
+			*letters++ = o->letter;
+			if (o->type != OPT_FLAG)
+				*letters++ = ':';
+		}
+	}
+	longs[p->count] = (struct option){ "help", no_argument, NULL, 'h' };
+	longs[p->count + 1] = (struct option){ 0 };
+	*letters++ = 'h';
+	*letters = '\0';
+}
+
+static size_t index_of(const struct parse *p, int value)
+{
+	if (value >= 256)
+		return (size_t)value - 256;
+	size_t i = 0;
+	while (i < p->count && p->opts[i]->letter != value)
+		i++;
+	return i;
+}
+
+// glibc leaves in optopt the letter, or the value of a long option that got an argument it does not take, or 0.
+static int unknown(const struct parse *p, const char *word, struct err *err)
+{
+	if (optopt >= 256 || optopt == 'h')
+		return err_set(err, E_USAGE, "option '--%s' takes no value",
+			       optopt == 'h' ? "help" : p->opts[optopt - 256]->name);
+	if (optopt)
+		return err_set(err, E_USAGE, "unknown option '-%c' for '%s'", optopt, p->cmd->name);
+	auto_strv struct strv names = { 0 };
+	for (size_t i = 0; i < p->count; i++)
+		strv_add(&names, str_fmt("--%s", p->opts[i]->name));
+	auto_str char *name = str_ndup(word, strcspn(word, "="));
+	const char *near = nearest(name, &names);
+	return err_set(err, E_USAGE, "unknown option '%s' for '%s'%s%s%s", word, p->cmd->name,
+		       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
+{
+	struct option longs[OPTS_MAX + 2];
+	char letters[2 * OPTS_MAX + 3];
+	make_getopt(p, longs, letters);
+	optind = 0;
+	opterr = 0;
+	for (int value; (value = getopt_long(argc, argv, letters, longs, NULL)) != -1;) {
+		if (value == 'h')
+			return 1;
+		if (value == ':')
+			return err_set(err, E_USAGE, "option '%s' needs a value", argv[optind - 1]);
+		if (value == '?')
+			return unknown(p, argv[optind - 1], err);
+		if (set(p, index_of(p, value), optarg, OPT_FLAGS, err) < 0)
+			return err_wrap(err, "command line");
+	}
+	return 0;
+}
+
+int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err)
+{
+	struct parse p = { .cmd = cmd, .values = values };
+	collect(cmd, &p);
+	if (from_config(&p, in, err) < 0 || opt_check_environment(in->all, in->variables, err) < 0 ||
+	    from_env(&p, err) < 0)
+		return -1;
+	int r = from_flags(&p, in->argc, in->argv, err);
+	if (r)
+		return r;
+	size_t count = (size_t)(in->argc - optind);
+	if (count < cmd->args_min)
+		return err_set(err, E_USAGE, "'%s' needs %s", cmd->name, cmd->args);
+	if (count > cmd->args_max)
+		return err_set(err, E_USAGE, "'%s' does not take '%s'", cmd->name,
+			       in->argv[optind + (int)cmd->args_max]);
+	*ret = (struct opt_parsed){ .args = in->argv + optind, .count = count, .opts = p.count };
+	for (size_t i = 0; i < p.count; i++)
+		ret->origins[i] = (struct opt_origin){ .opt = p.opts[i], .by = p.set_by[i], .line = p.lines[i] };
+	return 0;
+}
+
+// "--NAME" as a word, or "NAME: " where the text begins.
+static bool names_option(const char *text, const char *name)
+{
+	size_t length = strlen(name);
+	if (str_starts(text, name) && str_starts(text + length, ": "))
+		return true;
+	auto_str char *option = str_fmt("--%s", name);
+	for (const char *at = strstr(text, option); at; at = strstr(at + 1, option))
+		if (!strchr("-abcdefghijklmnopqrstuvwxyz", at[length + 2]) || !at[length + 2])
+			return true;
+	return false;
+}
+
+static bool quotes(const char *text, const char *value)
+{
+	auto_str char *quoted = value && *value ? str_fmt("'%s'", value) : NULL;
+	return quoted && strstr(text, quoted);
+}
+
+static bool quotes_value(const char *text, const struct opt *o, const void *at)
+{
+	const struct strv *list = at;
+	if (is_text(o))
+		return quotes(text, *(char *const *)at);
+	for (size_t i = 0; is_list(o) && i < list->count; i++)
+		if (quotes(text, list->items[i]))
+			return true;
+	return false;
+}
+
+void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, const void *values, struct err *err)
+{
+	if (err->code != E_USAGE)
+		return;
+	for (size_t i = 0; i < parsed->opts; i++) {
+		const struct opt_origin *origin = &parsed->origins[i];
+		const struct opt *o = origin->opt;
+		if ((origin->by != OPT_FILE && origin->by != OPT_ENV) ||
+		    !(names_option(err->text, o->name) || quotes_value(err->text, o, (const char *)values + o->offset)))
+			continue;
+		if (origin->by == OPT_FILE)
+			err_wrap(err, "'%s', line %u, key '%s'", in->config_name, origin->line, o->name);
+		else
+			err_wrap(err, "environment variable %s", o->env);
+		err_code(err, E_CONFIG);
+		return;
+	}
+}
+
+void opt_done(const struct cmd *cmd, void *values)
+{
+	struct parse p = { 0 };
+	collect(cmd, &p);
+	for (size_t i = 0; i < p.count; i++) {
+		void *at = (char *)values + p.opts[i]->offset;
+		if (is_list(p.opts[i]))
+			strv_done(at);
+		else if (is_text(p.opts[i]))
+			free(TAKE(*(char **)at));
+	}
+}
+
+static bool takes(const struct cmd *cmd, const struct opt *o)
+{
+	struct parse p = { 0 };
+	collect(cmd, &p);
+	for (size_t i = 0; i < p.count; i++)
+		if (str_eq(p.opts[i]->name, o->name))
+			return p.opts[i]->type == o->type;
+	return false;
+}
+
+// An empty variable counts as none.
+static bool add_variable(const struct opt *o, const void *at, struct strv *ret_env)
+{
+	auto_str char *text = is_list(o) ? strv_join(at, ",") : str_dup(*(char *const *)at);
+	if (text && *text)
+		strv_add(ret_env, str_fmt("%s=%s", o->env, text));
+	return text && *text;
+}
+
+static void add_words(const struct opt *o, const void *at, struct strv *ret, struct strv *ret_env)
+{
+	if ((o->type == OPT_SECRET || o->type == OPT_SECRETS) && o->env && add_variable(o, at, ret_env))
+		return;
+	switch (o->type) {
+	case OPT_FLAG:
+		if (*(const bool *)at)
+			strv_add(ret, str_fmt("--%s", o->name));
+		break;
+	case OPT_STR:
+	case OPT_SECRET:
+		if (*(char *const *)at)
+			strv_add(ret, str_fmt("--%s=%s", o->name, *(char *const *)at));
+		break;
+	case OPT_LIST:
+	case OPT_SECRETS:
+		for (size_t i = 0; i < ((const struct strv *)at)->count; i++)
+			strv_add(ret, str_fmt("--%s=%s", o->name, ((const struct strv *)at)->items[i]));
+		break;
+	case OPT_UINT:
+		if (*(const unsigned *)at)
+			strv_add(ret, str_fmt("--%s=%u", o->name, *(const unsigned *)at));
+		break;
+	}
+}
+
+void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret,
+	       struct strv *ret_env)
+{
+	for (; *tables; tables++)
+		for (const struct opt *o = *tables; o->name; o++)
+			if (takes(cmd, o))
+				add_words(o, (const char *)values + o->offset, ret, ret_env);
+}
+
+static void help_line(char **text, const struct opt *o)
+{
+	char letter[5] = "    ";
+	if (o->letter)
+		snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+	auto_str char *left = str_fmt("  %s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+	int gap = HELP_COLUMN - (int)strlen(left);
+	if (gap < 2) {
+		str_add(text, "%s\n%*s%s", left, HELP_COLUMN, "", o->help);
+	} else {
+		str_add(text, "%s%*s%s", left, gap, "", o->help);
+	}
+	if (o->env)
+		str_add(text, " [%s]", o->env);
+	str_add(text, "\n");
+}
+
+char *opt_help(const struct cmd *cmd)
+{
+	struct parse p = { 0 };
+	collect(cmd, &p);
+	char *text = str_fmt("kmodsmith %s: %s\n\nUsage: kmodsmith %s [OPTIONS]%s%s\n\n%s\nOptions:\n", cmd->name,
+			     cmd->help, cmd->name, cmd->args ? " " : "", cmd->args ? cmd->args : "", cmd->about);
+	for (size_t i = 0; i < p.count; i++)
+		help_line(&text, p.opts[i]);
+	str_add(&text, "  -h, --help                this text\n");
+	return text;
+}

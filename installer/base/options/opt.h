@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands and options as tables: one table is the parser, the help, the configuration keys and the list that man pages
+// are checked against. default < configuration file < environment < flag.
+#pragma once
+#include "base/file/root.h"
+
+enum opt_type {
+	OPT_FLAG,
+	OPT_STR,
+	OPT_LIST, // comma-separated, repeatable
+	OPT_UINT,
+	OPT_SECRET,  // as OPT_STR; may hold a password, a PIN
+	OPT_SECRETS, // as OPT_LIST
+};
+
+struct opt {
+	const char *name; // long name, also the configuration key; NULL ends a table
+	char letter;      // 0 = none
+	const char *arg;  // of the value, in help: "FILE"; NULL for flags
+	const char *env;  // NULL = none
+	enum opt_type type;
+	size_t offset; // in the command's value struct: bool, char *, struct strv, unsigned
+	const char *help;
+};
+
+struct cmd {
+	const char *name; // "check", or two words: "store gc"
+	const char *args; // positional arguments in the synopsis, NULL = none
+	size_t args_min, args_max;
+	const char *help;           // one line
+	const char *about;          // a few lines that teach
+	const struct opt *opts[10]; // tables; NULL ends them
+	size_t values_size;
+	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
+	// What is left to do when it failed, a wrong command line included: values hold what was understood. May be
+	// NULL.
+	void (*failed)(const void *values, const struct err *err);
+};
+
+enum { OPTS_MAX = 96 };
+
+// Where values come from, borrowed.
+struct opt_input {
+	const struct cmd *const *all; // every command, NULL-terminated: a name of another one is no mistake
+	const char *const *variables; // what of the environment is ours and no option's, NULL-terminated
+	const char *config_name;      // of the configuration file, for messages
+	const char *config;           // its text; NULL = there is none
+	int argc;
+	char **argv;
+};
+
+// Who set a value last: a higher source replaces what a lower one put into a list.
+enum opt_source { OPT_DEFAULT, OPT_FILE, OPT_ENV, OPT_FLAGS };
+
+struct opt_parsed {
+	char **args; // positional, borrowed from argv
+	size_t count;
+	struct opt_origin {
+		const struct opt *opt;
+		enum opt_source by;
+		unsigned line; // of the configuration file
+	} origins[OPTS_MAX];
+	size_t opts;
+};
+
+// Fill values (values_size zeroed bytes, or the defaults). 0 = run it; 1 = --help was asked for; negative = E_USAGE or
+// E_CONFIG: an unknown key of the file or an unknown KMODSMITH_* variable is an error, with the nearest name.
+int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err);
+// A value that only the command found to be wrong (E_USAGE, with '--NAME', 'NAME:' or the quoted value in its text),
+// and that the file or the environment gave: then the error names the line or the variable, and is E_CONFIG.
+void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, const void *values, struct err *err);
+void opt_done(const struct cmd *cmd, void *values);
+// The words that tell cmd what these values (of the tables, NULL-terminated) say; what cmd does not know is left out.
+// Everybody on a machine may read a process's words, so secrets become variables of its environment: "NAME=VALUE".
+void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret,
+	       struct strv *ret_env);
+char *opt_help(const struct cmd *cmd); // the text of --help

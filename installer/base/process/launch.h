@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Start a program in another root directory and leave it running: a session of its own, only the environment given, its
+// output into a descriptor. A pipe whose reader has gone ends nobody: SIGPIPE is ignored there.
+//
+// posix_spawn cannot change the root directory, so the program starts itself again, and that start does: main() must
+// hand argv[1] == LAUNCH_ARG to launch_main before anything else.
+#pragma once
+#include "base/core/err.h"
+
+#include <sys/types.h>
+
+#define LAUNCH_ARG "launch-exec"
+enum { LAUNCH_FAILED = 126 }; // exit status when the program could not be started; the output says why
+
+struct launch {
+	const char *root;        // directory that becomes "/"
+	const char *env;         // "NAME=VALUE", beside PATH and HOME; NULL = no more
+	const struct strv *argv; // argv[0] absolute in it
+	int out;                 // standard output and error
+};
+int launch(const struct launch *l, pid_t *ret, struct err *err); // the caller's child
+// This program with other arguments, in a process group of its own, with our output and our environment, in which each
+// variable of env is replaced.
+struct launch_words {
+	struct strv args;
+	struct strv env; // "NAME=VALUE": what nobody else may read
+};
+void launch_words_done(struct launch_words *w);
+#define auto_launch_words __attribute__((cleanup(launch_words_done)))
+int launch_self(const struct launch_words *words, pid_t *ret, struct err *err);
+// The same, with what it writes to standard output kept in memory: *ret_out is read from its beginning when it ended.
+int launch_self_kept(const struct launch_words *words, pid_t *ret, int *ret_out, struct err *err);
+int launch_main(int argc, char **argv);

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/process/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { LINE_MAX_BYTES = 400 }; // R-K4: no line longer than this
+
+static struct {
+	enum log_level most;
+	bool is_json;
+	const char *step;
+	bool is_line_open; // a progress line that has not ended
+} state = { .most = LOG_LEVEL_INFO };
+
+static const char *const names[] = { "error", "warn", "info", "debug" };
+
+void log_setup(enum log_level most, bool is_json)
+{
+	state.most = most;
+	state.is_json = is_json;
+}
+
+bool log_is_on(enum log_level level)
+{
+	return level <= state.most;
+}
+
+bool log_is_json(void)
+{
+	return state.is_json;
+}
+
+const char *log_step(const char *step)
+{
+	const char *last = state.step;
+	state.step = step;
+	return last;
+}
+
+// Messages quote compilers, kernels and file names: a run of control characters becomes one blank, and the cut is
+// between two characters.
+static void one_line(const char *text, char ret[LINE_MAX_BYTES + 1])
+{
+	size_t len = 0;
+	for (; *text && len < LINE_MAX_BYTES; text++) {
+		bool is_control = (unsigned char)*text < ' ' || *text == 0x7f;
+		if (!is_control)
+			ret[len++] = *text;
+		else if (len && ret[len - 1] != ' ')
+			ret[len++] = ' ';
+	}
+	while (*text && len && ((unsigned char)*text & 0xc0) == 0x80)
+		text = &ret[--len];
+	ret[len] = '\0';
+}
+
+void log_end_line(void)
+{
+	if (state.is_line_open)
+		fputc('\n', stderr);
+	state.is_line_open = false;
+}
+
+bool log_rewrite(const char *text, bool is_last)
+{
+	if (state.is_json || state.most < LOG_LEVEL_INFO || !isatty(STDERR_FILENO))
+		return false;
+	fprintf(stderr, "\r%s", text);
+	state.is_line_open = true;
+	if (is_last)
+		log_end_line();
+	return true;
+}
+
+static void emit(enum log_level level, const char *text, const struct err_info *info, json_t *fields)
+{
+	char msg[LINE_MAX_BYTES + 1];
+	if (level > state.most)
+		return;
+	one_line(text, msg);
+	log_end_line();
+	if (!state.is_json) {
+		const char *mark = level == LOG_LEVEL_INFO ? NULL : names[level];
+		fprintf(stderr, "kmodsmith: %s%s%s%s%s\n", mark ? mark : "", mark ? ": " : "", info ? info->name : "",
+			info ? ": " : "", msg);
+		return;
+	}
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	struct tm utc;
+	char ts[40];
+	strftime(ts, sizeof(ts), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+	auto_str char *stamp = str_fmt("%s.%03ldZ", ts, now.tv_nsec / 1000000);
+	auto_json json_t *line =
+		json_pack("{s:s, s:s, s:o}", "ts", stamp, "level", names[level], "msg", json_text(msg));
+	if (state.step)
+		json_object_set_new(line, "step", json_text(state.step));
+	if (info) {
+		json_object_set_new(line, "code", json_text(info->name));
+		json_object_set_new(line, "reason", json_text(info->reason));
+		json_object_set_new(line, "retryable", json_boolean(info->retryable));
+		json_object_set_new(line, "next", json_text(info->next));
+	}
+	if (fields)
+		json_object_update_missing(line, fields);
+	auto_str char *json = json_dumps(line, JSON_COMPACT);
+	fprintf(stderr, "%s\n", json ? json : "{}");
+}
+
+void log_line(enum log_level level, const char *fmt, ...)
+{
+	char msg[1024];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(msg, sizeof(msg), fmt, args);
+	va_end(args);
+	emit(level, msg, NULL, NULL);
+}
+
+void log_fields(enum log_level level, json_t *fields, const char *fmt, ...)
+{
+	char msg[1024];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(msg, sizeof(msg), fmt, args);
+	va_end(args);
+	emit(level, msg, NULL, fields);
+}
+
+void log_err(const struct err *err)
+{
+	const struct err_info *info = err_info(err->code);
+	emit(LOG_LEVEL_ERROR, err->text, info, NULL);
+	if (!state.is_json && state.most >= LOG_LEVEL_ERROR)
+		fprintf(stderr, "kmodsmith: next: %s\n", info->next);
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/process/proc.h"
+
+#include "base/process/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+const char PROC_PATH[] = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+enum { LINE_BYTES = 8192, KILL_GRACE_MS = 2000, TICK_MAX_MS = 64 };
+
+struct reader {
+	const struct proc *proc;
+	struct proc_end *end;
+	char line[LINE_BYTES];
+	size_t len;
+};
+
+static long now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void keep_tail(struct proc_end *end, const char *line)
+{
+	size_t used = strlen(end->tail), len = strlen(line), room = sizeof(end->tail) - 2;
+	if (len > room)
+		len = room;
+	if (used + len > room) {
+		size_t drop = used + len - room;
+		const char *next = memchr(end->tail + drop, '\n', used - drop);
+		drop = next ? (size_t)(next + 1 - end->tail) : used;
+		memmove(end->tail, end->tail + drop, used - drop + 1);
+		used -= drop;
+	}
+	snprintf(end->tail + used, sizeof(end->tail) - used, "%.*s\n", (int)len, line);
+}
+
+static void line_done(struct reader *r)
+{
+	r->line[r->len] = '\0';
+	r->len = 0;
+	keep_tail(r->end, r->line);
+	if (r->proc->line)
+		r->proc->line(r->proc->ctx, r->line);
+}
+
+static void take(struct reader *r, const char *data, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (data[i] == '\n' || r->len == sizeof(r->line) - 1)
+			line_done(r);
+		if (data[i] != '\n')
+			r->line[r->len++] = data[i] ? data[i] : '?';
+	}
+}
+
+static int spawn(const struct proc *proc, int out, pid_t *ret, struct err *err)
+{
+	static const char *const empty[] = { NULL };
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawn_file_actions_init(&files);
+	posix_spawnattr_init(&attr);
+	if (proc->stdin_fd > 0)
+		posix_spawn_file_actions_adddup2(&files, proc->stdin_fd, 0);
+	else
+		posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, out, 1);
+	posix_spawn_file_actions_adddup2(&files, out, 2);
+	posix_spawn_file_actions_addclosefrom_np(&files, 3); // what we were started with is not the program's
+	if (proc->dir)
+		posix_spawn_file_actions_addchdir_np(&files, proc->dir);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	posix_spawnattr_setpgroup(&attr, 0);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	int problem = posix_spawn(ret, proc->argv[0], &files, &attr, (char *const *)(uintptr_t)proc->argv,
+				  (char *const *)(uintptr_t)(proc->env ? proc->env : empty));
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attr);
+	return problem ? err_set(err, problem, "start '%s'", proc->argv[0]) : 0;
+}
+
+static bool has_ended(pid_t pid)
+{
+	siginfo_t info = { 0 };
+	int r = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
+	return r < 0 ? errno == ECHILD : info.si_pid == pid;
+}
+
+// False at the end of output.
+static bool read_some(struct reader *r, int in)
+{
+	char buf[4096];
+	ssize_t n = read(in, buf, sizeof(buf));
+	if (n > 0)
+		take(r, buf, (size_t)n);
+	return n > 0 || (n < 0 && errno == EINTR);
+}
+
+// First politely; what is still there at the next deadline is killed. Returns that deadline.
+static long end_group(struct proc_end *end, pid_t pid)
+{
+	bool is_first = !end->is_timed_out;
+	end->is_timed_out = true;
+	kill(-pid, is_first ? SIGTERM : SIGKILL);
+	return is_first ? now_ms() + KILL_GRACE_MS : LONG_MAX;
+}
+
+// Until the program has ended and its output is read. The pipe alone does not tell: a daemon left behind may hold it
+// for ever, and a program may close its output long before it ends.
+static void follow(struct reader *r, int in, pid_t pid)
+{
+	long deadline = r->proc->timeout_ms ? now_ms() + r->proc->timeout_ms : LONG_MAX;
+	bool is_open = true, is_ended = false;
+	for (int tick = 1;;) {
+		struct pollfd p = { .fd = is_open ? in : -1, .events = POLLIN };
+		if (poll(&p, 1, is_ended ? 0 : tick) > 0)
+			is_open = read_some(r, in);
+		else if (is_ended)
+			break;
+		else if (!(is_ended = has_ended(pid)) && tick < TICK_MAX_MS)
+			tick *= 2;
+		if (!is_ended && now_ms() >= deadline)
+			deadline = end_group(r->end, pid);
+	}
+	if (r->len)
+		line_done(r);
+	if (r->end->is_timed_out)
+		kill(-pid, SIGKILL); // not yet reaped, so the group is still ours
+}
+
+static void reap(pid_t pid, struct proc_end *end)
+{
+	int status = 0;
+	struct rusage usage = { 0 };
+	while (wait4(pid, &status, 0, &usage) < 0 && errno == EINTR)
+		;
+	end->peak_kib = usage.ru_maxrss;
+	end->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void tell_start(const struct proc *proc)
+{
+	auto_str char *words = NULL;
+	if (!log_is_on(LOG_LEVEL_DEBUG))
+		return;
+	for (size_t i = 0; proc->argv[i]; i++)
+		str_add(&words, " %s", proc->argv[i]);
+	log_debug("run%s%s%s", words, proc->dir ? " in " : "", proc->dir ? proc->dir : "");
+}
+
+static void tell_end(const struct proc *proc, const struct proc_end *end, long ms)
+{
+	if (end->is_timed_out)
+		log_debug("'%s' did not end in time, %ld ms", proc->argv[0], ms);
+	else if (end->signal)
+		log_debug("'%s' was ended by signal %d, %ld ms", proc->argv[0], end->signal, ms);
+	else
+		log_debug("'%s' ended with status %d, %ld ms", proc->argv[0], end->status, ms);
+}
+
+int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
+{
+	int pipes[2];
+	long started = now_ms();
+	if (pipe2(pipes, O_CLOEXEC) < 0)
+		return err_set(err, errno, "make a pipe for '%s'", proc->argv[0]);
+	auto_fd int in = pipes[0];
+	auto_fd int out = pipes[1];
+	pid_t pid;
+	*ret = (struct proc_end){ 0 };
+	tell_start(proc);
+	if (spawn(proc, out, &pid, err) < 0)
+		return -1;
+	close(TAKE_FD(out));
+	struct reader r = { .proc = proc, .end = ret };
+	follow(&r, in, pid);
+	reap(pid, ret);
+	tell_end(proc, ret, now_ms() - started);
+	return 0;
+}
+
+int proc_must(const struct proc *proc, struct proc_end *ret, struct err *err)
+{
+	if (proc_run(proc, ret, err) < 0)
+		return -1;
+	if (!ret->is_timed_out && !ret->signal && !ret->status)
+		return 0;
+	auto_strv struct strv lines = { 0 };
+	strv_split(&lines, ret->tail, "\n");
+	const char *last = lines.count ? lines.items[lines.count - 1] : "no output";
+	const char *name = proc->argv[0];
+	if (ret->is_timed_out)
+		return err_set(err, E_SYSTEM, "'%s' did not end within %d ms: %s", name, proc->timeout_ms, last);
+	if (ret->signal)
+		return err_set(err, E_SYSTEM, "'%s' was ended by signal %d: %s", name, ret->signal, last);
+	return err_set(err, E_SYSTEM, "'%s' failed with status %d: %s", name, ret->status, last);
+}
+
+char *proc_find(const char *path, const char *name)
+{
+	auto_strv struct strv dirs = { 0 };
+	strv_split(&dirs, path, ":");
+	for (size_t i = 0; i < dirs.count; i++) {
+		auto_str char *full = str_fmt("%s/%s", dirs.items[i], name);
+		struct stat st;
+		if (*full == '/' && stat(full, &st) == 0 && S_ISREG(st.st_mode) && access(full, X_OK) == 0)
+			return TAKE(full);
+	}
+	return NULL;
+}
