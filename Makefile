@@ -35,7 +35,7 @@ LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
 SRC := $(filter-out installer/main.c installer/mkman.c,$(shell find installer kmod precompiled -name "*.c"))
-DATA := $(sort $(wildcard kmod/patches/*.patch))
+DATA := $(sort $(wildcard kmod/source/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
 CMDS := $(sort $(shell grep -oE '&cmd_[a-z_]+' installer/cmd/commands.c | cut -c6- | tr _ -))
@@ -78,8 +78,8 @@ $B/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$B/kmod/patch.o: $(DATA)
-$B/kmod/probes.o: kmod/ask.sh
+$B/kmod/source/patch.o: $(DATA)
+$B/kmod/build/probes.o: kmod/build/ask.sh
 
 $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@echo "  CC      $<"

@@ -6,7 +6,7 @@
 #include "cmd/dtk.h"
 #include "cmd/entry.h"
 #include "cmd/nvidia_driver.h"
-#include "kmod/sandbox.h"
+#include "kmod/sandbox/sandbox.h"
 
 #include <sys/stat.h>
 

@@ -3,7 +3,7 @@
 # Can the tests see a fault? Random small faults in a copy of the product, and those that no test notices; see
 # tests/mutate/mutate.py. A report: the exit status is 0, except with MIN_KILLED. Takes from minutes to hours and goes on
 # where it was interrupted. Needs: scripts/deps.sh build test cli mutate
-#   make mutate [MUTANTS=120] [SEED=1] [ROOM="installer/cluster kmod/elf.c ..."] [JOBS=2] [MIN_KILLED=PERCENT]
+#   make mutate [MUTANTS=120] [SEED=1] [ROOM="installer/cluster kmod/module/elf.c ..."] [JOBS=2] [MIN_KILLED=PERCENT]
 #               [UNIT="root_test ..."|none] [CLI="usage ..."|none] [SERVICES=...] [CLUSTER=...]    only these tests
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -2,7 +2,7 @@
 // pack headers, pack payload: a distribution's packages as something that repositories and bundles can offer (R-A4).
 #include "cmd/job.h"
 #include "cmd/output.h"
-#include "kmod/distro.h"
+#include "kmod/kernel_tree/distro.h"
 #include "precompiled/carried.h"
 #include "precompiled/parcel.h"
 

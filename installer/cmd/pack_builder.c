@@ -49,7 +49,7 @@ static void packing_done(struct packing *p)
 }
 #define auto_packing __attribute__((cleanup(packing_done)))
 
-// What a compile gets to see (kmod/jail.c), less what no compiler reads. The devices of an image stay behind.
+// What a compile gets to see (kmod/sandbox/jail.c), less what no compiler reads. The devices of an image stay behind.
 static bool is_wanted(void *ctx, const char *path)
 {
 	static const char *const dirs[] = { "usr/", "bin", "sbin", "lib", "opt/", "etc/alternatives/" };

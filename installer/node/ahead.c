@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/prebuild_own.h"
 
-#include "kmod/prove.h"
-#include "kmod/vmlinuz.h"
+#include "kmod/module/prove.h"
+#include "kmod/module/vmlinuz.h"
 #include "node/modules.h"
 #include "node/verdict.h"
 

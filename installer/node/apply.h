@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Execute a plan, step by step; on a failure undo, last step first, what this run has changed in the kernel.
 #pragma once
-#include "kmod/prove.h"
+#include "kmod/module/prove.h"
 #include "node/export.h"
 #include "node/gate.h"
 #include "node/obtain.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/back.h"
 
-#include "kmod/load.h"
+#include "kmod/load/load.h"
 #include "node/modules.h"
 #include "precompiled/find.h"
 

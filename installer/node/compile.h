@@ -2,8 +2,8 @@
 // From a driver source and a kernel's headers to a proven package. Needs no GPU, no root and no network (R-I2), and is
 // the same for the `build` command and for a node that finds no package.
 #pragma once
-#include "kmod/build.h"
-#include "kmod/headers.h"
+#include "kmod/build/build.h"
+#include "kmod/kernel_tree/headers.h"
 #include "node/flavour.h"
 #include "node/watch.h"
 #include "precompiled/layout.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/doctor.h"
 
-#include "kmod/jobs.h"
-#include "kmod/modsig.h"
-#include "kmod/toolchain.h"
+#include "kmod/build/jobs.h"
+#include "kmod/kernel_tree/toolchain.h"
+#include "kmod/module/modsig.h"
 #include "node/forecast.h"
 #include "node/holders.h"
 #include "node/journal.h"

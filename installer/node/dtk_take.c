@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/dtk_take.h"
 
-#include "kmod/prove.h"
+#include "kmod/module/prove.h"
 #include "node/modules.h"
 
 static int prove(const struct package *p, const struct root *host, const struct root *kern, struct err *err)

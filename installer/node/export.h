@@ -12,7 +12,7 @@
 #pragma once
 #include "base/file/digest.h"
 #include "base/process/sys.h"
-#include "kmod/recipe.h"
+#include "kmod/source/recipe.h"
 #include "node/firmware.h"
 #include "node/watch.h"
 

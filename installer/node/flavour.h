@@ -5,7 +5,7 @@
 // superchips are served by the open modules only; every architecture has a first and perhaps a last driver branch.
 // Virtual functions and functions passed through to virtual machines do not count.
 #pragma once
-#include "kmod/recipe.h"
+#include "kmod/source/recipe.h"
 #include "node/gpu.h"
 
 // Architecture of a GPU device id: "Turing", ...; "unknown" for an id in no known range.

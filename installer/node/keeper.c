@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/provider.h"
+#include "kmod/load/provider.h"
 #include "node/exported.h"
 #include "node/keeper_own.h"
 #include "node/lock.h"

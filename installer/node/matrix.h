@@ -11,7 +11,7 @@
 // to the file's directory. A pair is skipped when it matches "driver" (its version) and "kernel" of an entry, as
 // globs; one of them may be absent.
 #pragma once
-#include "kmod/recipe.h"
+#include "kmod/source/recipe.h"
 
 struct matrix_driver {
 	char *source;

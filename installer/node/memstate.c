@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/memstate.h"
 
-#include "kmod/jobs.h"
+#include "kmod/build/jobs.h"
 
 #include <errno.h>
 #include <sys/statvfs.h>

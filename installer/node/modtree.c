@@ -2,8 +2,8 @@
 #include "node/modtree.h"
 
 #include "base/file/copy.h"
-#include "kmod/depindex.h"
-#include "kmod/load.h"
+#include "kmod/load/depindex.h"
+#include "kmod/load/load.h"
 #include "node/modules.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 // The module files of one package, read together.
 #pragma once
 #include "base/file/root.h"
-#include "kmod/elf.h"
+#include "kmod/module/elf.h"
 
 // What is loaded when nobody says otherwise.
 enum { DEFAULT_MODULES = 3 };

@@ -3,8 +3,8 @@
 // until the modules of one are proven to fit.
 #include "node/obtain_own.h"
 
-#include "kmod/compiler.h"
-#include "kmod/distro.h"
+#include "kmod/kernel_tree/compiler.h"
+#include "kmod/kernel_tree/distro.h"
 #include "precompiled/find.h"
 #include "precompiled/offer.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/owner.h"
 
-#include "kmod/bounded.h"
-#include "kmod/load.h"
-#include "kmod/provider.h"
+#include "kmod/load/bounded.h"
+#include "kmod/load/load.h"
+#include "kmod/load/provider.h"
 #include "node/holders.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 //   MODULE:NAME=VALUE.
 // A later word for the same module and name replaces the earlier one. Module names are canonical ("nvidia_uvm").
 #pragma once
-#include "kmod/elf.h"
+#include "kmod/module/elf.h"
 #include "node/loaded.h"
 
 enum param_source { PARAM_DEFAULT, PARAM_MODPROBE, PARAM_CMDLINE, PARAM_DRIVERS, PARAM_OPTION };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/peerfile.h"
 
-#include "kmod/prove.h"
-#include "kmod/provider.h"
+#include "kmod/load/provider.h"
+#include "kmod/module/prove.h"
 #include "precompiled/provenance.h"
 #include "precompiled/store.h"
 

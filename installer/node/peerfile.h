@@ -6,7 +6,7 @@
 // kernel that carries it (Ubuntu); a plain kernel has none. Compiled where it was not known, the module has no such
 // import and always refuses to start (nvidia-peermem.c: NV_MLNX_IB_PEER_MEM_SYMBOLS_PRESENT).
 #pragma once
-#include "kmod/abi.h"
+#include "kmod/module/abi.h"
 #include "node/facts.h"
 #include "node/memstate.h"
 

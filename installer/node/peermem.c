@@ -2,8 +2,8 @@
 #include "node/peermem.h"
 
 #include "base/formats/json.h"
-#include "kmod/load.h"
-#include "kmod/provider.h"
+#include "kmod/load/load.h"
+#include "kmod/load/provider.h"
 #include "node/lock.h"
 #include "node/peerfile.h"
 #include "node/unload.h"

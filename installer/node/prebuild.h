@@ -8,7 +8,7 @@
 //   may pass           is tried again, after a quarter of an hour, then twice as long each time, at most a day
 //   removed            packages of a kernel that was there at the last look, and is gone, leave the store
 #pragma once
-#include "kmod/source.h"
+#include "kmod/source/source.h"
 #include "node/coming.h"
 #include "node/facts.h"
 #include "node/forecast.h"

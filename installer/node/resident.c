@@ -2,7 +2,7 @@
 #include "node/resident.h"
 
 #include "base/formats/json.h"
-#include "kmod/elf.h"
+#include "kmod/module/elf.h"
 
 #include <fcntl.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/reuse.h"
 
-#include "kmod/compiler.h"
-#include "kmod/prove.h"
+#include "kmod/kernel_tree/compiler.h"
+#include "kmod/module/prove.h"
 
 #include <ctype.h>
 

@@ -5,7 +5,7 @@
 // the configuration says of the processor: so the proof alone decides only where a policy lets it, and never across
 // compilers.
 #pragma once
-#include "kmod/abi.h"
+#include "kmod/module/abi.h"
 #include "node/modules.h"
 #include "precompiled/package.h"
 
@@ -20,7 +20,7 @@ const char *reuse_name(enum reuse r);
 // The kernel that is to be served; NULL = unknown, which is never equal.
 struct reuse_kernel {
 	const char *release;
-	const char *distro;   // kmod/distro.h
+	const char *distro;   // kmod/kernel_tree/distro.h
 	const char *compiler; // version text
 };
 

@@ -9,7 +9,7 @@
 // proprietary driver.
 #pragma once
 #include "base/file/digest.h"
-#include "kmod/recipe.h"
+#include "kmod/source/recipe.h"
 
 bool srctree_is_in(const struct root *payload, const char *driver);
 // Names the tree.

@@ -2,9 +2,9 @@
 // What comes before anything is touched: the modules are brought or made, and proven to fit.
 #include "node/run.h"
 
-#include "kmod/load.h"
-#include "kmod/prove.h"
-#include "kmod/provider.h"
+#include "kmod/load/load.h"
+#include "kmod/load/provider.h"
+#include "kmod/module/prove.h"
 
 int step_adopt(struct run *r, const struct step *step, struct err *err)
 {

@@ -2,8 +2,8 @@
 // The old modules out, the new ones in, and back again.
 #include "node/run.h"
 
-#include "kmod/load.h"
-#include "kmod/provider.h"
+#include "kmod/load/load.h"
+#include "kmod/load/provider.h"
 #include "node/unload.h"
 
 static struct drain drain_of(const struct apply *a)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel that modules are made for or checked against: its headers and what it demands of a module.
 #pragma once
-#include "kmod/abi.h"
-#include "kmod/headers.h"
+#include "kmod/kernel_tree/headers.h"
+#include "kmod/module/abi.h"
 
 // files (package files as a user typed them) and nothing else when there are any; else the host's tree, then the header
 // store below state, then what is offered (NULL = nobody offers).

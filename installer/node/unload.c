@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/unload.h"
 
-#include "kmod/load.h"
+#include "kmod/load/load.h"
 #include "node/daemon_stop.h"
 #include "node/publish.h"
 #include "node/settle.h"

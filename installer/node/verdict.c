@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/verdict.h"
 
-#include "kmod/distro.h"
-#include "kmod/patch.h"
-#include "kmod/prove.h"
-#include "kmod/toolchain.h"
-#include "kmod/unpatched.h"
+#include "kmod/kernel_tree/distro.h"
+#include "kmod/kernel_tree/toolchain.h"
+#include "kmod/module/prove.h"
+#include "kmod/source/patch.h"
+#include "kmod/source/unpatched.h"
 #include "node/modules.h"
 #include "node/obtain.h"
 #include "node/target.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Can a kernel be served, before it runs (R-F2)? Asked of a package, of a driver source, or of both.
 #pragma once
-#include "kmod/headers.h"
-#include "kmod/source.h"
+#include "kmod/kernel_tree/headers.h"
+#include "kmod/source/source.h"
 #include "node/flavour.h"
 #include "node/reuse.h"
 #include "precompiled/package.h"

@@ -221,7 +221,7 @@ EOF
   done <<'EOF'
 kmod/bad.c|#include "node/gpu.h"|points up
 kmod/bad.c|#include "precompiled/package.h"|points up
-installer/base/bad.c|#include "kmod/build.h"|points up
+installer/base/bad.c|#include "kmod/build/build.h"|points up
 kmod/bad.c|#include <jansson.h>|belongs in
 kmod/bad.c|#include "plain.h"|not written from a room
 kmod/bad.c|#include "garage/car.h"|no room "garage"

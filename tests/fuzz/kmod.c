@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules, kernel images, header trees, driver sources, and what a kernel and its tools print.
-#include "kmod/buildlog.h"
-#include "kmod/depindex.h"
-#include "kmod/distro.h"
-#include "kmod/headers.h"
-#include "kmod/load.h"
-#include "kmod/patch.h"
-#include "kmod/prove.h"
-#include "kmod/provider.h"
-#include "kmod/source.h"
-#include "kmod/tree.h"
-#include "kmod/wedge.h"
+#include "kmod/build/buildlog.h"
+#include "kmod/kernel_tree/distro.h"
+#include "kmod/kernel_tree/headers.h"
+#include "kmod/kernel_tree/tree.h"
+#include "kmod/load/depindex.h"
+#include "kmod/load/load.h"
+#include "kmod/load/provider.h"
+#include "kmod/load/wedge.h"
+#include "kmod/module/prove.h"
+#include "kmod/source/patch.h"
+#include "kmod/source/source.h"
 #include "tests/fuzz/fuzz.h"
 
 // Read every string that came out of a parse.

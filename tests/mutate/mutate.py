@@ -177,7 +177,7 @@ def main():
     files = sorted(f for p in ("installer/*/*.c", "kmod/*.c", "precompiled/*.c") for f in glob.glob(p)
                    if not rooms or os.path.dirname(f) in rooms or f in rooms)
     if not files:
-        raise SystemExit(f"mutate: there is no room or file '{' '.join(rooms)}' (installer/base, kmod/elf.c, ...)")
+        raise SystemExit(f"mutate: there is no room or file '{' '.join(rooms)}' (installer/base, kmod/module/elf.c, ...)")
     os.makedirs(BUILD, exist_ok=True)
     found = candidates(files)
     mutants, left_out = draw(found, count, seed)

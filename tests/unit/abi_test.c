@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/abi.h"
+#include "kmod/module/abi.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/pack.h"
 #include "tests/unit/test.h"

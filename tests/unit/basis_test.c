@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a proof rests on: CRCs, the build of the kernel, or nothing; and that it says so.
-#include "kmod/prove.h"
+#include "kmod/module/prove.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 

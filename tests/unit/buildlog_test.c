@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/test.h"
 
-#include "kmod/build.h"
-#include "kmod/buildlog.h"
+#include "kmod/build/build.h"
+#include "kmod/build/buildlog.h"
 
 static void feed(struct buildlog *log, const char *text)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/depindex.h"
+#include "kmod/load/depindex.h"
 #include "tests/unit/test.h"
 
 static void test_names(void **state)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/distro.h"
+#include "kmod/kernel_tree/distro.h"
 #include "tests/unit/test.h"
 
 // R-A5: by the kernel's own words only.

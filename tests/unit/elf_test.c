@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/elf.h"
+#include "kmod/module/elf.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/pack.h"
 #include "tests/unit/test.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/test.h"
 
-#include "kmod/jobs.h"
+#include "kmod/build/jobs.h"
 
 #define MIB ((uint64_t)1 << 20)
 

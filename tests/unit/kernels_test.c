@@ -4,7 +4,7 @@
 // in the file $INPUTS, else in the cache, from its last run. Without them every test is skipped.
 #include "base/file/file.h"
 #include "base/process/proc.h"
-#include "kmod/prove.h"
+#include "kmod/module/prove.h"
 #include "tests/unit/sample.h"
 
 struct kernel {

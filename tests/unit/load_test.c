@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/load.h"
+#include "kmod/load/load.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/modsig.h"
+#include "kmod/module/modsig.h"
 #include "tests/unit/sign.h"
 #include "tests/unit/test.h"
 

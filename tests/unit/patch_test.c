@@ -3,10 +3,10 @@
 #include "tests/unit/test.h"
 
 #include "base/process/proc.h"
-#include "kmod/patch.h"
-#include "kmod/sandbox.h"
-#include "kmod/toolchain.h"
-#include "kmod/unpatched.h"
+#include "kmod/kernel_tree/toolchain.h"
+#include "kmod/sandbox/sandbox.h"
+#include "kmod/source/patch.h"
+#include "kmod/source/unpatched.h"
 
 #define WITH_EXCLUDE \
 	"int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size,\n\t\t\t int exclude_bars);\n"

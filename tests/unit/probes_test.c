@@ -3,8 +3,8 @@
 // stands before conftest.sh runs in the sandbox, as it does in a build.
 #include "tests/unit/tempdir.h"
 
-#include "kmod/probes.h"
-#include "kmod/sandbox.h"
+#include "kmod/build/probes.h"
+#include "kmod/sandbox/sandbox.h"
 
 // One probe of each kind that NVIDIA's has, and one whose answer is none. Each that is asked leaves a line in asked.
 #define SCRIPT(version, plain, end)                                                                                    \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/prove.h"
+#include "kmod/module/prove.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/sign.h"
 #include "tests/unit/test.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P9: only what is needed is loaded, in the order of modules.dep; what is loaded already is fine.
-#include "kmod/provider.h"
+#include "kmod/load/provider.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 

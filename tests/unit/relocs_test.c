@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A relocation that points out of its section is a write to wherever that is: the kernel does not look.
-#include "kmod/elf.h"
+#include "kmod/module/elf.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 

@@ -4,7 +4,7 @@
 #include "node/obtain.h"
 #include "node/plan.h"
 
-#include "kmod/compiler.h"
+#include "kmod/kernel_tree/compiler.h"
 #include "precompiled/create.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"

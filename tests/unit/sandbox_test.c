@@ -2,9 +2,9 @@
 // R-N3: what a program inside the sandbox has, sees and can reach. Run as root and as an ordinary user alike.
 #include "tests/unit/test.h"
 
-#include "kmod/jail.h"
-#include "kmod/sandbox.h"
-#include "kmod/uid.h"
+#include "kmod/sandbox/jail.h"
+#include "kmod/sandbox/sandbox.h"
+#include "kmod/sandbox/uid.h"
 
 #include <errno.h>
 #include <linux/capability.h>

@@ -2,7 +2,7 @@
 // Driver sources in every form they come in, made small here.
 #include "tests/unit/test.h"
 
-#include "kmod/source.h"
+#include "kmod/source/source.h"
 
 #include <archive.h>
 #include <archive_entry.h>

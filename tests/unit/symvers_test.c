@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/symvers.h"
+#include "kmod/module/symvers.h"
 #include "tests/unit/pack.h"
 #include "tests/unit/test.h"
 

@@ -3,7 +3,7 @@
 #include "tests/unit/test.h"
 
 #include "base/process/proc.h"
-#include "kmod/headers.h"
+#include "kmod/kernel_tree/headers.h"
 
 #include <sys/wait.h>
 

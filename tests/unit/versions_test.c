@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/versions.h"
+#include "kmod/module/versions.h"
 #include "tests/unit/test.h"
 
 #include <openssl/sha.h>

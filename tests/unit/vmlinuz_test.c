@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/vmlinuz.h"
+#include "kmod/module/vmlinuz.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/pack.h"
 #include "tests/unit/test.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-D5: a load or unload that the kernel does not come back from, or that kills its caller.
-#include "kmod/wedge.h"
+#include "kmod/load/wedge.h"
 
-#include "kmod/load.h"
+#include "kmod/load/load.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 

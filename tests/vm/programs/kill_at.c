@@ -2,7 +2,7 @@
 // kill_at CALL NUMBER COMMAND...: the process of COMMAND that makes this system call for the NUMBERth time is killed
 // before the call does anything. The exit status is that of COMMAND as a shell has it, 137 when it was itself killed.
 // The last line on standard error says how many of these calls one process made at most. A load is a child's only call
-// (kmod/bounded.h): those are counted together, and COMMAND is killed with the child.
+// (kmod/load/bounded.h): those are counted together, and COMMAND is killed with the child.
 // What strace does with -f -e inject=CALL:signal=KILL:when=NUMBER, at a third of the price under emulation: the program
 // stops at this call alone, and not at each of its thousands of others. (strace 6.1 --seccomp-bpf injects no signals.)
 #include <linux/filter.h>

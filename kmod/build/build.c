@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/build/build.h"
+
+#include "base/file/copy.h"
+#include "kmod/build/jobs.h"
+#include "kmod/build/make.h"
+#include "kmod/build/objects.h"
+#include "kmod/build/probes.h"
+
+#include <signal.h>
+
+enum { DEFAULT_TIMEOUT_S = 3600, MODULE_BYTES = 512 << 20 };
+#define JOB "job"
+
+struct build {
+	const struct build_wish *wish;
+	const char *dir; // of the flavour in the source
+	struct root source;
+	struct root copy;
+	struct strv modules;
+	struct toolchain tools;
+	struct patches series, patches;
+	struct compile compile;
+	struct probes probes;
+	struct jobs_facts facts;
+	unsigned jobs;
+	size_t objects;
+	char same[DIGEST_HEX + 1]; // of all that decides what is compiled and how; "" = nothing is kept of it
+	int objects_lock;
+};
+
+static void build_end(struct build *b)
+{
+	struct err ignored;
+	root_done(&b->source);
+	root_done(&b->copy);
+	root_done(&b->compile.headers);
+	root_done(&b->compile.job);
+	root_done(&b->compile.objects);
+	close_fdp(&b->objects_lock);
+	probes_done(&b->probes);
+	if (b->wish->work)
+		root_rmtree(b->wish->work, JOB, &ignored);
+
+	strv_done(&b->modules);
+	toolchain_done(&b->tools);
+	patches_done(&b->series);
+	patches_done(&b->patches);
+}
+#define auto_end __attribute__((cleanup(build_end)))
+
+// Everything that can refuse without running a compiler.
+static int check(struct build *b, struct err *err)
+{
+	const struct build_wish *w = b->wish;
+	b->dir = source_dir(w->source, w->flavour);
+	if (!b->dir)
+		return err_set(err, E_FLAVOUR, "the source of driver %s has no %s modules", w->source->version,
+			       flavour_name(w->flavour));
+	if (recipe_check(w->source->version, w->flavour, w->tree, err) < 0)
+		return -1;
+	if (w->tree->is_rt && !w->is_rt_allowed)
+		return err_set(err, E_SOURCE_KERNEL,
+			       "kernel %s is PREEMPT_RT, which NVIDIA does not support; --allow-rt builds "
+			       "anyway",
+			       w->tree->release);
+	if (root_sub(&w->source->root, b->dir, &b->source, err) < 0 ||
+	    recipe_modules(&b->source, w->modules, &b->modules, err) < 0 ||
+	    toolchain_find(w->tree, w->path, w->base, &b->tools, err) < 0 ||
+	    patches_load(w->patches, &b->patches, err) < 0)
+		return -1;
+	if (patches_choose(&b->patches, w->source->version, w->flavour, w->tree, err) < 0)
+		return -1;
+	b->objects = recipe_objects(&b->source, &b->modules) + b->modules.count; // and one .mod.o for each
+	return 0;
+}
+
+static int prepare(struct build *b, struct err *err)
+{
+	const struct build_wish *w = b->wish;
+	if (root_rmtree(w->work, JOB, err) < 0 || root_mkdirs(w->work, JOB, 0755, err) < 0 ||
+	    root_sub(w->work, JOB, &b->compile.job, err) < 0 ||
+	    copy_tree(&b->source, ".", &b->compile.job, "src", err) < 0 ||
+	    root_sub(&b->compile.job, "src", &b->copy, err) < 0 || patches_series(&b->copy, &b->series, err) < 0)
+		return -1;
+	if (compile_headers(&b->compile, err) < 0)
+		return -1;
+	if (patches_apply(&b->series, &b->copy, b->tools.path, w->base, err) < 0)
+		return err_wrap(err, "the source's own patches");
+	return patches_apply(&b->patches, &b->copy, b->tools.path, w->base, err) < 0 ? -1 :
+										       probes_flags_once(&b->copy, err);
+}
+
+// The source is what lies in the sandbox, patches and all: the bytes that are compiled. A tree that cannot be read is
+// for the compile to complain of.
+static int use_cache(struct build *b, struct err *err)
+{
+	const struct build_wish *w = b->wish;
+	auto_strv struct strv variables = { 0 };
+	char tree[DIGEST_HEX + 1], source[DIGEST_HEX + 1];
+	struct err unreadable;
+	if (!w->cache || probes_tree(w->tree, tree, &unreadable) < 0)
+		return 0;
+	if (copy_digest(&b->copy, source, err) < 0)
+		return -1;
+	compile_variables(&b->compile, &variables);
+	auto_str char *all = strv_join(&variables, " ");
+	auto_str char *what = str_fmt("%s\n%s\n%s", source, b->tools.version, all),
+		      *same = str_fmt("%s\n%s", tree, what);
+	digest_data(same, strlen(same), b->same);
+	return probes_start(&b->probes, w->cache, &b->compile.job, tree, what, err);
+}
+
+static void make_argv(const struct build *b, struct strv *argv)
+{
+	auto_str char *names = strv_join(&b->modules, " ");
+	strv_add(argv, str_dup(b->tools.make));
+	strv_add(argv, str_fmt("-j%u", b->jobs));
+	strv_add(argv, str_dup("modules"));
+	strv_add(argv, str_fmt("SYSSRC=%s", b->wish->tree->source));
+	strv_add(argv, str_fmt("SYSOUT=%s", b->wish->tree->build));
+	strv_add(argv, str_fmt("NV_KERNEL_MODULES=%s", names));
+	compile_variables(&b->compile, argv);
+}
+
+static int say_why(const struct build *b, const struct buildlog *log, const struct proc_end *end, struct err *err)
+{
+	if (log->is_killed || end->signal == SIGKILL) {
+		auto_str char *numbers = jobs_text(&b->facts);
+		return err_set(err, E_BUILD_OOM, "a compiler was killed with %u jobs at once (%s)", b->jobs, numbers);
+	}
+	return err_set(err, E_BUILD, "driver %s (%s) for kernel %s: %s", b->wish->source->version,
+		       flavour_name(b->wish->flavour), b->wish->tree->release, log->error ? log->error : end->tail);
+}
+
+static void on_probe(void *probes)
+{
+	probes_save(probes, false);
+}
+
+static int make_once(struct build *b, struct err *err)
+{
+	auto_strv struct strv argv = { 0 };
+	struct buildlog log = {
+		.fd = b->wish->log_fd,
+		.total = b->objects,
+		.progress = b->wish->progress,
+		.ctx = b->wish->ctx,
+		.probe = on_probe,
+		.probe_ctx = &b->probes,
+	};
+	struct proc_end end;
+	make_argv(b, &argv);
+	int r = compile_run(&b->compile, (const char *const *)argv.items, SANDBOX_WORK "/src", &log, &end, err);
+	probes_save(&b->probes, true);
+	if (r == 0 && (end.status != 0 || end.signal))
+		r = say_why(b, &log, &end, err);
+	buildlog_done(&log);
+	return r;
+}
+
+// Objects of the canaries are not kept: they tell of the compiler. What was compiled before the kill stays, so the
+// second run is not from the start.
+static int make(struct build *b, struct err *err)
+{
+	if (*b->same)
+		objects_open(b->wish->cache, b->same, &b->tools, &b->compile.objects, &b->objects_lock);
+	int r = make_once(b, err);
+	if (r == 0 || err->code != E_BUILD_OOM || b->jobs <= 1)
+		return r;
+	b->jobs /= 2;
+	return make_once(b, err);
+}
+
+static int strip(struct build *b, struct err *err)
+{
+	auto_strv struct strv argv = { 0 };
+	struct buildlog log = { .fd = b->wish->log_fd };
+	struct proc_end end;
+	strv_add(&argv, str_dup(b->tools.strip));
+	strv_add(&argv, str_dup("-g"));
+	for (size_t i = 0; i < b->modules.count; i++)
+		strv_add(&argv, str_fmt("%s.ko", b->modules.items[i]));
+	int r = compile_run(&b->compile, (const char *const *)argv.items, SANDBOX_WORK "/src", &log, &end, err);
+	if (r == 0 && (end.status != 0 || end.signal))
+		r = err_set(err, E_BUILD, "strip: %s", end.tail);
+	buildlog_done(&log);
+	return r;
+}
+
+// Of the source's making: whatever it likes to call a module.
+static int take_module(struct build *b, const char *name, struct err *err)
+{
+	auto_str char *from = str_fmt("src/%s.ko", name), *to = str_fmt("out/%s.ko", name);
+	struct stat st;
+	int r = root_stat(&b->compile.job, from, &st, err);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(err, E_BUILD, "the build gave no '%s.ko'", name);
+	if (!S_ISREG(st.st_mode) || st.st_size > MODULE_BYTES)
+		return err_set(err, E_BUILD, "the build gave a '%s.ko' that is no module: %s", name,
+			       S_ISREG(st.st_mode) ? "it is larger than 512 MiB" : "no regular file");
+	return root_rename(&b->compile.job, from, to, err);
+}
+
+// The new directory takes the old one's place by renames; what was there survives until it is no longer needed.
+static int put(struct build *b, struct err *err)
+{
+	const struct root *output = b->wish->output;
+	const char *name = b->wish->name;
+	auto_str char *fresh = str_fmt(".%s.%d.new", name, (int)getpid()),
+		      *old = str_fmt(".%s.%d.old", name, (int)getpid());
+	// Only now: in what was there before, the source could have left anything.
+	if (root_rmtree(&b->compile.job, "out", err) < 0 || root_mkdirs(&b->compile.job, "out", 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < b->modules.count; i++)
+		if (take_module(b, b->modules.items[i], err) < 0)
+			return -1;
+	if (root_rmtree(output, fresh, err) < 0 || root_rmtree(output, old, err) < 0)
+		return -1;
+	int r = copy_tree(&b->compile.job, "out", output, fresh, err);
+	if (r == 0 && root_exists(output, name))
+		r = root_rename(output, name, old, err);
+	if (r == 0)
+		r = root_rename(output, fresh, name, err);
+	struct err ignored;
+	root_rmtree(output, r < 0 ? fresh : old, r < 0 ? &ignored : err);
+	return r;
+}
+
+static void report(struct build *b, long started_ms, struct build_done *ret)
+{
+	const struct build_wish *w = b->wish;
+	*ret = (struct build_done){ .driver_version = str_dup(w->source->version),
+				    .flavour = w->flavour,
+				    .release = str_dup(w->tree->release),
+				    .compiler = str_dup(b->tools.version),
+				    .patches = b->patches,
+				    .jobs = b->jobs,
+				    .peak_kib = b->compile.peak_kib,
+				    .seconds = (double)(compile_now_ms() - started_ms) / 1000,
+				    .objects = b->objects,
+				    .is_rt_override = w->tree->is_rt };
+	b->patches = (struct patches){ 0 };
+	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
+	ret->objects_kept = objects_count(&b->compile.job);
+	memcpy(ret->build_id, w->tree->build_id, sizeof(ret->build_id));
+	for (size_t i = 0; i < b->modules.count; i++)
+		strv_add(&ret->files, str_fmt("%s.ko", b->modules.items[i]));
+}
+
+int build_run(const struct build_wish *wish, struct build_done *ret, struct err *err)
+{
+	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
+	long started_ms = compile_now_ms();
+	unsigned seconds = wish->timeout_s ? wish->timeout_s : DEFAULT_TIMEOUT_S;
+	b.compile = (struct compile){ .tree = wish->tree,
+				      .tools = &b.tools,
+				      .job = ROOT_NONE,
+				      .headers = ROOT_NONE,
+				      .objects = ROOT_NONE,
+				      .deadline_ms = started_ms + (long)seconds * 1000,
+				      .is_rt_allowed = wish->is_rt_allowed };
+	jobs_read(wish->kern, &b.facts);
+	b.jobs = jobs_count(&b.facts, wish->jobs);
+	if (check(&b, err) < 0 || prepare(&b, err) < 0 || use_cache(&b, err) < 0 ||
+	    compile_canaries(&b.compile, err) < 0 || make(&b, err) < 0 || strip(&b, err) < 0 || put(&b, err) < 0)
+		return -1;
+	report(&b, started_ms, ret);
+	return 0;
+}
+
+void build_done_free(struct build_done *done)
+{
+	free(done->driver_version);
+	free(done->release);
+	free(done->compiler);
+	patches_done(&done->patches);
+	strv_done(&done->files);
+	*done = (struct build_done){ 0 };
+}
+
+int build_look(const struct build_wish *wish, struct build_done *ret, struct err *err)
+{
+	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
+	b.compile = (struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE, .objects = ROOT_NONE };
+	if (check(&b, err) < 0)
+		return -1;
+	report(&b, compile_now_ms(), ret);
+	return 0;
+}

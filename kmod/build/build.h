@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compile a driver's modules for a kernel tree.
+//
+// Checks that cost milliseconds come first (known-bad pair, real-time kernel, compiler), then one probe compile with
+// the tree's own flags, then two canaries, then the build, all inside the sandbox. The same source, tree, compiler and
+// patches give the same bytes, wherever and whenever (R-C2). Output is stripped of debug information and has no BTF
+// (R-B6).
+#pragma once
+#include "kmod/kernel_tree/toolchain.h"
+#include "kmod/source/patch.h"
+#include "kmod/source/source.h"
+
+struct build_wish {
+	const struct tree *tree;
+	const struct source *source;
+	enum flavour flavour;
+	const struct strv *modules; // full names, from recipe_modules; NULL or empty = all of the source
+	const struct root *patches; // a user's directory of patches; NULL = built-in ones only
+	const struct root *kern;    // for cgroup and processor numbers
+	const char *path;           // where compilers are looked for; NULL = PROC_PATH
+	const struct root *base;    // builder root whose compilers are taken; NULL = this machine's own
+	unsigned jobs;              // 0 = choose
+	unsigned timeout_s;         // of the whole compile; 0 = one hour
+	bool is_rt_allowed;         // --allow-rt (R-B8)
+	const struct root *cache;   // what earlier builds left (probes.h, objects.h); NULL = nothing is kept
+	const struct root *work;    // scratch; what the build makes in it is removed at the end
+	const struct root *output;  // receives the modules
+	const char *name;           // directory in output that appears whole or not at all; replaced when it exists
+	int log_fd;                 // the whole output of make goes here; -1 = nowhere
+	void (*progress)(void *ctx, size_t done, size_t total); // objects; may be NULL
+	void *ctx;
+};
+
+struct build_done {
+	char *driver_version;
+	enum flavour flavour;
+	char *release;
+	char build_id[DIGEST_HEX + 1]; // of the kernel; "" = not derivable
+	char *compiler;                // first line of its --version
+	struct patches patches;        // the ones applied, besides the source's own
+	struct strv files;             // "nvidia.ko", ... in load order, below output/name
+	unsigned jobs;
+	long peak_kib; // largest resident set of one process
+	double seconds;
+	size_t objects, objects_kept;     // in all; from the cache, as far as the tool that keeps them tells
+	size_t probes_kept, probes_asked; // answered from the cache, by the compiler; both 0 = not counted
+	bool is_rt_override;
+};
+
+// E_SOURCE_KERNEL, E_TOOLCHAIN, E_CONFTEST_BROKEN, E_PATCH, E_SANDBOX before the compile; E_BUILD with the first real
+// error's file, line and text; E_BUILD_OOM after one retry with half the jobs, with the cgroup's numbers (R-M1);
+// E_BUILD_TIMEOUT. On failure output is as it was.
+int build_run(const struct build_wish *wish, struct build_done *ret, struct err *err);
+// What build_run would report, as far as it is known before a compiler runs: the inputs, and every refusal that needs
+// no compile. Of the wish, what is about the compile itself is not used.
+int build_look(const struct build_wish *wish, struct build_done *ret, struct err *err);
+void build_done_free(struct build_done *done);
+#define auto_build __attribute__((cleanup(build_done_free)))
+
+// The first real error in a line of compiler or make output; NULL = the line has none. rank: the lower, the nearer to
+// the cause (a compiler's "file:line: error", then modpost and linker, then make's own "*** ...").
+char *build_error_line(const char *line, unsigned *ret_rank);

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/build/jobs.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+// One compile of the 470 and 535 branches peaks at 150 MiB; make, the shells and the final links share RESERVE.
+#define PER_JOB_BYTES ((uint64_t)192 << 20)
+#define RESERVE_BYTES ((uint64_t)256 << 20)
+
+static void least(uint64_t *value, uint64_t other)
+{
+	if (other && (!*value || other < *value))
+		*value = other;
+}
+
+static uint64_t read_number(const struct root *kern, const char *dir, const char *file)
+{
+	auto_str char *path = str_fmt("%s/%s", dir, file), *text = NULL;
+	struct err absent;
+	uint64_t n = 0;
+	return root_line(kern, path, &text, &absent) > 0 && str_u64(text, 10, &n) ? n : 0;
+}
+
+static uint64_t read_field(const struct root *kern, const char *path, const char *field)
+{
+	auto_str char *text = NULL;
+	auto_strv struct strv words = { 0 };
+	struct err absent;
+	uint64_t n = 0;
+	if (root_read(kern, path, &text, NULL, &absent) <= 0)
+		return 0;
+	strv_split(&words, text, " \t\n");
+	for (size_t i = 0; i + 1 < words.count; i++)
+		if (str_eq(words.items[i], field) && str_u64(words.items[i + 1], 10, &n))
+			return n;
+	return 0;
+}
+
+// quota * 1000000 / period is compared, because levels may have different periods.
+static void take_quota(struct jobs_facts *f, uint64_t quota, uint64_t period)
+{
+	if (!quota || !period)
+		return;
+	if (f->cpu_quota_us && f->cpu_quota_us * period <= quota * f->cpu_period_us)
+		return;
+	f->cpu_quota_us = quota;
+	f->cpu_period_us = period;
+}
+
+static void take_memory(struct jobs_facts *f, uint64_t max, uint64_t used)
+{
+	if (!max || max >= (uint64_t)1 << 60) // cgroup v1 says "none" with a huge number
+		return;
+	least(&f->memory_max_bytes, max);
+	least(&f->memory_bytes, used < max ? max - used : 1);
+}
+
+static void read_v2(const struct root *kern, const char *dir, struct jobs_facts *f)
+{
+	auto_str char *path = str_fmt("%s/cpu.max", dir), *text = NULL, *events = str_fmt("%s/memory.events", dir);
+	auto_strv struct strv words = { 0 };
+	struct err absent;
+	uint64_t quota = 0, period = 0;
+	if (root_line(kern, path, &text, &absent) > 0)
+		strv_split(&words, text, " ");
+	if (words.count == 2 && str_u64(words.items[0], 10, &quota) && str_u64(words.items[1], 10, &period))
+		take_quota(f, quota, period);
+	take_memory(f, read_number(kern, dir, "memory.max"), read_number(kern, dir, "memory.current"));
+	f->oom_kills += read_field(kern, events, "oom_kill");
+}
+
+static void read_v1(const struct root *kern, const char *controller, const char *path, struct jobs_facts *f)
+{
+	auto_str char *dir = str_fmt("sys/fs/cgroup/%s%s", controller, path);
+	take_quota(f, read_number(kern, dir, "cpu.cfs_quota_us"), read_number(kern, dir, "cpu.cfs_period_us"));
+	take_memory(f, read_number(kern, dir, "memory.limit_in_bytes"),
+		    read_number(kern, dir, "memory.usage_in_bytes"));
+}
+
+// From the process's own group up to the root: every level may limit.
+static void read_levels(const struct root *kern, const char *controller, char *path, struct jobs_facts *f)
+{
+	for (;;) {
+		if (*controller) {
+			read_v1(kern, controller, path, f);
+		} else {
+			auto_str char *dir = str_fmt("sys/fs/cgroup%s", path);
+			read_v2(kern, dir, f);
+		}
+		char *slash = strrchr(path, '/');
+		if (!slash || !*path)
+			return;
+		*slash = '\0';
+	}
+}
+
+// Lines of /proc/self/cgroup: "0::/path" is v2, "N:cpu,cpuacct:/path" and "N:memory:/path" are v1.
+static void read_groups(const struct root *kern, struct jobs_facts *f)
+{
+	auto_str char *text = NULL;
+	auto_strv struct strv lines = { 0 };
+	struct err absent;
+	if (root_read(kern, "proc/self/cgroup", &text, NULL, &absent) <= 0)
+		return;
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		char *controllers = strchr(lines.items[i], ':');
+		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+		if (!path)
+			continue;
+		*path++ = '\0';
+		controllers++;
+		if (!*controllers || str_starts(controllers, "cpu,") || str_eq(controllers, "cpu") ||
+		    str_eq(controllers, "memory"))
+			read_levels(kern, controllers, str_eq(path, "/") ? path + 1 : path, f);
+	}
+}
+
+void jobs_read(const struct root *kern, struct jobs_facts *ret)
+{
+	struct jobs_facts f = { 0 };
+	cpu_set_t set;
+	f.processors = sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+	read_groups(kern, &f);
+	least(&f.memory_bytes, read_field(kern, "proc/meminfo", "MemAvailable:") * 1024);
+	*ret = f;
+}
+
+unsigned jobs_count(const struct jobs_facts *f, unsigned wish)
+{
+	if (wish)
+		return wish;
+	uint64_t jobs = f->processors ? f->processors : 1;
+	if (f->cpu_quota_us && f->cpu_period_us) { // half a processor more is worth a job
+		uint64_t fitting = (f->cpu_quota_us + f->cpu_period_us / 2) / f->cpu_period_us;
+		least(&jobs, fitting ? fitting : 1);
+	}
+	if (f->memory_bytes) {
+		uint64_t room = f->memory_bytes > RESERVE_BYTES ? f->memory_bytes - RESERVE_BYTES : 0;
+		uint64_t fitting = room / PER_JOB_BYTES;
+		least(&jobs, fitting ? fitting : 1);
+	}
+	return (unsigned)jobs;
+}
+
+char *jobs_text(const struct jobs_facts *f)
+{
+	auto_str char *cpu =
+		f->cpu_quota_us ? str_fmt("%.1f", (double)f->cpu_quota_us / (double)f->cpu_period_us) : NULL;
+	auto_str char *max =
+		f->memory_max_bytes ? str_fmt("%lu MiB", (unsigned long)(f->memory_max_bytes >> 20)) : NULL;
+	return str_fmt("%u processors, cpu.max %s, memory.max %s, free memory %lu MiB", f->processors,
+		       cpu ? cpu : "none", max ? max : "none", (unsigned long)(f->memory_bytes >> 20));
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/build/probes.h"
+
+#include "base/file/copy.h"
+#include "kmod/build/make.h"
+#include "kmod/build/script.h"
+
+#include <time.h>
+
+#define DIR "probes"
+#define HEAD "kmodsmith probes 1"
+enum { SAVE_MS = 1000, ANSWER_BYTES = 8192, MOST = 8192 };
+
+// The file itself is in the program.
+__asm__(".pushsection .rodata\nprobes_ask: .incbin \"kmod/build/ask.sh\"\nprobes_ask_end:\n.popsection");
+extern const char probes_ask[], probes_ask_end[];
+
+struct probe {
+	char *name, *answer; // lines
+	char digest[DIGEST_HEX + 1];
+};
+
+static void free_known(struct probes *p)
+{
+	for (size_t i = 0; i < p->known_count; i++) {
+		free(p->known[i].name);
+		free(p->known[i].answer);
+	}
+	free(p->known);
+	free(p->known_flags);
+	p->known = NULL;
+	p->known_count = 0;
+	p->known_flags = NULL;
+}
+
+void probes_done(struct probes *p)
+{
+	free_known(p);
+	script_done(p->script);
+	*p = (struct probes){ 0 };
+}
+
+int probes_flags_once(const struct root *source, struct err *err)
+{
+	// $$: a `#` in the flags begins no comment.
+	static const char ONCE[] = "\n$(eval kmodsmith_flags = $(value NV_CONFTEST_CFLAGS))\n"
+				   "NV_CONFTEST_CFLAGS = $(eval NV_CONFTEST_CFLAGS := "
+				   "$$(kmodsmith_flags))$(NV_CONFTEST_CFLAGS)\n";
+	auto_str char *text = NULL;
+	int r = root_read(source, "Kbuild", &text, NULL, err);
+	if (r <= 0 || !strstr(text, "\nNV_CONFTEST_CFLAGS "))
+		return r < 0 ? -1 : 0;
+	str_add(&text, "%s", ONCE);
+	return root_put(source, "Kbuild", text, strlen(text), 0644, err);
+}
+
+int probes_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	struct digest *d = digest_new();
+	int r = 0;
+	for (size_t i = 0; i < tree->dirs.count && r == 0; i++) {
+		auto_root struct root dir = ROOT_NONE;
+		char hex[DIGEST_HEX + 1];
+		r = root_sub(&tree->root, tree->dirs.items[i], &dir, err) < 0 ? -1 : copy_digest(&dir, hex, err);
+		digest_add(d, tree->dirs.items[i], strlen(tree->dirs.items[i]) + 1);
+		if (r == 0)
+			digest_add(d, hex, DIGEST_HEX);
+	}
+	digest_hex(d, ret);
+	return r;
+}
+
+static void add(struct probes *p, char *take_name, const char *digest, char *take_answer)
+{
+	struct probe probe = { .name = take_name, .answer = take_answer };
+	memcpy(probe.digest, digest, sizeof(probe.digest));
+	p->known = mem_grow(p->known, p->known_count + 1, sizeof(probe));
+	p->known[p->known_count++] = probe;
+}
+
+static const struct probe *find(const struct probes *p, const char *name, const char *digest)
+{
+	for (size_t i = 0; i < p->known_count; i++)
+		if (str_eq(p->known[i].name, name) && str_eq(p->known[i].digest, digest))
+			return &p->known[i];
+	return NULL;
+}
+
+// The digest at the end is of all before it. Cuts it off.
+static bool is_whole(char *text, size_t len)
+{
+	size_t tail = DIGEST_HEX + 1; // and a newline
+	char hex[DIGEST_HEX + 1];
+	if (len < tail || strlen(text) != len || text[len - 1] != '\n')
+		return false;
+	digest_data(text, len - tail, hex);
+	bool is_same = strncmp(text + len - tail, hex, DIGEST_HEX) == 0;
+	text[len - tail] = '\0';
+	return is_same;
+}
+
+// Lines: the head; "flags ..."; for each probe "probe NAME DIGEST" and its answer, each line after a blank.
+static void parse(struct probes *p, char *text)
+{
+	char *rest = text, *line, *name = NULL, *answer = NULL, digest[DIGEST_HEX + 1] = "";
+	bool is_first = true;
+	while ((line = strsep(&rest, "\n"))) {
+		if (is_first && !str_eq(line, HEAD))
+			return;
+		is_first = false;
+		if (*line == ' ' && name) {
+			str_add(&answer, "%s\n", line + 1);
+			continue;
+		}
+		if (name)
+			add(p, TAKE(name), digest, answer ? TAKE(answer) : str_dup(""));
+		char *blank = str_starts(line, "probe ") ? strrchr(line, ' ') : NULL;
+		if (str_starts(line, "flags "))
+			p->known_flags = str_dup(line + strlen("flags "));
+		else if (blank && blank > line + strlen("probe") && digest_is_hex(blank + 1)) {
+			name = str_ndup(line + strlen("probe "), (size_t)(blank - line) - strlen("probe "));
+			memcpy(digest, blank + 1, sizeof(digest));
+		}
+	}
+	if (name)
+		add(p, TAKE(name), digest, answer ? TAKE(answer) : str_dup(""));
+}
+
+static void load(struct probes *p)
+{
+	auto_str char *path = str_fmt(DIR "/%s", p->name), *text = NULL;
+	size_t len = 0;
+	struct err absent;
+	if (root_read(p->cache, path, &text, &len, &absent) > 0 && is_whole(text, len))
+		parse(p, text);
+}
+
+static int put(const struct probes *p, const char *path, const char *text, size_t len, mode_t mode, struct err *err)
+{
+	auto_str char *parent = str_ndup(path, (size_t)(strrchr(path, '/') - path));
+	return root_mkdirs(p->job, parent, 0755, err) < 0 ? -1 : root_put(p->job, path, text, len, mode, err);
+}
+
+// What is known of this very text, where the script looks for it.
+static int lay_out(struct probes *p, struct err *err)
+{
+	if (root_mkdirs(p->job, DIR "/new", 0755, err) < 0 || root_mkdirs(p->job, DIR "/used", 0755, err) < 0)
+		return -1;
+	if (p->known_flags && put(p, DIR "/known.flags", p->known_flags, strlen(p->known_flags), 0644, err) < 0)
+		return -1;
+	for (size_t i = 0; i < p->known_count && p->known_flags; i++) {
+		const struct probe *probe = &p->known[i];
+		char digest[DIGEST_HEX + 1];
+		if (!script_probe(p->script, probe->name, digest) || !str_eq(digest, probe->digest))
+			continue;
+		auto_str char *path = str_fmt(DIR "/known/%s=", probe->name),
+			      *used = str_fmt(DIR "/used/%s", probe->name);
+		*strrchr(used, '/') = '\0';
+		if (put(p, path, probe->answer, strlen(probe->answer), 0644, err) < 0 ||
+		    root_mkdirs(p->job, used, 0755, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int probes_start(struct probes *p, const struct root *cache, const struct root *job, const char *tree_digest,
+		 const char *what, struct err *err)
+{
+	auto_root struct root source = ROOT_NONE;
+	if (root_sub(job, "src", &source, err) < 0)
+		return -1;
+	*p = (struct probes){ .job = job, .script = script_read(&source) };
+	if (!p->script)
+		return 0;
+	p->cache = cache;
+	auto_str char *all = str_fmt(HEAD "\n%s\n%s\n%s\n", tree_digest, what, script_common(p->script));
+	digest_data(all, strlen(all), p->name);
+	load(p);
+	if (lay_out(p, err) < 0 || root_rename(&source, "conftest.sh", "conftest.asked.sh", err) < 0)
+		return -1;
+	return root_put(&source, "conftest.sh", probes_ask, (size_t)((uintptr_t)probes_ask_end - (uintptr_t)probes_ask),
+			0755, err);
+}
+
+// Of the child's making: no more of it than an answer may have. Lines that conftest.sh makes, or it is no answer.
+static char *read_answer(const struct root *job, const char *path)
+{
+	struct err ignored;
+	auto_str char *text = NULL;
+	size_t len = 0;
+	if (root_read_most(job, path, ANSWER_BYTES, &text, &len, &ignored) <= 0 || !len || strlen(text) != len ||
+	    text[len - 1] != '\n')
+		return NULL;
+	for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+		if (!str_starts(line, "#define NV_") && !str_starts(line, "#undef NV_"))
+			return NULL;
+	return TAKE(text);
+}
+
+// Calls for each file below dir; names are relative to it.
+static void each_file(const struct root *job, const char *dir, const char *below,
+		      void (*call)(void *ctx, const char *name), void *ctx)
+{
+	auto_str char *path = str_fmt("%s/%s", dir, below);
+	auto_strv struct strv names = { 0 };
+	struct err ignored;
+	root_list(job, path, &names, &ignored);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *name = str_fmt("%s%s", below, names.items[i]), *full = str_fmt("%s/%s", dir, name),
+			      *deeper = str_fmt("%s/", name);
+		struct stat st;
+		if (root_stat(job, full, &st, &ignored) <= 0)
+			continue;
+		if (S_ISDIR(st.st_mode))
+			each_file(job, dir, deeper, call, ctx);
+		else if (S_ISREG(st.st_mode))
+			call(ctx, name);
+	}
+}
+
+static void count_one(void *count, const char *name)
+{
+	(void)name;
+	*(size_t *)count += 1;
+}
+
+void probes_count(const struct probes *p, size_t *ret_kept, size_t *ret_asked)
+{
+	*ret_kept = *ret_asked = 0;
+	if (!p->cache)
+		return;
+	each_file(p->job, DIR "/used", "", count_one, ret_kept);
+	each_file(p->job, DIR "/new", "", count_one, ret_asked);
+}
+
+// A file's name has a sign more than its probe's, because there are probes "crypto" and "crypto/akcipher.h".
+static void take_one(void *probes, const char *file)
+{
+	struct probes *p = probes;
+	char digest[DIGEST_HEX + 1];
+	size_t len = strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
+	auto_str char *name = str_ndup(file, len);
+	if (!str_eq(file + len, "=") || p->known_count >= MOST || !script_probe(p->script, name, digest) ||
+	    find(p, name, digest))
+		return;
+	auto_str char *path = str_fmt(DIR "/new/%s", file), *answer = read_answer(p->job, path);
+	if (answer)
+		add(p, TAKE(name), digest, TAKE(answer));
+}
+
+static char *text_of(const struct probes *p)
+{
+	char hex[DIGEST_HEX + 1], *text = str_fmt(HEAD "\nflags %s\n", p->known_flags);
+	for (size_t i = 0; i < p->known_count; i++) {
+		auto_strv struct strv lines = { 0 };
+		str_add(&text, "probe %s %s\n", p->known[i].name, p->known[i].digest);
+		strv_split(&lines, p->known[i].answer, "\n");
+		for (size_t k = 0; k < lines.count; k++)
+			str_add(&text, " %s\n", lines.items[k]);
+	}
+	digest_data(text, strlen(text), hex);
+	str_add(&text, "%s\n", hex);
+	return text;
+}
+
+// The oldest goes when there are too many.
+static void make_place(const struct root *cache)
+{
+	auto_strv struct strv names = { 0 };
+	struct err ignored;
+	struct timespec oldest = { 0 };
+	const char *which = NULL;
+	if (root_list(cache, DIR, &names, &ignored) <= 0 || names.count < PROBES_FILES)
+		return;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt(DIR "/%s", names.items[i]);
+		struct stat st;
+		if (root_stat(cache, path, &st, &ignored) <= 0 ||
+		    (which && (st.st_mtim.tv_sec > oldest.tv_sec ||
+			       (st.st_mtim.tv_sec == oldest.tv_sec && st.st_mtim.tv_nsec >= oldest.tv_nsec))))
+			continue;
+		oldest = st.st_mtim;
+		which = names.items[i];
+	}
+	auto_str char *path = which ? str_fmt(DIR "/%s", which) : NULL;
+	if (path)
+		root_unlink(cache, path, &ignored);
+}
+
+static void write_file(const struct probes *p)
+{
+	auto_str char *path = str_fmt(DIR "/%s", p->name), *text = text_of(p);
+	struct err ignored;
+	if (!root_exists(p->cache, path))
+		make_place(p->cache);
+	if (root_mkdirs(p->cache, DIR, 0755, &ignored) == 0)
+		root_put(p->cache, path, text, strlen(text), 0644, &ignored);
+}
+
+// Answers under other flags are of no use to this build, and those of this one to no other.
+static bool take_flags(struct probes *p)
+{
+	auto_str char *flags = NULL;
+	size_t len = 0;
+	struct err absent;
+	if (root_read_most(p->job, DIR "/flags", ANSWER_BYTES, &flags, &len, &absent) <= 0 || !len ||
+	    strlen(flags) != len)
+		return false;
+	flags[strcspn(flags, "\n")] = '\0';
+	if (p->known_flags && str_eq(p->known_flags, flags))
+		return true;
+	free_known(p);
+	p->known_flags = TAKE(flags);
+	return true;
+}
+
+void probes_save(struct probes *p, bool is_last)
+{
+	long now = compile_now_ms();
+	if (!p->cache || (!is_last && now - p->saved_ms < SAVE_MS) || !take_flags(p))
+		return;
+	size_t before = p->known_count;
+	p->saved_ms = now;
+	each_file(p->job, DIR "/new", "", take_one, p);
+	if (p->known_count != before)
+		write_file(p);
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/kernel_tree/toolchain.h"
+
+#include "base/process/proc.h"
+#include "kmod/sandbox/sandbox.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+
+// Links of the root lead to places in the root.
+char *toolchain_program(const struct root *base, const char *path, const char *name)
+{
+	auto_strv struct strv dirs = { 0 };
+	if (!base)
+		return proc_find(path, name);
+	strv_split(&dirs, path, ":");
+	for (size_t i = 0; i < dirs.count; i++) {
+		auto_str char *full = str_fmt("%s/%s", dirs.items[i], name);
+		struct err ignored;
+		struct stat st;
+		auto_fd int fd = root_open(base, full, O_PATH, &ignored);
+		if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0111)
+			return TAKE(full);
+	}
+	return NULL;
+}
+
+static char *ask_version(const char *cc, const char *path, const struct root *base)
+{
+	enum { DEADLINE_MS = 10000 };
+	auto_str char *variable = str_fmt("PATH=%s", path);
+	const char *argv[] = { cc, "--version", NULL }, *env[] = { variable, "LC_ALL=C", NULL };
+	const struct proc here = { .argv = argv, .env = env, .timeout_ms = DEADLINE_MS };
+	const struct sandbox inside = { .base = base, .argv = argv, .env = env, .timeout_ms = DEADLINE_MS };
+	struct proc_end end;
+	struct err failed;
+	int r = base ? sandbox_run(&inside, &end, &failed) : proc_must(&here, &end, &failed);
+	return r < 0 || end.status != 0 ? NULL : str_ndup(end.tail, strcspn(end.tail, "\n"));
+}
+
+// "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "clang version 16.0.6", "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)":
+// the first number with a dot in it that stands outside of parentheses.
+static unsigned major_of(const char *version)
+{
+	int depth = 0;
+	for (const char *p = version; *p; p++) {
+		depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
+		bool is_start = p == version || isspace((unsigned char)p[-1]);
+		if (depth || !is_start || !isdigit((unsigned char)*p))
+			continue;
+		char *end;
+		unsigned long major = strtoul(p, &end, 10);
+		if (*end == '.')
+			return (unsigned)major;
+	}
+	return 0;
+}
+
+static void add_name(struct strv *names, char *take)
+{
+	if (!*take || strv_has(names, take))
+		free(take);
+	else
+		strv_add(names, take);
+}
+
+// What the kernel's own compiler was called comes first.
+static void candidates(const struct tree *tree, struct strv *names)
+{
+	const char *base = tree->is_clang ? "clang" : "gcc";
+	add_name(names, str_ndup(tree->compiler, strcspn(tree->compiler, " /")));
+	add_name(names, str_fmt("%s-%u", base, tree->compiler_major));
+	add_name(names, str_fmt("%s-linux-gnu-%s-%u", tree->arch, base, tree->compiler_major));
+	add_name(names, str_dup(base));
+	add_name(names, str_dup("cc"));
+}
+
+static bool fits(const struct tree *tree, const char *version)
+{
+	bool is_clang = strstr(version, "clang") != NULL;
+	return is_clang == tree->is_clang && (!tree->compiler_major || major_of(version) == tree->compiler_major);
+}
+
+static int find_compiler(const struct tree *tree, struct toolchain *t, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	auto_str char *seen = NULL;
+	candidates(tree, &names);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *cc = toolchain_program(t->base, t->path, names.items[i]);
+		auto_str char *version = cc ? ask_version(cc, t->path, t->base) : NULL;
+		if (!version)
+			continue;
+		if (fits(tree, version)) {
+			t->major = major_of(version);
+			t->cc = TAKE(cc);
+			t->version = TAKE(version);
+			return 0;
+		}
+		str_add(&seen, "%s%s (%s)", seen ? ", " : "", cc, version);
+	}
+	return err_set(err, E_TOOLCHAIN, "kernel %s was built with '%s'; wanted is %s %u, found in %s: %s",
+		       tree->release, *tree->compiler ? tree->compiler : "an unstated compiler",
+		       tree->is_clang ? "clang" : "gcc", tree->compiler_major, t->path, seen ? seen : "no compiler");
+}
+
+static int find_tool(const struct toolchain *t, const char *name, const char *other, char **ret, struct err *err)
+{
+	*ret = toolchain_program(t->base, t->path, name);
+	if (!*ret)
+		*ret = toolchain_program(t->base, t->path, other);
+	return *ret ? 0 : err_set(err, E_TOOLCHAIN, "no %s in %s", name, t->path);
+}
+
+int toolchain_find(const struct tree *tree, const char *path, const struct root *base, struct toolchain *ret,
+		   struct err *err)
+{
+	auto_toolchain struct toolchain t = { .path = str_dup(path ? path : PROC_PATH),
+					      .is_clang = tree->is_clang,
+					      .base = base };
+	if (find_compiler(tree, &t, err) < 0 || find_tool(&t, "make", "gmake", &t.make, err) < 0 ||
+	    find_tool(&t, t.is_clang ? "llvm-strip" : "strip", "strip", &t.strip, err) < 0)
+		return -1;
+	t.ccache = toolchain_program(t.base, t.path, "ccache");
+	*ret = t;
+	t = (struct toolchain){ 0 };
+	return 0;
+}
+
+void toolchain_done(struct toolchain *t)
+{
+	free(t->cc);
+	free(t->version);
+	free(t->make);
+	free(t->strip);
+	free(t->ccache);
+	free(t->path);
+	*t = (struct toolchain){ 0 };
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/load/provider.h"
+
+#include "kmod/load/load.h"
+
+#include <fcntl.h>
+
+// "kernel/drivers/gpu/drm/drm.ko.xz" is the need "drivers/gpu/drm/drm" as well as "drm".
+static bool is_need(const char *path, const char *need)
+{
+	size_t len = strlen(path);
+	const char *end = strstr(path, ".ko");
+	if (end)
+		len = (size_t)(end - path);
+	auto_str char *stem = str_ndup(path, len);
+	if (str_starts(stem, "kernel/") && str_eq(stem + strlen("kernel/"), need))
+		return true;
+	const char *slash = strrchr(stem, '/');
+	return !strchr(need, '/') && module_name_eq(slash ? slash + 1 : stem, need);
+}
+
+// Paths of the module and of all it depends on, the module first: a line of modules.dep without the colon. 1 = found,
+// 0 = not listed.
+static int find_line(const struct root *host, const char *release, const char *need, struct strv *ret, struct err *err)
+{
+	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release);
+	auto_str char *text = NULL;
+	auto_strv struct strv lines = { 0 };
+	if (root_read(host, path, &text, NULL, err) < 0)
+		return -1;
+	strv_split(&lines, text ? text : "", "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		auto_strv struct strv words = { 0 };
+		strv_split(&words, lines.items[i], ": ");
+		if (words.count && is_need(words.items[0], need)) {
+			*ret = words;
+			words = (struct strv){ 0 };
+			return 1;
+		}
+	}
+	return 0;
+}
+
+// The kernel has it already, or will have it when its start is through.
+static bool is_loaded(const struct root *kern, const char *file)
+{
+	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+	auto_str char *path = str_fmt("sys/module/%.*s", (int)strcspn(name, "."), name);
+	for (char *p = path + strlen("sys/module/"); *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	return root_exists(kern, path);
+}
+
+static char *path_of(const char *release, const char *file)
+{
+	return *file == '/' ? str_dup(file + 1) : str_fmt("lib/modules/%s/%s", release, file);
+}
+
+// The files of a need that have to be loaded, what others need last.
+static int find_files(const struct root *host, const struct root *kern, const char *release, const char *need,
+		      struct strv *ret, struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	int r = find_line(host, release, need, &files, err);
+	if (r < 0)
+		return err_code(err, E_HOST_MODULES);
+	if (r == 0 && is_loaded(kern, need))
+		return 0;
+	if (r == 0) {
+		auto_str char *list = str_fmt("lib/modules/%s/modules.dep", release);
+		return err_set(err, E_HOST_MODULES, "the kernel's module '%s' is needed, and '%s/%s' %s", need,
+			       host->name, list, root_exists(host, list) ? "does not list it" : "is not there");
+	}
+	for (size_t i = 0; i < files.count; i++) {
+		auto_str char *path = path_of(release, files.items[i]);
+		if (is_loaded(kern, files.items[i]))
+			continue;
+		if (!root_exists(host, path))
+			return err_set(err, E_HOST_MODULES,
+				       "the kernel's module '%s' is needed, modules.dep lists it, and its file "
+				       "'%s/%s' is not there",
+				       need, host->name, path);
+		strv_add(ret, TAKE(path));
+	}
+	return 0;
+}
+
+int provider_check(const struct root *host, const struct root *kern, const char *release, const char *need,
+		   struct err *err)
+{
+	auto_strv struct strv paths = { 0 };
+	return find_files(host, kern, release, need, &paths, err);
+}
+
+bool provider_has(const struct root *host, const char *release, const char *need)
+{
+	struct err ignored;
+	auto_strv struct strv files = { 0 };
+	if (find_line(host, release, need, &files, &ignored) <= 0)
+		return false;
+	for (size_t i = 0; i < files.count; i++) {
+		auto_str char *path = path_of(release, files.items[i]);
+		if (!root_exists(host, path))
+			return false;
+	}
+	return true;
+}
+
+static int load_one(const struct root *host, const struct root *kern, const struct sys *sys, const char *path,
+		    int timeout_ms, struct err *err)
+{
+	auto_module struct module m = MODULE_NONE;
+	auto_fd int fd = root_open(host, path, O_RDONLY, err);
+	if (fd < 0 || module_read(fd, path, &m, err) < 0)
+		return -1;
+	return load_module(sys, kern, &m, NULL, timeout_ms, err);
+}
+
+// What is wrong with a module of the host's is no fault of the driver that needs it.
+static int blame_host(const char *need, struct err *err)
+{
+	if (err->code != E_WEDGED && !err_info(err->code)->retryable)
+		err_code(err, E_HOST_MODULES);
+	return err_wrap(err, "the kernel's module '%s' is needed", need);
+}
+
+int provider_load(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
+		  const char *need, int timeout_ms, struct err *err)
+{
+	auto_strv struct strv paths = { 0 };
+	int changed = 0;
+	if (find_files(host, kern, release, need, &paths, err) < 0)
+		return -1;
+	for (size_t i = paths.count; i-- > 0;) {
+		int r = load_one(host, kern, sys, paths.items[i], timeout_ms, err);
+		if (r < 0)
+			return blame_host(need, err);
+		changed |= r;
+	}
+	return changed;
+}

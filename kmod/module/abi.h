@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel demands of a module: everything that kmod/module/prove.h compares with.
+//
+// It is put together from what there is: headers, a kernel image, modules of that kernel, a live or recorded machine.
+// What stays unknown is not compared, and the proof says so.
+#pragma once
+#include "base/file/digest.h"
+#include "base/file/root.h"
+#include "kmod/module/elf.h"
+#include "kmod/module/vmlinuz.h"
+
+struct kernel_abi {
+	char *release;           // uname -r; never NULL once something was added
+	char *banner;            // "Linux version ...", without the newline; NULL = unknown
+	char *build_id;          // kernel_build_id of its banner; NULL = unknown
+	char *compiler;          // version text of the compiler that built it; NULL = unknown
+	int machine;             // EM_X86_64; EM_NONE = unknown
+	char *vermagic;          // whole, release first; NULL = unknown
+	size_t struct_size;      // sizeof(struct module); 0 = unknown
+	struct symvers *symvers; // NULL = unknown
+	char *symvers_from;      // where it came from, for messages
+	bool has_modversions;
+	bool is_btf_mismatch_fatal; // BTF is looked at and a mismatch is not allowed
+	bool is_ns_required;        // !CONFIG_MODULE_ALLOW_MISSING_NAMESPACE_IMPORTS
+	bool has_sig;               // CONFIG_MODULE_SIG: signatures are looked at
+	bool is_sig_enforced;       // unsigned modules and unknown keys are refused
+	bool is_locked_down;        // integrity or confidentiality: the same, with other words
+	char *sig_hash;             // CONFIG_MODULE_SIG_HASH, certain to be built in; NULL = unknown
+	struct certs *trusted;      // keys that this kernel trusts for modules; NULL = unknown
+};
+
+void kernel_abi_done(struct kernel_abi *abi);
+#define auto_kernel_abi __attribute__((cleanup(kernel_abi_done)))
+
+// Hex SHA-256 of a "Linux version ..." line, blanks at both ends left out: two kernels may share a release, never
+// this.
+void kernel_build_id(const char *banner, char ret[DIGEST_HEX + 1]);
+
+// From a header tree: release (include/config/kernel.release), Module.symvers, .config. Derives machine, vermagic and
+// what the configuration demands. symvers may be NULL; config may not. Fields that a call does not know stay as they
+// are, so calls can follow each other on one abi; start from zero.
+int kernel_abi_add_tree(struct kernel_abi *abi, const char *release, const char *symvers, size_t symvers_len,
+			const char *config, size_t config_len, struct err *err);
+// The same from a configuration alone (/boot/config-REL, /proc/config.gz inflated).
+int kernel_abi_add_config(struct kernel_abi *abi, const char *release, const char *config, size_t len, struct err *err);
+// Release, banner, machine and exports of a kernel image; takes them over from v. A table that is there already
+// stays.
+void kernel_abi_add_vmlinuz(struct kernel_abi *abi, struct vmlinuz *v);
+// Banner, build id, and the compiler where it is not known yet. line: a "Linux version ..." line.
+void kernel_abi_add_banner(struct kernel_abi *abi, const char *line);
+// A module that came with this kernel: vermagic and sizeof(struct module) exactly as the kernel has them.
+void kernel_abi_add_module(struct kernel_abi *abi, const struct module *in_tree);
+// Everything that a machine's files tell about one of its kernels: configuration, Module.symvers or
+// symvers.{gz,xz,zst} or the kernel image, an in-tree module. release NULL = the running kernel; only for that one
+// kern (proc, sys) is asked too: banner, configuration, enforcement, lockdown. 1 = enough to compare CRCs, 0 = less
+// is known, negative = damaged files.
+int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struct root *kern, const char *release,
+		    struct err *err);

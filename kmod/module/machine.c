@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel_abi_read: what the files of a machine, live or recorded, tell about one of its kernels.
+#include "base/archive/archive.h"
+#include "base/file/file.h"
+#include "kmod/module/abi.h"
+
+#include <fcntl.h>
+
+enum { CONFIG_MAX = 16 << 20, DEPTH_MAX = 8 };
+
+// The first of the paths that exists: 1 with its open descriptor, 0 = none. Each path has one %s, the release.
+static int open_first(const struct root *root, const char *const *paths, size_t count, const char *release, int *ret_fd,
+		      char **ret_path, struct err *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		const char *mark = strstr(paths[i], "%s");
+		auto_str char *path = str_fmt("%.*s%s%s", (int)(mark - paths[i]), paths[i], release, mark + 2);
+		if (!root_exists(root, path))
+			continue;
+		int fd = root_open(root, path, O_RDONLY, err);
+		if (fd < 0)
+			return -1;
+		*ret_fd = fd;
+		*ret_path = TAKE(path);
+		return 1;
+	}
+	return 0;
+}
+
+static int add_config_file(struct kernel_abi *abi, int fd, const char *name, const char *release, struct err *err)
+{
+	auto_str char *raw = NULL;
+	auto_str char *text = NULL;
+	size_t raw_len, len;
+	if (file_read(fd, name, &raw, &raw_len, err) < 0)
+		return -1;
+	if (archive_inflate(raw, raw_len, CONFIG_MAX, &text, &len, err) < 0)
+		return err_wrap(err, "read '%s'", name);
+	return kernel_abi_add_config(abi, release, text, len, err);
+}
+
+static int read_config(struct kernel_abi *abi, const struct root *host, const struct root *running, const char *release,
+		       struct err *err)
+{
+	static const char *const paths[] = { "boot/config-%s",
+					     "lib/modules/%s/config",
+					     "usr/lib/modules/%s/config",
+					     "lib/modules/%s/build/.config",
+					     "usr/src/linux-headers-%s/.config",
+					     "usr/src/kernels/%s/.config" };
+	auto_fd int fd = -1;
+	auto_str char *path = NULL;
+	int r = open_first(host, paths, ARRAY_SIZE(paths), release, &fd, &path, err);
+	if (r == 0 && running && root_exists(running, "proc/config.gz")) {
+		path = str_dup("proc/config.gz");
+		fd = root_open(running, path, O_RDONLY, err);
+		r = fd < 0 ? -1 : 1;
+	}
+	return r > 0 ? add_config_file(abi, fd, path, release, err) : r;
+}
+
+static int read_symvers(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
+{
+	static const char *const paths[] = {
+		"lib/modules/%s/build/Module.symvers",
+		"usr/src/linux-headers-%s/Module.symvers",
+		"usr/src/kernels/%s/Module.symvers",
+		"lib/modules/%s/symvers.gz",
+		"lib/modules/%s/symvers.xz",
+		"lib/modules/%s/symvers.zst",
+		"usr/lib/modules/%s/symvers.gz",
+		"boot/symvers-%s.gz",
+		"boot/symvers-%s.xz",
+		"boot/symvers-%s.zst",
+	};
+	auto_fd int fd = -1;
+	auto_str char *path = NULL;
+	auto_symvers struct symvers *sv = symvers_new();
+	int r = open_first(host, paths, ARRAY_SIZE(paths), release, &fd, &path, err);
+	if (r <= 0 || symvers_add_file(sv, fd, path, err) < 0)
+		return r <= 0 ? r : -1;
+	if (!symvers_count(sv))
+		return 0;
+	abi->symvers = TAKE(sv);
+	abi->symvers_from = TAKE(path);
+	return 1;
+}
+
+// An image knows only its own symbols. Which module of the host provides the others, without their CRCs, is in
+// modules.symbols: "alias symbol:drm_ioctl drm".
+static int add_module_symbols(struct symvers *sv, const struct root *host, const char *release, struct err *err)
+{
+	auto_str char *path = str_fmt("lib/modules/%s/modules.symbols", release), *text = NULL;
+	auto_strv struct strv lines = { 0 };
+	if (root_read(host, path, &text, NULL, err) < 0)
+		return -1;
+	strv_split(&lines, text ? text : "", "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		static const char prefix[] = "alias symbol:";
+		auto_strv struct strv words = { 0 };
+		if (!str_starts(lines.items[i], prefix))
+			continue;
+		strv_split(&words, lines.items[i] + strlen(prefix), " ");
+		if (words.count == 2)
+			symvers_add(sv, &(struct symver){ words.items[0], .owner = words.items[1], .namespace = "" });
+	}
+	return 0;
+}
+
+// An image in another format (arm64, a unified kernel image) is no damage: less is known then.
+static int read_image(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
+{
+	static const char *const paths[] = { "lib/modules/%s/vmlinuz", "usr/lib/modules/%s/vmlinuz",
+					     "boot/vmlinuz-%s" };
+	auto_fd int fd = -1;
+	auto_str char *path = NULL;
+	auto_vmlinuz struct vmlinuz v = { 0 };
+	int r = open_first(host, paths, ARRAY_SIZE(paths), release, &fd, &path, err);
+	if (r <= 0)
+		return r;
+	if (vmlinuz_read(fd, path, &v, err) < 0)
+		return err->code == E_ELF ? 0 : -1;
+	if (!str_eq(v.release, release))
+		return err_set(err, E_HEADERS_MISMATCH, "'%s' holds the kernel %s", path, v.release);
+	kernel_abi_add_vmlinuz(abi, &v);
+	free(abi->symvers_from);
+	abi->symvers_from = TAKE(path);
+	return add_module_symbols(abi->symvers, host, abi->release, err) < 0 ? -1 : 1;
+}
+
+// Whose a kernel is that does not run, where headers told the rest. An image that cannot be read tells nothing.
+static void read_banner(struct kernel_abi *abi, const struct root *host)
+{
+	struct err ignored;
+	auto_kernel_abi struct kernel_abi image = { 0 };
+	if (!abi->banner && read_image(&image, host, abi->release, &ignored) > 0)
+		kernel_abi_add_banner(abi, image.banner);
+}
+
+static bool is_module_name(const char *name)
+{
+	return str_ends(name, ".ko") || str_ends(name, ".ko.xz") || str_ends(name, ".ko.gz") ||
+	       str_ends(name, ".ko.zst");
+}
+
+// The first readable module below dir, depth first: 1 = found.
+static int find_module(struct kernel_abi *abi, const struct root *host, const char *dir, int depth)
+{
+	struct err err; // a directory or a module that cannot be read is no source
+	auto_strv struct strv names = { 0 };
+	if (depth > DEPTH_MAX || root_list(host, dir, &names, &err) <= 0)
+		return 0;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]);
+		if (!is_module_name(path)) {
+			if (find_module(abi, host, path, depth + 1) > 0)
+				return 1;
+			continue;
+		}
+		auto_module struct module m = MODULE_NONE;
+		auto_fd int fd = root_open(host, path, O_RDONLY, &err);
+		if (fd >= 0 && module_read(fd, path, &m, &err) == 0 && m.is_intree) {
+			kernel_abi_add_module(abi, &m);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+// Only the running kernel can tell what it enforces: Secure Boot and its command line decide.
+static void read_running(struct kernel_abi *abi, const struct root *kern)
+{
+	struct err err;
+	auto_str char *banner = NULL;
+	auto_str char *enforce = NULL;
+	auto_str char *lockdown = NULL;
+	if (root_line(kern, "proc/version", &banner, &err) > 0)
+		kernel_abi_add_banner(abi, banner);
+	if (root_line(kern, "sys/module/module/parameters/sig_enforce", &enforce, &err) > 0) {
+		abi->has_sig = true;
+		abi->is_sig_enforced = str_eq(enforce, "Y");
+	}
+	if (root_line(kern, "sys/kernel/security/lockdown", &lockdown, &err) > 0)
+		abi->is_locked_down = !strstr(lockdown, "[none]");
+}
+
+int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struct root *kern, const char *release,
+		    struct err *err)
+{
+	auto_kernel_abi struct kernel_abi a = { 0 };
+	auto_str char *running = NULL;
+	if (root_line(kern, "proc/sys/kernel/osrelease", &running, err) < 0)
+		return -1;
+	if (!release && !running)
+		return err_set(err, E_NOT_FOUND, "the release of the running kernel is unknown: '%s' has no proc",
+			       kern->name);
+	a.release = str_dup(release ? release : running);
+	bool is_running = str_eq(a.release, running);
+	if (is_running)
+		read_running(&a, kern);
+	auto_str char *tree = str_fmt("lib/modules/%s/kernel", a.release);
+	if (read_config(&a, host, is_running ? kern : NULL, a.release, err) < 0)
+		return -1;
+	find_module(&a, host, tree, 0);
+	int r = read_symvers(&a, host, a.release, err);
+	if (r == 0)
+		r = read_image(&a, host, a.release, err);
+	if (r < 0)
+		return -1;
+	read_banner(&a, host);
+	kernel_abi_done(abi);
+	*abi = a;
+	a = (struct kernel_abi){ 0 };
+	return r;
+}

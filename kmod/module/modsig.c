@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules are those of the kernel's mod_check_sig, module_sig_check and its PKCS#7 parser.
+#include "kmod/module/modsig.h"
+
+#include <openssl/cms.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+static const char MAGIC[] = "~Module signature appended~\n";
+enum { MAGIC_LEN = sizeof(MAGIC) - 1, TRAILER = 12, ID_PKCS7 = 2 };
+
+struct certs {
+	STACK_OF(X509) * list;
+};
+
+static void free_cmsp(CMS_ContentInfo **cms)
+{
+	CMS_ContentInfo_free(*cms);
+}
+static void free_biop(BIO **bio)
+{
+	BIO_free(*bio);
+}
+static void free_bnp(BIGNUM **bn)
+{
+	BN_free(*bn);
+}
+static void free_storep(X509_STORE **s)
+{
+	X509_STORE_free(*s);
+}
+static void free_ctxp(X509_STORE_CTX **c)
+{
+	X509_STORE_CTX_free(*c);
+}
+static void free_stackp(STACK_OF(X509) * *s)
+{
+	sk_X509_free(*s);
+}
+#define auto_free(x) __attribute__((cleanup(free_##x##p)))
+
+static void judge(struct modsig *sig, enum modsig_state state, const char *why)
+{
+	sig->state = state;
+	sig->why = str_dup(why);
+}
+
+static char *hex(const unsigned char *data, size_t len)
+{
+	char *s = mem_alloc(2 * len + 1);
+	for (size_t i = 0; i < len; i++) {
+		s[2 * i] = "0123456789ABCDEF"[data[i] >> 4];
+		s[2 * i + 1] = "0123456789ABCDEF"[data[i] & 15];
+	}
+	return s;
+}
+
+static char *name_text(const X509_NAME *name)
+{
+	auto_free(bio) BIO *bio = BIO_new(BIO_s_mem());
+	char *text = NULL;
+	if (!bio || X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253) < 0)
+		return NULL;
+	long len = BIO_get_mem_data(bio, &text);
+	return str_ndup(text, (size_t)len);
+}
+
+static char *serial_text(const ASN1_INTEGER *serial)
+{
+	auto_free(bn) BIGNUM *bn = ASN1_INTEGER_to_BN(serial, NULL);
+	char *openssl = bn ? BN_bn2hex(bn) : NULL;
+	char *copy = str_dup(openssl);
+	OPENSSL_free(openssl);
+	return copy;
+}
+
+// crypto/asymmetric_keys/pkcs7_parser.c, pkcs7_sig_note_digest_algo and pkcs7_sig_note_pkey_algo
+static bool is_kernel_hash(int nid)
+{
+	return nid == NID_sha1 || nid == NID_sha224 || nid == NID_sha256 || nid == NID_sha384 || nid == NID_sha512 ||
+	       nid == NID_sha3_256 || nid == NID_sha3_384 || nid == NID_sha3_512 || nid == NID_sm3;
+}
+
+static bool is_kernel_key(int nid)
+{
+	return nid == NID_rsaEncryption || nid == NID_X9_62_id_ecPublicKey || nid == NID_ecdsa_with_SHA1 ||
+	       nid == NID_ecdsa_with_SHA224 || nid == NID_ecdsa_with_SHA256 || nid == NID_ecdsa_with_SHA384 ||
+	       nid == NID_ecdsa_with_SHA512 || nid == NID_ecdsa_with_SHA3_256 || nid == NID_ecdsa_with_SHA3_384 ||
+	       nid == NID_ecdsa_with_SHA3_512 || nid == NID_sm2;
+}
+
+static int algorithm(const X509_ALGOR *algor)
+{
+	const ASN1_OBJECT *object = NULL;
+	X509_ALGOR_get0(&object, NULL, NULL, algor);
+	return object ? OBJ_obj2nid(object) : NID_undef;
+}
+
+static void read_signer(struct modsig *sig, CMS_SignerInfo *signer)
+{
+	ASN1_OCTET_STRING *key_id = NULL;
+	X509_NAME *issuer = NULL;
+	ASN1_INTEGER *serial = NULL;
+	X509_ALGOR *digest = NULL, *key = NULL;
+	if (CMS_SignerInfo_get0_signer_id(signer, &key_id, &issuer, &serial) == 1) {
+		sig->issuer = issuer ? name_text(issuer) : NULL;
+		sig->serial = serial ? serial_text(serial) : NULL;
+		sig->key_id = key_id ? hex(ASN1_STRING_get0_data(key_id), (size_t)ASN1_STRING_length(key_id)) : NULL;
+	}
+	CMS_SignerInfo_get0_algs(signer, NULL, NULL, &digest, &key);
+	int hash = digest ? algorithm(digest) : NID_undef, pkey = key ? algorithm(key) : NID_undef;
+	if (hash != NID_undef) {
+		sig->hash = str_dup(OBJ_nid2ln(hash));
+		for (char *p = sig->hash; *p; p++)
+			*p = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
+	}
+	if (!is_kernel_hash(hash))
+		judge(sig, MODSIG_UNSUPPORTED, "its hash algorithm is none of the kernel's");
+	else if (!is_kernel_key(pkey))
+		judge(sig, MODSIG_UNSUPPORTED, "its signature algorithm is none of the kernel's");
+	else if (CMS_signed_get_attr_count(signer) > 0 &&
+		 CMS_signed_get_attr_by_NID(signer, NID_SMIMECapabilities, -1) >= 0)
+		judge(sig, MODSIG_BAD, "it has S/MIME capabilities, which the kernel refuses");
+}
+
+static CMS_ContentInfo *parse_cms(const struct modsig *sig)
+{
+	const unsigned char *p = sig->cms;
+	CMS_ContentInfo *cms = d2i_CMS_ContentInfo(NULL, &p, (long)sig->cms_len);
+	ERR_clear_error();
+	return cms;
+}
+
+static void read_cms(struct modsig *sig)
+{
+	auto_free(cms) CMS_ContentInfo *cms = parse_cms(sig);
+	STACK_OF(CMS_SignerInfo) *signers =
+		cms && OBJ_obj2nid(CMS_get0_type(cms)) == NID_pkcs7_signed ? CMS_get0_SignerInfos(cms) : NULL;
+	if (!signers || sk_CMS_SignerInfo_num(signers) < 1) {
+		judge(sig, MODSIG_BAD, "the CMS is damaged or has no signer");
+		return;
+	}
+	sig->state = MODSIG_SIGNED;
+	read_signer(sig, sk_CMS_SignerInfo_value(signers, 0));
+	ERR_clear_error();
+}
+
+void modsig_read(const void *data, size_t len, struct modsig *ret)
+{
+	const unsigned char *end = (const unsigned char *)data + len;
+	*ret = (struct modsig){ .payload = len };
+	if (len < MAGIC_LEN || memcmp(end - MAGIC_LEN, MAGIC, MAGIC_LEN) != 0)
+		return;
+	const unsigned char *t = end - MAGIC_LEN - TRAILER;
+	size_t room = len - MAGIC_LEN;
+	if (room <= TRAILER) {
+		judge(ret, MODSIG_BAD, "the signature trailer is cut");
+		return;
+	}
+	// algo, hash, id_type, signer_len, key_id_len, three bytes of padding, then the length, big-endian
+	size_t sig_len = (size_t)t[8] << 24 | (size_t)t[9] << 16 | (size_t)t[10] << 8 | (size_t)t[11];
+	room -= TRAILER;
+	if (sig_len >= room) {
+		judge(ret, MODSIG_BAD, "the signature claims more bytes than the file has");
+		return;
+	}
+	ret->payload = room - sig_len;
+	ret->cms = (const unsigned char *)data + ret->payload;
+	ret->cms_len = sig_len;
+	if (t[2] != ID_PKCS7)
+		judge(ret, MODSIG_UNSUPPORTED, "the signature is not PKCS#7");
+	else if (t[0] || t[1] || t[3] || t[4] || t[5] || t[6] || t[7])
+		judge(ret, MODSIG_BAD, "the signature trailer has fields that must be zero");
+	else
+		read_cms(ret);
+}
+
+void modsig_done(struct modsig *sig)
+{
+	free(sig->issuer);
+	free(sig->serial);
+	free(sig->key_id);
+	free(sig->hash);
+	free(sig->why);
+	*sig = (struct modsig){ 0 };
+}
+
+struct certs *certs_new(void)
+{
+	struct certs *certs = mem_alloc(sizeof(*certs));
+	certs->list = sk_X509_new_null();
+	if (!certs->list)
+		abort();
+	return certs;
+}
+
+void certs_free(struct certs *certs)
+{
+	if (!certs)
+		return;
+	sk_X509_pop_free(certs->list, X509_free);
+	free(certs);
+}
+
+static void certs_push(struct certs *certs, X509 *cert)
+{
+	if (sk_X509_push(certs->list, cert) <= 0)
+		abort();
+}
+
+int certs_add(struct certs *certs, const void *data, size_t len, const char *name, struct err *err)
+{
+	const unsigned char *p = data;
+	auto_free(bio) BIO *bio = BIO_new_mem_buf(data, (int)len);
+	size_t before = certs_count(certs);
+	X509 *cert;
+	char no_password[] = ""; // never ask a terminal for one
+	while (bio && (cert = PEM_read_bio_X509(bio, NULL, NULL, no_password)) != NULL)
+		certs_push(certs, cert);
+	if (certs_count(certs) == before && (cert = d2i_X509(NULL, &p, (long)len)) != NULL)
+		certs_push(certs, cert);
+	ERR_clear_error();
+	if (certs_count(certs) == before)
+		return err_set(err, E_CONFIG, "'%s' holds no certificate, neither as PEM nor as DER", name);
+	return 0;
+}
+
+size_t certs_count(const struct certs *certs)
+{
+	return certs ? (size_t)sk_X509_num(certs->list) : 0;
+}
+
+// Issued by one of the certificates, or one of them itself. As in the kernel no purpose and no date counts.
+static bool is_trusted(const struct certs *certs, X509 *signer, STACK_OF(X509) * embedded)
+{
+	auto_free(store) X509_STORE *store = X509_STORE_new();
+	auto_free(ctx) X509_STORE_CTX *ctx = X509_STORE_CTX_new();
+	if (!store || !ctx)
+		abort();
+	for (int i = 0; i < sk_X509_num(certs->list); i++)
+		X509_STORE_add_cert(store, sk_X509_value(certs->list, i));
+	X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_NO_CHECK_TIME);
+	bool ok = X509_STORE_CTX_init(ctx, store, signer, embedded) == 1 && X509_verify_cert(ctx) == 1;
+	ERR_clear_error();
+	return ok;
+}
+
+// The certificate that made the first signature, from the trusted ones or from inside the CMS; NULL = neither has it.
+static X509 *find_signer(CMS_ContentInfo *cms, STACK_OF(X509) * all)
+{
+	CMS_SignerInfo *first = sk_CMS_SignerInfo_value(CMS_get0_SignerInfos(cms), 0);
+	for (int i = 0; i < sk_X509_num(all); i++) {
+		if (CMS_SignerInfo_cert_cmp(first, sk_X509_value(all, i)) == 0)
+			return sk_X509_value(all, i);
+	}
+	return NULL;
+}
+
+static STACK_OF(X509) * join(const struct certs *certs, STACK_OF(X509) * embedded)
+{
+	STACK_OF(X509) *all = sk_X509_dup(certs->list);
+	for (int i = 0; all && i < sk_X509_num(embedded); i++)
+		sk_X509_push(all, sk_X509_value(embedded, i));
+	if (!all)
+		abort();
+	return all;
+}
+
+static void free_embeddedp(STACK_OF(X509) * *s)
+{
+	sk_X509_pop_free(*s, X509_free);
+}
+
+int modsig_verify(const struct modsig *sig, const void *data, const struct certs *certs, struct err *err)
+{
+	if (sig->state == MODSIG_NONE || sig->state == MODSIG_UNSUPPORTED)
+		return err_set(err, E_SIGNING_REQUIRED, "no usable signature: %s",
+			       sig->why ? sig->why : "the module is unsigned");
+	auto_free(cms) CMS_ContentInfo *cms = sig->state == MODSIG_SIGNED ? parse_cms(sig) : NULL;
+	if (!cms)
+		return err_set(err, E_SIGNATURE_BAD, "%s", sig->why ? sig->why : "the CMS is damaged");
+	auto_free(embedded) STACK_OF(X509) *embedded = CMS_get1_certs(cms);
+	auto_free(stack) STACK_OF(X509) *all = join(certs, embedded);
+	auto_free(bio) BIO *content = BIO_new_mem_buf(data, (int)sig->payload);
+	X509 *signer = find_signer(cms, all);
+	if (!content)
+		abort();
+	if (!signer || !is_trusted(certs, signer, embedded))
+		return 0;
+	int ok = CMS_verify(cms, all, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY);
+	ERR_clear_error();
+	if (ok != 1)
+		return err_set(err, E_SIGNATURE_BAD, "the signature by %s is not of this content",
+			       sig->issuer ? sig->issuer : "the key");
+	return 1;
+}

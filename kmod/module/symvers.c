@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entries in the order of adding, and an open-addressing hash of their indices. Strings live in blocks of the table:
+// a whole Module.symvers is one block, cut up in place.
+#include "kmod/module/symvers.h"
+
+#include "base/archive/archive.h"
+#include "base/file/file.h"
+
+enum { BLOCK = 65536, TEXT_MAX = 64 << 20 };
+
+struct block {
+	struct block *next;
+	size_t used, room;
+	char text[];
+};
+
+struct symvers {
+	struct symver *items;
+	size_t count, room;
+	uint32_t *slots;   // index + 1; 0 = free
+	size_t slot_count; // a power of two, at least twice count
+	struct block *blocks;
+};
+
+struct symvers *symvers_new(void)
+{
+	return mem_alloc(sizeof(struct symvers));
+}
+
+void symvers_free(struct symvers *sv)
+{
+	if (!sv)
+		return;
+	for (struct block *b = sv->blocks, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+	free(sv->items);
+	free(sv->slots);
+	free(sv);
+}
+
+static char *keep(struct symvers *sv, const char *s, size_t len)
+{
+	struct block *b = sv->blocks;
+	if (!b || b->room - b->used < len + 1) {
+		size_t room = len + 1 > BLOCK ? len + 1 : BLOCK;
+		b = mem_alloc(sizeof(*b) + room);
+		b->room = room;
+		b->next = sv->blocks;
+		sv->blocks = b;
+	}
+	char *copy = b->text + b->used;
+	memcpy(copy, s, len);
+	copy[len] = '\0';
+	b->used += len + 1;
+	return copy;
+}
+
+static uint32_t hash(const char *s)
+{
+	uint32_t h = 2166136261U; // FNV-1a
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * 16777619U;
+	return h ^ h >> 15;
+}
+
+// The slot that holds name, or the free one where it belongs.
+static uint32_t *slot(const struct symvers *sv, const char *name)
+{
+	size_t mask = sv->slot_count - 1, at = hash(name) & mask;
+	while (sv->slots[at] && !str_eq(sv->items[sv->slots[at] - 1].name, name))
+		at = (at + 1) & mask;
+	return &sv->slots[at];
+}
+
+static void make_room(struct symvers *sv)
+{
+	if (sv->count < sv->room)
+		return;
+	sv->room = sv->room ? 2 * sv->room : 256;
+	sv->items = mem_grow(sv->items, sv->room, sizeof(*sv->items));
+	sv->slot_count = 2 * sv->room;
+	free(sv->slots);
+	sv->slots = mem_alloc(sv->slot_count * sizeof(*sv->slots));
+	for (size_t i = 0; i < sv->count; i++)
+		*slot(sv, sv->items[i].name) = (uint32_t)i + 1;
+}
+
+// Strings of symbol must live in blocks.
+static void put(struct symvers *sv, const struct symver *symbol)
+{
+	make_room(sv);
+	uint32_t *place = slot(sv, symbol->name);
+	if (*place)
+		return;
+	sv->items[sv->count++] = *symbol;
+	*place = (uint32_t)sv->count;
+}
+
+void symvers_add(struct symvers *sv, const struct symver *symbol)
+{
+	struct symver copy = *symbol;
+	const struct symver *last = sv->count ? &sv->items[sv->count - 1] : NULL;
+	if (symvers_find(sv, symbol->name))
+		return;
+	copy.name = keep(sv, symbol->name, strlen(symbol->name));
+	// Symbols come owner by owner, so the strings of the last one usually serve again.
+	copy.owner = last && str_eq(last->owner, symbol->owner) ? last->owner :
+								  keep(sv, symbol->owner, strlen(symbol->owner));
+	copy.namespace = last && str_eq(last->namespace, symbol->namespace) ?
+				 last->namespace :
+				 keep(sv, symbol->namespace, strlen(symbol->namespace));
+	put(sv, &copy);
+}
+
+static bool parse_crc(const char *s, uint32_t *ret)
+{
+	uint64_t crc;
+	if (!str_starts(s, "0x") || !str_u64(s + 2, 16, &crc) || crc > UINT32_MAX)
+		return false;
+	*ret = (uint32_t)crc;
+	return true;
+}
+
+// CRC \t symbol \t owner \t kind [\t namespace]; the line is cut up in place.
+static bool parse_line(char *line, struct symver *ret)
+{
+	char *field[5] = { line, NULL, NULL, NULL, NULL };
+	size_t count = 1;
+	for (char *tab = strchr(line, '\t'); tab && count < 5; tab = strchr(tab + 1, '\t')) {
+		*tab = '\0';
+		field[count++] = tab + 1;
+	}
+	*ret = (struct symver){ .has_crc = true };
+	if (count < 4 || !parse_crc(field[0], &ret->crc) || !*field[1] || !*field[2])
+		return false;
+	// Without modversions every CRC is written as zero.
+	ret->has_crc = ret->crc != 0;
+	ret->name = field[1];
+	ret->owner = field[2];
+	ret->is_gpl = str_starts(field[3], "EXPORT_") && str_ends(field[3], "_GPL");
+	ret->namespace = field[4] ? field[4] : "";
+	return str_starts(field[3], "EXPORT_");
+}
+
+// Visit each line; with sv NULL only check, so that a malformed text leaves the table as it was.
+static int each_line(struct symvers *sv, char *text, size_t len, const char *name, struct err *err)
+{
+	size_t number = 1;
+	for (char *line = text, *end = text + len, *stop; line < end; line = stop + 1, number++) {
+		struct symver symbol;
+		stop = memchr(line, '\n', (size_t)(end - line));
+		if (!stop)
+			stop = end;
+		*stop = '\0';
+		if (*line && !parse_line(line, &symbol))
+			return err_set(err, E_HEADERS_MISMATCH, "%s: line %zu is no symbol version: '%.80s'", name,
+				       number, line);
+		if (*line && sv)
+			put(sv, &symbol);
+	}
+	return 0;
+}
+
+int symvers_add_text(struct symvers *sv, const char *text, size_t len, const char *name, struct err *err)
+{
+	auto_str char *trial = str_ndup(text, len);
+	if (each_line(NULL, trial, len, name, err) < 0)
+		return -1;
+	return each_line(sv, keep(sv, text, len), len, name, err);
+}
+
+int symvers_add_file(struct symvers *sv, int fd, const char *name, struct err *err)
+{
+	auto_str char *raw = NULL;
+	auto_str char *text = NULL;
+	size_t raw_len, len;
+	if (file_read(fd, name, &raw, &raw_len, err) < 0)
+		return -1;
+	if (archive_inflate(raw, raw_len, TEXT_MAX, &text, &len, err) < 0)
+		return err_wrap(err, "read '%s'", name);
+	return symvers_add_text(sv, text, len, name, err);
+}
+
+const struct symver *symvers_find(const struct symvers *sv, const char *name)
+{
+	if (!sv || !sv->count)
+		return NULL;
+	uint32_t found = *slot(sv, name);
+	return found ? &sv->items[found - 1] : NULL;
+}
+
+size_t symvers_count(const struct symvers *sv)
+{
+	return sv ? sv->count : 0;
+}
+
+const struct symver *symvers_at(const struct symvers *sv, size_t index)
+{
+	return &sv->items[index];
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Formats: Documentation/arch/x86/boot.rst for the bzImage header; include/linux/export.h (struct kernel_symbol with
+// 32-bit relative references) for the export table; include/linux/export-internal.h and module_symbol.h for
+// __kflagstab, which 7.x kernels have in place of a second table: a byte for each symbol.
+#include "kmod/module/vmlinuz.h"
+
+#include "base/archive/archive.h"
+#include "base/file/file.h"
+#include "kmod/module/sections.h"
+
+#include <ctype.h>
+#include <elf.h>
+
+enum { IMAGE_MAX = 1 << 30, BANNER_MAX = 1024 };
+static const char BANNER[] = "Linux version ";
+
+struct export_table {
+	const struct sections *sections;
+	const char *file;
+	const struct section *entries, *crcs, *flags; // crcs and flags may be NULL
+	bool is_gpl;                                  // all of it; without flags
+};
+
+// The string at a virtual address; NULL when no section of the file has it.
+static const char *string_at(const struct sections *s, uint64_t addr)
+{
+	for (size_t i = 1; i < s->count; i++) {
+		const struct section *in = &s->items[i];
+		if (!in->data || !in->addr || addr < in->addr || addr - in->addr >= in->size)
+			continue;
+		const unsigned char *p = in->data + (addr - in->addr);
+		return memchr(p, '\0', in->size - (addr - in->addr)) ? (const char *)p : NULL;
+	}
+	return NULL;
+}
+
+static const char *reference(const struct export_table *t, size_t offset)
+{
+	int32_t relative = (int32_t)le32(t->entries->data + offset);
+	return string_at(t->sections, t->entries->addr + offset + (uint64_t)(int64_t)relative);
+}
+
+// An entry is {value, name, namespace}, each a 32-bit distance from itself; namespaces came with 5.4.
+static int read_exports(const struct export_table *t, struct symvers *sv, struct err *err)
+{
+	enum { FLAG_GPL_ONLY = 1 };
+	size_t count = t->crcs ? t->crcs->size / 4 : t->entries->size / 12;
+	size_t size = count ? t->entries->size / count : 12;
+	if ((size != 12 && size != 8) || count * size != t->entries->size)
+		return err_set(err, E_ELF, "'%s': %s has %zu bytes for %zu symbols", t->file, t->entries->name,
+			       t->entries->size, count);
+	if (t->flags && t->flags->size != count)
+		return err_set(err, E_ELF, "'%s': %s has %zu bytes for %zu symbols", t->file, t->flags->name,
+			       t->flags->size, count);
+	for (size_t i = 0; i < count; i++) {
+		struct symver symbol = { .owner = "vmlinux", .namespace = "", .is_gpl = t->is_gpl };
+		symbol.name = reference(t, i * size + 4);
+		if (size == 12 && le32(t->entries->data + i * size + 8) != 0)
+			symbol.namespace = reference(t, i * size + 8);
+		if (t->flags)
+			symbol.is_gpl = t->flags->data[i] & FLAG_GPL_ONLY;
+		if (!symbol.name || !*symbol.name || !symbol.namespace)
+			return err_set(err, E_ELF, "'%s': entry %zu of %s has its name outside of the image", t->file,
+				       i, t->entries->name);
+		symbol.crc = t->crcs ? le32(t->crcs->data + 4 * i) : 0;
+		symbol.has_crc = symbol.crc != 0; // zero: a symbol of assembler code without a prototype
+		symvers_add(sv, &symbol);
+	}
+	return 0;
+}
+
+static int read_tables(const struct sections *s, const char *file, struct vmlinuz *v, struct err *err)
+{
+	const struct section *plain = sections_find(s, "__ksymtab"), *gpl = sections_find(s, "__ksymtab_gpl");
+	const struct section *flags = gpl ? NULL : sections_find(s, "__kflagstab");
+	const struct export_table tables[] = {
+		{ s, file, plain, sections_find(s, "__kcrctab"), flags, false },
+		{ s, file, gpl, sections_find(s, "__kcrctab_gpl"), NULL, true },
+	};
+	size_t count = flags ? 1 : ARRAY_SIZE(tables);
+	if (!plain || (!gpl && !flags))
+		return err_set(err, E_ELF, "'%s' has no table of exported symbols", file);
+	v->has_crcs = tables[0].crcs && tables[count - 1].crcs;
+	v->symvers = symvers_new();
+	for (size_t i = 0; i < count; i++) {
+		if (read_exports(&tables[i], v->symvers, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+// The length of the banner that starts at p; 0 when it is a format string or a message that only starts alike.
+static size_t banner_len(const char *p, size_t room)
+{
+	const char *stop = memchr(p, '\n', room < BANNER_MAX ? room : BANNER_MAX);
+	if (!stop || (size_t)(stop - p) < sizeof(BANNER) || !isdigit((unsigned char)p[sizeof(BANNER) - 1]))
+		return 0;
+	return memchr(p, '\0', (size_t)(stop - p)) ? 0 : (size_t)(stop - p);
+}
+
+// Since 6.2 (and in Debian's 6.1) an image has the line twice: "# SMP ..." from before the final link, which is
+// overridden, and "#1 SMP ...", which the kernel prints.
+static void find_banner(const struct section *in, char **ret)
+{
+	const char *p = (const char *)in->data, *end = p + in->size;
+	while ((p = memmem(p, (size_t)(end - p), BANNER, sizeof(BANNER) - 1)) != NULL) {
+		size_t len = banner_len(p, (size_t)(end - p));
+		const char *unnumbered = *ret ? strstr(*ret, " # ") : NULL;
+		if (len && (!*ret || unnumbered)) {
+			free(*ret);
+			*ret = str_ndup(p, len);
+		}
+		p += sizeof(BANNER) - 1;
+	}
+}
+
+static int read_banner(const struct sections *s, const char *file, struct vmlinuz *v, struct err *err)
+{
+	for (size_t i = 1; i < s->count; i++) {
+		if (s->items[i].data && s->items[i].addr)
+			find_banner(&s->items[i], &v->banner);
+	}
+	if (!v->banner)
+		return err_set(err, E_ELF, "'%s' is no Linux kernel: it has no \"Linux version\" line", file);
+	const char *release = v->banner + sizeof(BANNER) - 1;
+	v->release = str_ndup(release, strcspn(release, " "));
+	return 0;
+}
+
+static int read_elf(const void *data, size_t len, const char *file, struct vmlinuz *ret, struct err *err)
+{
+	auto_vmlinuz struct vmlinuz v = { 0 };
+	auto_sections struct sections s = { 0 };
+	if (sections_read(data, len, file, &s, err) < 0)
+		return -1;
+	if (s.type != ET_EXEC && s.type != ET_DYN)
+		return err_set(err, E_ELF, "'%s' is no kernel image: ELF type %d", file, s.type);
+	v.machine = s.machine;
+	v.has_btf = sections_find(&s, ".BTF") != NULL;
+	if (read_banner(&s, file, &v, err) < 0 || read_tables(&s, file, &v, err) < 0)
+		return -1;
+	*ret = v;
+	v = (struct vmlinuz){ 0 };
+	return 0;
+}
+
+static bool is_elf(const unsigned char *p, size_t len)
+{
+	return len >= SELFMAG && memcmp(p, ELFMAG, SELFMAG) == 0;
+}
+
+static bool is_bzimage(const unsigned char *p, size_t len)
+{
+	return len >= 0x250 && le16(p + 0x1fe) == 0xaa55 && memcmp(p + 0x202, "HdrS", 4) == 0 &&
+	       le16(p + 0x206) >= 0x208;
+}
+
+static int bzimage_payload(const unsigned char *p, size_t len, const char *file, const unsigned char **ret,
+			   size_t *ret_len, struct err *err)
+{
+	size_t setup = p[0x1f1] ? p[0x1f1] : 4;
+	uint64_t start = (setup + 1) * 512 + (uint64_t)le32(p + 0x248);
+	uint32_t size = le32(p + 0x24c);
+	if (size < 8 || start > len || len - start < size)
+		return err_set(err, E_ELF, "'%s': the payload (%u bytes at %llu) runs past the end of the file at %zu",
+			       file, size, (unsigned long long)start, len);
+	*ret = p + start;
+	// All methods but gzip, which has its own, are followed by the unpacked size.
+	*ret_len = le16(p + start) == 0x8b1f ? size : size - 4;
+	return 0;
+}
+
+int vmlinuz_parse(const void *data, size_t len, const char *file, struct vmlinuz *ret, struct err *err)
+{
+	const unsigned char *p = data;
+	auto_str char *image = NULL;
+	if (is_elf(p, len))
+		return read_elf(data, len, file, ret, err);
+	if (is_bzimage(p, len) && bzimage_payload(p, len, file, &p, &len, err) < 0)
+		return -1;
+	if (archive_inflate(p, len, IMAGE_MAX, &image, &len, err) < 0) {
+		err_wrap(err, "'%s'", file);
+		return err_code(err, E_ELF);
+	}
+	return read_elf(image, len, file, ret, err);
+}
+
+int vmlinuz_read(int fd, const char *name, struct vmlinuz *ret, struct err *err)
+{
+	const void *data;
+	size_t len;
+	if (file_map(fd, name, &data, &len, err) < 0)
+		return -1;
+	int r = vmlinuz_parse(data, len, name, ret, err);
+	file_unmap(data, len);
+	return r;
+}
+
+void vmlinuz_done(struct vmlinuz *v)
+{
+	free(v->banner);
+	free(v->release);
+	symvers_free(v->symvers);
+	*v = (struct vmlinuz){ 0 };
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel image asked for its exports: hosts without headers can still be checked.
+//
+// Understood: an x86 bzImage (boot protocol >= 2.08, payload gzip, xz, zstd, lz4), an ELF vmlinux, and either one
+// compressed as a whole. The image must still have its section headers, as Debian's, Ubuntu's and Fedora's have.
+// Exports in two tables, or (7.x) in one with flags.
+#pragma once
+#include "kmod/module/symvers.h"
+
+struct vmlinuz {
+	// "Linux version 6.1.0-56-cloud-amd64 (...) ... #1 SMP ...", without the newline: as /proc/version shows it.
+	char *banner;
+	char *release;           // its third word
+	int machine;             // EM_X86_64, ...
+	struct symvers *symvers; // owner "vmlinux"; without CRCs when the kernel has no modversions
+	bool has_crcs;
+	bool has_btf;
+};
+
+// E_ELF with the place for an image that is damaged or in no format above.
+int vmlinuz_read(int fd, const char *name, struct vmlinuz *ret, struct err *err);
+int vmlinuz_parse(const void *data, size_t len, const char *name, struct vmlinuz *ret, struct err *err);
+void vmlinuz_done(struct vmlinuz *v);
+#define auto_vmlinuz __attribute__((cleanup(vmlinuz_done)))

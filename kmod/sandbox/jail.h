@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of the sandbox's child, in the order in which they are taken. Each ends the process with SANDBOX_FAILED and
+// a line on standard error that names the refused call: there is nothing to go back to.
+#pragma once
+#include "base/core/str.h"
+
+#include <sys/types.h>
+
+struct jail_show {
+	char *from, *to;
+	bool is_scratch; // its top level takes new files
+};
+
+struct jail {
+	const char *enter; // link of a mount namespace that all paths are of; NULL = ours
+	const char *base;  // whose programs and libraries; "" = the machine's own
+	const char *work;  // NULL = none
+	const char *cache; // NULL = none
+	const char *dir;
+	bool has_opt; // base's /opt is seen, too
+	uid_t uid;    // whose processes these are, and its group; ours = no other one
+	pid_t parent; // who started the sandbox, and ends it by ending
+	int alive;    // a pipe that is hung up when the process before the jail is gone
+	struct jail_show *shows;
+	size_t count;
+};
+
+void jail_fail(const char *what, const char *object) __attribute__((noreturn));
+void jail_namespaces(const struct jail *jail); // new mount, network, ipc, pid (and user) namespaces
+// A file system of our own, and into it; in the first process of the pid namespace.
+void jail_files(const struct jail *jail);
+void jail_rights(const struct jail *jail); // uid, capabilities, limits, system calls
+void jail_calls(void);                     // of these, the filter of system calls (kmod/sandbox/syscalls.c)
+
+// How much may lie in the directories that a compile writes to, together.
+struct jail_room {
+	int dirs[2]; // -1 = none
+	uint64_t bytes;
+	size_t files;
+};
+// Called by the process before the jail while `pid` runs in it: once a second looks how much there is, and kills it
+// with all that it started when that is more. Returns pid's status as waitpid has it; *ret_why (caller frees) is NULL
+// or says why it was killed.
+int jail_watch(pid_t pid, const struct jail_room *room, char **ret_why);

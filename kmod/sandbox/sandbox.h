@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run a program as an unprivileged child in a file system of its own (R-N3).
+//
+// The child sees: the machine's (or another root's) /usr, /bin, /sbin, /lib* read-only, with what is mounted below
+// them, and /opt where a tool lies there; the header trees read-only at their original absolute paths; a private /tmp,
+// /proc and a /dev of null, zero, full, random and urandom; and one writable directory, SANDBOX_WORK (and
+// SANDBOX_CACHE, where one is given). It has new mount, network, pid, ipc and (unless root may do without) user
+// namespaces, no capabilities, no_new_privs, no descriptor of its parent's but standard input, output and error, only
+// the system calls that compilers make (kmod/sandbox/syscalls.c), and, started by root, a uid that no other process has
+// (kmod/sandbox/uid.h). What it writes in total, a file, its memory, processes and open files are bounded. Nothing on the
+// machine is changed. That the work directory always has the same path inside is also what makes builds independent of
+// where they run.
+//
+// The directory above the work should be closed to others (0700): the work itself is the child's, and readable.
+//
+// The program starts itself again: main() must hand argv[1] == SANDBOX_ARG to sandbox_main before anything else.
+#pragma once
+#include "base/file/root.h"
+#include "base/process/proc.h"
+
+#define SANDBOX_ARG "sandbox-exec"
+#define SANDBOX_WORK "/build"
+#define SANDBOX_CACHE "/cache"
+enum { SANDBOX_EXCEEDED = 124, SANDBOX_FAILED = 125 };
+
+struct sandbox {
+	const struct root *base;    // whose /usr, /bin, /sbin, /lib* the program sees; NULL = this machine's
+	const struct root *headers; // root that dirs are in; NULL = none
+	const struct strv *dirs;    // absolute directories to show at the same path
+	const char *scratch;        // one of dirs whose top level takes new files, kept in memory only; NULL = none
+	// What SANDBOX_WORK is; when we are root, its files are the child's while it runs. NULL, with a base: there is
+	// none.
+	const struct root *work;
+	const struct root *cache; // what SANDBOX_CACHE is, writable and outliving the work; likewise; NULL = none
+	const char *const *argv;  // absolute program, as seen inside
+	const char *tool;         // absolute: another program that it starts; NULL = none
+	const char *const *env;
+	const char *dir; // working directory inside; NULL = SANDBOX_WORK
+	int timeout_ms;  // 0 = none
+	void (*line)(void *ctx, const char *line);
+	void *ctx;
+};
+
+// Seen through /proc/PID/root, so in another mount namespace: the kernel does not bind it. A base that lies there is
+// entered there, with all that lies beside it.
+bool sandbox_is_foreign(const struct root *root);
+// As proc_run. E_SANDBOX when the environment cannot be made: the message names the call that was refused. E_BUILD when
+// the program was ended because it wrote more than a compile needs.
+int sandbox_run(const struct sandbox *sandbox, struct proc_end *ret, struct err *err);
+int sandbox_main(int argc, char **argv) __attribute__((noreturn)); // in the child; int so that main() can return it

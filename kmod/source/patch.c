@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/source/patch.h"
+
+#include "base/process/proc.h"
+#include "kmod/kernel_tree/toolchain.h"
+#include "kmod/kernel_tree/tree.h"
+#include "kmod/sandbox/sandbox.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+
+// The files themselves are in the program. Names are joined to string literals, which parentheses would forbid.
+// NOLINTBEGIN(bugprone-macro-parentheses)
+#define X(symbol, file)                                                                                 \
+	__asm__(".pushsection .rodata\n" #symbol ": .incbin \"kmod/source/patches/" file "\"\n" #symbol \
+		"_end:\n.popsection");                                                                  \
+	extern const char symbol[], symbol##_end[];
+#include "kmod/source/patches/patches.def"
+#undef X
+// NOLINTEND(bugprone-macro-parentheses)
+
+static const struct {
+	const char *name, *start, *end;
+} builtin[] = {
+#define X(symbol, file) { file, symbol, symbol##_end },
+#include "kmod/source/patches/patches.def"
+#undef X
+};
+
+static void patch_done(struct patch *p)
+{
+	free(p->name);
+	free(p->text);
+}
+
+void patches_done(struct patches *patches)
+{
+	for (size_t i = 0; i < patches->count; i++)
+		patch_done(&patches->items[i]);
+	free(patches->items);
+	*patches = (struct patches){ 0 };
+}
+
+static void add(struct patches *list, const char *name, const char *text, size_t len)
+{
+	struct patch patch = { .name = str_dup(name), .text = str_ndup(text, len), .len = len };
+	digest_data(text, len, patch.digest);
+	for (size_t i = 0; i < list->count; i++) {
+		if (!str_eq(list->items[i].name, name))
+			continue;
+		patch_done(&list->items[i]);
+		list->items[i] = patch;
+		return;
+	}
+	list->items = mem_grow(list->items, list->count + 1, sizeof(patch));
+	list->items[list->count++] = patch;
+}
+
+static int bad_header(const struct patch *patch, const char *why, const char *what, struct err *err)
+{
+	return err_set(err, E_PATCH, "patch '%s': %s '%s'", patch->name, why, what);
+}
+
+struct target {
+	const char *version;
+	enum flavour flavour;
+	const struct tree *tree; // NULL: only check the syntax
+};
+
+// "FILE ~ REGEX": 1 = the tree matches.
+static int condition(const struct patch *patch, char *value, const struct tree *tree, struct err *err)
+{
+	char *regex = strstr(value, " ~ ");
+	if (!regex)
+		return bad_header(patch, "no 'FILE ~ REGEX' in", value, err);
+	*regex = '\0';
+	regex += strlen(" ~ ");
+	if (!tree)
+		return 1;
+	int r = tree_matches(tree, str_trim(value), str_trim(regex), err);
+	return r < 0 ? err_code(err, E_PATCH) : r;
+}
+
+// One "Key: value" line: 1 = holds or is no condition, 0 = the patch is not for this target.
+static int consider(const struct patch *patch, char *line, const struct target *to, struct err *err)
+{
+	char *value = strchr(line, ':');
+	if (!value)
+		return 1;
+	*value++ = '\0';
+	value = str_trim(value);
+	enum flavour flavour;
+	if (str_eq(line, "Driver"))
+		return !to->version || fnmatch(value, to->version, 0) == 0;
+	if (str_eq(line, "When"))
+		return condition(patch, value, to->tree, err);
+	if (str_eq(line, "Unless")) {
+		int r = condition(patch, value, to->tree, err);
+		return r < 0 || !to->tree ? r : !r;
+	}
+	if (!str_eq(line, "Flavour") || str_eq(value, "both"))
+		return 1;
+	if (!flavour_parse(value, &flavour))
+		return bad_header(patch, "unknown flavour", value, err);
+	return !to->tree || flavour == to->flavour;
+}
+
+static int applies(const struct patch *patch, const struct target *to, struct err *err)
+{
+	auto_strv struct strv lines = { 0 };
+	bool has_driver = false;
+	int r = 1;
+	strv_split(&lines, patch->text, "\n");
+	for (size_t i = 0; i < lines.count && !str_starts(lines.items[i], "--- ") && r > 0; i++) {
+		has_driver |= str_starts(lines.items[i], "Driver:");
+		r = consider(patch, lines.items[i], to, err);
+	}
+	if (r > 0 && !has_driver)
+		return bad_header(patch, "the header lacks", "Driver: GLOB", err);
+	return r;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct patch *)a)->name, ((const struct patch *)b)->name);
+}
+
+static int load_user(const struct root *dir, struct patches *list, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(dir, ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *text = NULL;
+		size_t len = 0;
+		if (!str_ends(names.items[i], ".patch"))
+			continue;
+		int r = root_read(dir, names.items[i], &text, &len, err);
+		if (r < 0)
+			return -1;
+		if (r > 0)
+			add(list, names.items[i], text, len);
+	}
+	return 0;
+}
+
+int patches_load(const struct root *dir, struct patches *ret, struct err *err)
+{
+	auto_patches struct patches list = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(builtin); i++)
+		add(&list, builtin[i].name, builtin[i].start, (size_t)(builtin[i].end - builtin[i].start));
+	if (dir && load_user(dir, &list, err) < 0)
+		return -1;
+	qsort(list.items, list.count, sizeof(*list.items), by_name);
+	for (size_t i = 0; i < list.count; i++)
+		if (applies(&list.items[i], &(struct target){ 0 }, err) < 0)
+			return -1;
+	*ret = list;
+	list = (struct patches){ 0 };
+	return 0;
+}
+
+int patches_choose(struct patches *patches, const char *driver_version, enum flavour flavour, const struct tree *tree,
+		   struct err *err)
+{
+	struct target to = { .version = driver_version, .flavour = flavour, .tree = tree };
+	size_t kept = 0;
+	for (size_t i = 0; i < patches->count; i++) {
+		int r = applies(&patches->items[i], &to, err);
+		if (r < 0)
+			return -1;
+		if (r > 0) {
+			struct patch swap = patches->items[kept];
+			patches->items[kept++] = patches->items[i];
+			patches->items[i] = swap;
+		}
+	}
+	for (size_t i = kept; i < patches->count; i++)
+		patch_done(&patches->items[i]);
+	patches->count = kept;
+	return 0;
+}
+
+// In the sandbox: a source's own patches are as much a stranger's as the source. Standard input does not reach into it,
+// so the text lies beside the source.
+static int apply(const struct patch *patch, const char *program, const struct root *source, const struct root *base,
+		 struct err *err)
+{
+	enum { DEADLINE_MS = 60000 };
+	static const char TEXT[] = ".kmodsmith.patch";
+	const char *argv[] = { program,           "-p1", "--batch", "--forward", "--no-backup-if-mismatch",
+			       "--reject-file=-", "-i",  TEXT,      NULL };
+	const char *env[] = { "LC_ALL=C", "PATH=/usr/bin:/bin", "TMPDIR=.", NULL };
+	const struct sandbox inside = {
+		.base = base, .work = source, .argv = argv, .env = env, .timeout_ms = DEADLINE_MS
+	};
+	struct proc_end end;
+	if (root_write(source, TEXT, patch->text, patch->len, 0644, err) < 0)
+		return -1;
+	int r = sandbox_run(&inside, &end, err);
+	if (root_unlink(source, TEXT, err) < 0 || r < 0)
+		return -1;
+	if (end.status == 0)
+		return 0;
+	return err_set(err, E_PATCH, "patch '%s' does not apply: %.300s", patch->name, end.tail);
+}
+
+int patches_apply(const struct patches *patches, const struct root *source, const char *path, const struct root *base,
+		  struct err *err)
+{
+	if (!patches->count)
+		return 0;
+	auto_str char *program = toolchain_program(base, path, "patch");
+	if (!program)
+		return err_set(err, E_TOOLCHAIN, "no patch(1) in %s", path);
+	for (size_t i = 0; i < patches->count; i++)
+		if (apply(&patches->items[i], program, source, base, err) < 0)
+			return -1;
+	return 0;
+}
+
+int patches_series(const struct root *source, struct patches *ret, struct err *err)
+{
+	auto_patches struct patches list = { 0 };
+	auto_str char *series = NULL;
+	auto_strv struct strv names = { 0 };
+	int r = root_read(source, "debian/patches/series", &series, NULL, err);
+	if (r < 0)
+		return -1;
+	strv_split(&names, series ? series : "", "\n");
+	for (size_t i = 0; i < names.count; i++) {
+		char *name = str_trim(names.items[i]);
+		auto_str char *path = str_fmt("debian/patches/%s", name), *text = NULL;
+		size_t len = 0;
+		if (!*name || *name == '#')
+			continue;
+		r = root_read(source, path, &text, &len, err);
+		if (r <= 0)
+			return r < 0 ? -1 : err_set(err, E_PATCH, "the source lists '%s' but does not have it", path);
+		add(&list, name, text, len);
+	}
+	*ret = list;
+	list = (struct patches){ 0 };
+	return 0;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Source patches: the built-in ones and those of a user's directory.
+//
+// A patch file starts with lines "Key: value" (and free text) before the first "---" line:
+//   Driver:  glob on the driver version                      Driver: 535.261.*
+//   Flavour: open, proprietary or both (the default)          Flavour: open
+//   When:    FILE ~ EXTENDED-REGEX on the target tree         When: include/linux/pci.h ~ pci_resize_resource\(.*int
+//   exclude Unless:  the same, negated
+// The tree, not the kernel's version, decides: distributions backport. Every When must hold and no Unless may.
+#pragma once
+#include "base/file/digest.h"
+#include "kmod/source/recipe.h"
+
+struct tree;
+
+struct patch {
+	char *name; // file name
+	char *text;
+	size_t len;
+	char digest[DIGEST_HEX + 1];
+};
+
+struct patches {
+	struct patch *items;
+	size_t count;
+};
+
+// All built-in patches and, when dir is not NULL, those in it (*.patch, sorted; one of the same name replaces a
+// built-in). E_PATCH names a file with a missing Driver line or a bad expression.
+int patches_load(const struct root *dir, struct patches *ret, struct err *err);
+// Keep only those that this driver needs on this tree, in order.
+int patches_choose(struct patches *patches, const char *driver_version, enum flavour flavour, const struct tree *tree,
+		   struct err *err);
+// Apply to a private copy of the source with patch(1); E_PATCH quotes the hunk that failed. path: where programs are,
+// in the builder root base (NULL = on this machine).
+int patches_apply(const struct patches *patches, const struct root *source, const char *path, const struct root *base,
+		  struct err *err);
+// The patches that a Debian source brings and wants applied first (debian/patches/series), in its order; often none.
+int patches_series(const struct root *source, struct patches *ret, struct err *err);
+void patches_done(struct patches *patches);
+#define auto_patches __attribute__((cleanup(patches_done)))

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/source/recipe.h"
+
+#include "kmod/kernel_tree/tree.h"
+
+#include <fnmatch.h>
+
+// In load order.
+static const struct {
+	const char *name, *needs;
+} modules[] = {
+	{ "nvidia", NULL },
+	{ "nvidia-uvm", "nvidia" },
+	{ "nvidia-modeset", "nvidia" },
+	{ "nvidia-drm", "nvidia-modeset" },
+	{ "nvidia-peermem", "nvidia" },
+};
+
+static const char *const names[] = { "auto", "open", "proprietary" };
+
+// Found by compiling every pair. The tree decides, not the kernel's version, because distributions backport.
+static const struct known_bad {
+	const char *driver; // glob
+	unsigned flavours;
+	const char *file, *regex; // the pair fails when the tree's file does not match
+	const char *why, *good;
+} bad[] = {
+	{ "470.*", FLAVOUR_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(",
+	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.216.03" },
+};
+
+const char *flavour_name(enum flavour flavour)
+{
+	return names[flavour];
+}
+
+bool flavour_parse(const char *s, enum flavour *ret)
+{
+	for (size_t i = FLAVOUR_AUTO; i < ARRAY_SIZE(names); i++) {
+		if (!str_eq(s, names[i]))
+			continue;
+		*ret = (enum flavour)i;
+		return true;
+	}
+	return false;
+}
+
+static bool has_module(const struct root *dir, const char *name)
+{
+	auto_str char *kbuild = str_fmt("%s/%s.Kbuild", name, name);
+	return root_exists(dir, kbuild);
+}
+
+static size_t find_module(const char *wish)
+{
+	auto_str char *full = str_starts(wish, "nvidia") ? str_dup(wish) : str_fmt("nvidia-%s", wish);
+	size_t i = 0;
+	while (i < ARRAY_SIZE(modules) && !str_eq(modules[i].name, full))
+		i++;
+	return i;
+}
+
+static void want(bool *wanted, size_t i)
+{
+	wanted[i] = true;
+	if (modules[i].needs)
+		want(wanted, find_module(modules[i].needs));
+}
+
+int recipe_modules(const struct root *dir, const struct strv *wish, struct strv *ret, struct err *err)
+{
+	bool wanted[ARRAY_SIZE(modules)] = { false };
+	for (size_t i = 0; wish && i < wish->count; i++) {
+		size_t m = find_module(wish->items[i]);
+		if (m == ARRAY_SIZE(modules))
+			return err_set(err, E_USAGE,
+				       "no module '%s' is known; there are nvidia, uvm, modeset, drm, peermem",
+				       wish->items[i]);
+		want(wanted, m);
+	}
+	bool is_all = !wish || !wish->count;
+	struct strv found = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
+		bool is_there = has_module(dir, modules[i].name);
+		if (is_there && (is_all || wanted[i]))
+			strv_add(&found, str_dup(modules[i].name));
+		if (is_there || !wanted[i])
+			continue;
+		strv_done(&found);
+		return err_set(err, E_USAGE, "the source '%s' has no module '%s'", dir->name, modules[i].name);
+	}
+	strv_done(ret);
+	*ret = found;
+	return 0;
+}
+
+static size_t count_sources(const struct root *dir, const char *module, const char *suffix)
+{
+	auto_str char *path = str_fmt("%s/%s%s.Kbuild", module, module, suffix), *text = NULL;
+	struct err absent;
+	if (root_read(dir, path, &text, NULL, &absent) <= 0)
+		return 0;
+	size_t count = 0;
+	auto_strv struct strv lines = { 0 };
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++)
+		count += strstr(lines.items[i], "_SOURCES") && str_ends(str_trim(lines.items[i]), ".c") &&
+			 lines.items[i][0] != '#';
+	return count;
+}
+
+size_t recipe_objects(const struct root *dir, const struct strv *set)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < set->count; i++)
+		count += count_sources(dir, set->items[i], "") + count_sources(dir, set->items[i], "-sources");
+	return count;
+}
+
+int recipe_check(const char *driver_version, enum flavour flavour, const struct tree *tree, struct err *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		if (!(bad[i].flavours & flavour) || fnmatch(bad[i].driver, driver_version, 0) != 0)
+			continue;
+		int r = tree_matches(tree, bad[i].file, bad[i].regex, err);
+		if (r < 0)
+			return -1;
+		if (r == 0)
+			return err_set(err, E_SOURCE_KERNEL,
+				       "driver %s (%s) does not compile for kernel %s: %s; %s or later works",
+				       driver_version, flavour_name(flavour), tree->release, bad[i].why, bad[i].good);
+	}
+	return 0;
+}

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kmod/source/source.h"
+
+#include "base/archive/archive.h"
+#include "base/file/copy.h"
+#include "base/file/file.h"
+#include "kmod/source/payload.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+static const char USR_SRC[] = "usr/src";
+
+unsigned source_branch(const char *version)
+{
+	return (unsigned)strtoul(version, NULL, 10);
+}
+
+const char *source_dir(const struct source *source, enum flavour flavour)
+{
+	return flavour == FLAVOUR_OPEN ? source->open : source->proprietary;
+}
+
+void source_done(struct source *s)
+{
+	root_done(&s->root);
+	free(s->version);
+	free(s->open);
+	free(s->proprietary);
+	*s = (struct source){ .root = ROOT_NONE };
+}
+
+static char *find_version(const struct root *root, const char *dir)
+{
+	auto_str char *path = str_fmt("%s/Kbuild", dir), *text = NULL;
+	struct err absent;
+	if (root_read(root, path, &text, NULL, &absent) <= 0)
+		return NULL;
+	const char *mark = "NV_VERSION_STRING=\\\"";
+	const char *at = strstr(text, mark);
+	if (!at)
+		return NULL;
+	at += strlen(mark);
+	size_t len = strspn(at, "0123456789.");
+	return len ? str_ndup(at, len) : NULL;
+}
+
+// What the module says of its own licence is the flavour, whatever a distribution calls the directory.
+static unsigned find_flavour(const struct root *root, const char *dir)
+{
+	static const char *const files[] = { "nvidia/nv-frontend.c", "nvidia/nv.c" };
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, files[i]), *text = NULL;
+		struct err absent;
+		if (root_read(root, path, &text, NULL, &absent) <= 0)
+			continue;
+		if (strstr(text, "MODULE_LICENSE(\"NVIDIA\")"))
+			return FLAVOUR_PROPRIETARY;
+		if (strstr(text, "MODULE_LICENSE(\"Dual MIT/GPL\")"))
+			return FLAVOUR_OPEN;
+	}
+	return 0;
+}
+
+// What NVIDIA compiles of each module without the kernel's headers. In its open source release these are links to what
+// its Makefile leaves in src/.
+static const char *const cores[] = { "nvidia/nv-kernel.o_binary", "nvidia-modeset/nv-modeset-kernel.o_binary" };
+
+static bool is_link(const struct root *root, const char *path)
+{
+	struct stat st;
+	struct err ignored;
+	return root_stat(root, path, &st, &ignored) > 0 && S_ISLNK(st.st_mode);
+}
+
+static int check_core(const struct source *s, const char *dir, struct err *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cores); i++) {
+		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
+		bool is_dangling = is_link(&s->root, core);
+		if (root_exists(&s->root, core) || (i > 0 && !is_dangling))
+			continue;
+		return err_set(err, E_SOURCE,
+			       "'%s/%s' %s %s: in a source release it is to be compiled first, by `make "
+			       "kernel-open/%s kernel-open/%s` in the directory that has kernel-open/ and src/, which "
+			       "then is the source",
+			       s->root.name, dir, is_dangling ? "has a link to nothing for" : "lacks", cores[i],
+			       cores[0], cores[1]);
+	}
+	return 0;
+}
+
+static int take_dir(struct source *s, const char *dir, struct err *err)
+{
+	unsigned flavour = find_flavour(&s->root, dir);
+	auto_str char *version = flavour ? find_version(&s->root, dir) : NULL;
+	if (!version)
+		return 0;
+	if (s->version && !str_eq(s->version, version))
+		return err_set(err, E_SOURCE, "'%s' holds two drivers, %s and %s", s->root.name, s->version, version);
+	char **place = flavour == FLAVOUR_OPEN ? &s->open : &s->proprietary;
+	if (!*place)
+		*place = str_dup(dir);
+	if (!s->version)
+		s->version = TAKE(version);
+	s->flavours |= flavour;
+	s->branch = source_branch(s->version);
+	return 1;
+}
+
+// A flavour's directory is the root itself or at most two levels down (kernel-open, modules/nvidia-kernel).
+static int scan(struct source *s, const char *dir, unsigned depth, struct err *err)
+{
+	auto_str char *kbuild = str_fmt("%s/Kbuild", dir), *conftest = str_fmt("%s/conftest.sh", dir);
+	if (root_exists(&s->root, kbuild) && root_exists(&s->root, conftest))
+		return take_dir(s, dir, err);
+	auto_strv struct strv names = { 0 };
+	if (depth == 0)
+		return 0;
+	if (root_list(&s->root, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *below = str_fmt("%s/%s", dir, names.items[i]);
+		struct stat st;
+		int r = root_stat(&s->root, below, &st, err);
+		if (r > 0 && S_ISDIR(st.st_mode))
+			r = scan(s, below, depth - 1, err);
+		if (r < 0)
+			return -1;
+	}
+	return 0;
+}
+
+// In a dkms package the trees lie where it installs them.
+static int find_flavours(struct source *s, struct err *err)
+{
+	if (scan(s, ".", 2, err) < 0)
+		return -1;
+	return s->flavours || !root_exists(&s->root, USR_SRC) ? 0 : scan(s, USR_SRC, 2, err);
+}
+
+static int identify(struct source *s, const char *path, struct err *err)
+{
+	if (find_flavours(s, err) < 0)
+		return -1;
+	if (!s->flavours)
+		return err_set(err, E_SOURCE,
+			       "'%s' holds no kernel modules of an NVIDIA driver (a directory with Kbuild, "
+			       "conftest.sh and nvidia/nv-kernel.o_binary)",
+			       path);
+	if (s->open && check_core(s, s->open, err) < 0)
+		return -1;
+	return s->proprietary ? check_core(s, s->proprietary, err) : 0;
+}
+
+// What to take of an archive.
+struct choice {
+	bool is_run;  // the kernel parts only: 300 MB of user space are of no use here
+	bool is_peek; // the few files that say version and flavour, then stop
+	bool stop;
+};
+
+static bool is_inner(void *ctx, const char *path)
+{
+	(void)ctx;
+	return str_starts(path, "usr/src/");
+}
+
+static bool is_chosen(void *ctx, const char *path)
+{
+	struct choice *c = ctx;
+	const char *second = strchr(path, '/');
+	bool is_kernel_part = str_starts(path, "kernel") || (second && str_starts(second + 1, "kernel")) || !second;
+	if (c->is_run && !is_kernel_part)
+		return false;
+	if (!c->is_peek)
+		return true;
+	c->stop = str_ends(path, "/nvidia/nv-frontend.c") || str_ends(path, "/nvidia/nv.c");
+	return c->stop || str_ends(path, "Kbuild") || str_ends(path, "conftest.sh");
+}
+
+static int unpack_choice(int fd, const char *name, off_t offset, const struct root *to, struct choice *c,
+			 struct err *err)
+{
+	const struct archive_limits limits = { .stop = c->is_peek ? &c->stop : NULL };
+	return archive_unpack(fd, name, offset, to, &limits, is_chosen, c, err);
+}
+
+// Debian's package holds usr/src/NAME.tar.xz; a package that installs the tree itself holds a directory there.
+static int unpack_inner(const struct root *root, const char *path, struct choice *c, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(root, USR_SRC, &names, err) < 0)
+		return -1;
+	auto_str char *inner = names.count == 1 ? str_fmt("%s/%s", USR_SRC, names.items[0]) : NULL;
+	if (names.count && (!inner || !strstr(names.items[0], ".tar")))
+		return 0;
+	if (!inner)
+		return err_set(err, E_SOURCE,
+			       "'%s' holds neither usr/src/*.tar.xz nor usr/src/*/: not a package of driver source",
+			       path);
+	auto_fd int fd = root_open(root, inner, O_RDONLY, err);
+	if (fd < 0 || unpack_choice(fd, inner, 0, root, c, err) < 0)
+		return err_wrap(err, "'%s'", path);
+	return root_unlink(root, inner, err) < 0 ? -1 : 0;
+}
+
+static int unpack(int fd, const char *path, const struct root *to, bool is_peek, struct err *err)
+{
+	struct payload payload;
+	if (payload_find(fd, path, &payload, err) < 0)
+		return -1;
+	struct choice c = { .is_run = payload.kind == PAYLOAD_RUN, .is_peek = is_peek };
+	if (payload.kind != PAYLOAD_DEB)
+		return unpack_choice(fd, path, payload.offset, to, &c, err);
+	if (archive_unpack(fd, path, 0, to, NULL, is_inner, NULL, err) < 0)
+		return -1;
+	return unpack_inner(to, path, &c, err);
+}
+
+static int check_pin(const char *path, const char *wanted, const char *found, struct err *err)
+{
+	if (!wanted || strcmp(wanted, found) == 0)
+		return 0;
+	return err_set(err, E_DIGEST, "'%s' has SHA-256 %s, wanted is %s", path, found, wanted);
+}
+
+// What was pinned is copied before it is hashed: the bytes that were checked are those that are compiled, whoever may
+// write to the file or directory meanwhile. A copy has no name.
+static int copy_archive(int fd, const char *path, const struct root *work, struct err *err)
+{
+	static const char COPY[] = "pinned.archive";
+	auto_fd int out = root_create(work, COPY, err);
+	auto_fd int copy = out < 0 ? -1 : root_open(work, COPY, O_RDONLY, err);
+	if (copy < 0 || root_unlink(work, COPY, err) < 0 || file_copy(fd, out, path, err) < 0)
+		return -1;
+	return TAKE_FD(copy);
+}
+
+static int copy_directory(const char *path, const struct root *work, struct root *ret, struct err *err)
+{
+	static const char COPY[] = "pinned";
+	auto_root struct root from = ROOT_NONE;
+	if (root_init(&from, path, err) < 0 || root_rmtree(work, COPY, err) < 0 ||
+	    copy_tree(&from, ".", work, COPY, err) < 0)
+		return -1;
+	return root_sub(work, COPY, ret, err);
+}
+
+static int open_archive(int fd, const char *path, const char *pin, const struct root *work, struct source *s,
+			struct err *err)
+{
+	auto_fd int copy = pin ? copy_archive(fd, path, work, err) : -1;
+	if (pin && copy < 0)
+		return -1;
+	fd = pin ? copy : fd;
+	if (digest_file(fd, path, s->digest, err) < 0 || check_pin(path, pin, s->digest, err) < 0)
+		return -1;
+	auto_str char *name = str_fmt("source-%.16s", s->digest);
+	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
+	    root_sub(work, name, &s->root, err) < 0)
+		return -1;
+	return unpack(fd, path, &s->root, false, err);
+}
+
+static int open_directory(const char *path, const char *pin, const struct root *work, struct source *s, struct err *err)
+{
+	if ((pin ? copy_directory(path, work, &s->root, err) : root_init(&s->root, path, err)) < 0 ||
+	    identify(s, path, err) < 0)
+		return -1;
+	return copy_digest(&s->root, s->digest, err) < 0 ? -1 : check_pin(path, pin, s->digest, err);
+}
+
+int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	char hex[DIGEST_HEX + 1];
+	auto_root struct root root = ROOT_NONE;
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", path);
+	if (S_ISDIR(st.st_mode) ? root_init(&root, path, err) < 0 || copy_digest(&root, hex, err) < 0 :
+				  digest_file(fd, path, hex, err) < 0)
+		return -1;
+	if (check_pin(path, sha256, hex, err) < 0)
+		return -1;
+	memcpy(ret, hex, sizeof(hex));
+	return 0;
+}
+
+static bool is_linked(const struct source *s, const char *dir)
+{
+	for (size_t i = 0; dir && i < ARRAY_SIZE(cores); i++) {
+		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
+		if (is_link(&s->root, core))
+			return true;
+	}
+	return false;
+}
+
+static int take_core(const struct root *from, const char *path, const struct root *to, struct err *err)
+{
+	struct stat st;
+	auto_fd int in = root_open(from, path, O_RDONLY | O_NONBLOCK, err);
+	if (in < 0)
+		return -1;
+	if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(err, E_SOURCE, "%s is a link to what is no file", path);
+	auto_fd int out = root_unlink(to, path, err) < 0 ? -1 : root_create(to, path, err);
+	return out < 0 ? -1 : file_copy(in, out, path, err);
+}
+
+static int copy_flavour(const struct source *s, const char *dir, const struct root *to, struct err *err)
+{
+	if (!dir)
+		return 0;
+	if (copy_tree(&s->root, dir, to, dir, err) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(cores); i++) {
+		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
+		if (is_link(&s->root, core) && take_core(&s->root, core, to, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+// A flavour's directory is compiled alone, and links that lead out of it would lead to nothing: it is copied, with what
+// they lead to in their place.
+static int take_cores(struct source *s, const struct root *work, struct err *err)
+{
+	if (!is_linked(s, s->open) && !is_linked(s, s->proprietary))
+		return 0;
+	auto_str char *name = str_fmt("linked-%.16s", s->digest);
+	auto_root struct root to = ROOT_NONE;
+	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
+	    root_sub(work, name, &to, err) < 0 || copy_flavour(s, s->open, &to, err) < 0 ||
+	    copy_flavour(s, s->proprietary, &to, err) < 0)
+		return -1;
+	root_done(&s->root);
+	s->root = to;
+	to = ROOT_NONE;
+	return 0;
+}
+
+int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err)
+{
+	auto_source struct source s = { .root = ROOT_NONE };
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", path);
+	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, work, &s, err) < 0 :
+				  open_archive(fd, path, sha256, work, &s, err) < 0 || identify(&s, path, err) < 0)
+		return -1;
+	if (take_cores(&s, work, err) < 0)
+		return err_wrap(err, "'%s'", path);
+	*ret = s;
+	s = (struct source){ .root = ROOT_NONE };
+	return 0;
+}
+
+static int peek_archive(int fd, const char *path, const struct root *work, struct source *s, struct err *err)
+{
+	auto_str char *name = str_fmt("peek.%d", (int)getpid());
+	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
+	    root_sub(work, name, &s->root, err) < 0)
+		return -1;
+	int r = unpack(fd, path, &s->root, true, err);
+	if (r == 0)
+		r = find_flavours(s, err);
+	struct err ignored;
+	root_rmtree(work, name, r < 0 ? &ignored : err);
+	return r;
+}
+
+int source_peek(const char *path, const struct root *work, struct source *ret, struct err *err)
+{
+	auto_source struct source s = { .root = ROOT_NONE };
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", path);
+	int r = S_ISDIR(st.st_mode) ? root_init(&s.root, path, err) : peek_archive(fd, path, work, &s, err);
+	if (r == 0 && S_ISDIR(st.st_mode))
+		r = find_flavours(&s, err);
+	if (r < 0)
+		return -1;
+	root_done(&s.root);
+	*ret = s;
+	s = (struct source){ .root = ROOT_NONE };
+	return ret->flavours ? 1 : 0;
+}

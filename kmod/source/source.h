@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A driver source, from whatever form it comes in. Nothing of it is ever executed here.
+//
+//   a directory     NVIDIA's layout (kernel-open/ and kernel/), or one flavour's directory itself (with its Kbuild), or
+//                   NVIDIA's open source release with its core compiled: that one is a link from kernel-open/ into src/
+//   Debian's .deb   nvidia-*kernel-source: holds usr/src/*.tar.xz, with modules/<name>/ as one flavour's directory and,
+//                   for some branches, debian/patches/series still to be applied
+//   a dkms package  .deb, .rpm, or a tar of what it holds: usr/src/NAME-VERSION/ is a flavour's directory, or has them
+//   .tar.*          the inner archive of Debian's .deb, or NVIDIA's open source release
+//   .run            a shell script with an archive behind it: the payload is found by the script's own header (NVIDIA:
+//                   skip=LINES; makeself: the same after its own fashion) or else by the compression's magic
+#pragma once
+#include "base/file/digest.h"
+#include "kmod/source/recipe.h"
+
+struct source {
+	struct root root;  // the directory of the source; of its own
+	char *version;     // "535.261.03"
+	unsigned branch;   // 535
+	unsigned flavours; // set of enum flavour
+	char *open;        // directory of the flavour inside root; NULL = absent
+	char *proprietary;
+	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
+};
+
+// path: as a user typed it. sha256: 64 hex digits it must have, or NULL (E_DIGEST): then it is copied below work first,
+// so that what has the digest is what is compiled. Archives are unpacked below work, under a name made of the digest;
+// the caller removes work when done. E_SOURCE when it is none of the known forms.
+int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err);
+// Version and flavours without unpacking everything, for checks that should refuse within a second (recipe_check):
+// of an archive just the beginning is read, so one with two flavours may show only the first. 1 = known, 0 = not that
+// easily. ret gets version, branch and flavours, no root. Uses and cleans a directory in work.
+int source_peek(const char *path, const struct root *work, struct source *ret, struct err *err);
+// What source_open() would put into digest, without unpacking anything.
+int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err);
+void source_done(struct source *source);
+#define auto_source __attribute__((cleanup(source_done)))
+
+// The flavour's directory inside root; NULL = the source does not have that flavour.
+const char *source_dir(const struct source *source, enum flavour flavour);
+// 0 for "535.261.03" -> 535; used for every comparison of branches.
+unsigned source_branch(const char *version);
