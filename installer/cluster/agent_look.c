@@ -4,8 +4,8 @@
 #include "node/drain.h"
 #include "node/facts.h"
 #include "node/given.h"
-#include "precompiled/provenance.h"
-#include "precompiled/store.h"
+#include "precompiled/store/store.h"
+#include "precompiled/trust/provenance.h"
 
 #include <stdio.h>
 

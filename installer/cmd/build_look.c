@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is the package of a pair made already? A tag is only a pointer, so the inputs are compared.
 #include "cmd/build.h"
-#include "precompiled/find.h"
+#include "precompiled/package/find.h"
 
 // Of a node's store, what nobody would load any more is none.
 static bool is_trusted(const struct fetch *fetch, const struct layout *output, const struct package *p)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bundle verify, ls: looking at a bundle, without unpacking it.
-#include "precompiled/bundle.h"
+#include "precompiled/bundle/bundle.h"
 
 #include "base/core/date.h"
 #include "cmd/common.h"

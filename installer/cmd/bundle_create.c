@@ -2,9 +2,9 @@
 // bundle create: what a site without a network needs, in one file.
 #include "cmd/job.h"
 #include "cmd/signers.h"
-#include "precompiled/bundle.h"
-#include "precompiled/catalog.h"
-#include "precompiled/gather.h"
+#include "precompiled/bundle/bundle.h"
+#include "precompiled/bundle/collect.h"
+#include "precompiled/trust/catalog.h"
 
 #include <stdio.h>
 #include <time.h>

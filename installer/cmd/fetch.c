@@ -2,8 +2,8 @@
 // fetch: a package from the first repository that has it, into the node's store or another layout.
 #include "cmd/job.h"
 #include "cmd/output.h"
-#include "precompiled/find.h"
-#include "precompiled/parcel.h"
+#include "precompiled/package/asset.h"
+#include "precompiled/package/find.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 // Where packages come from, for the commands that get some: which repositories, in which order, and whom to believe.
 #pragma once
 #include "cmd/remote.h"
-#include "precompiled/fetch.h"
+#include "precompiled/package/fetch.h"
 
 struct origin_values { // first member of the values of such a command
 	struct remote_values remote;

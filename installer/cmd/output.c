@@ -2,7 +2,7 @@
 #include "cmd/output.h"
 
 #include "cmd/origin.h"
-#include "precompiled/bundle.h"
+#include "precompiled/bundle/bundle.h"
 
 #include <errno.h>
 

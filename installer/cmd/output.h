@@ -4,7 +4,7 @@
 // in.
 #pragma once
 #include "base/file/scratch.h"
-#include "precompiled/store.h"
+#include "precompiled/store/store.h"
 
 struct output {
 	char *name;               // as origin_name() spells it; NULL = the store

@@ -3,8 +3,8 @@
 #include "cmd/job.h"
 #include "cmd/output.h"
 #include "kmod/kernel_tree/distro.h"
-#include "precompiled/carried.h"
-#include "precompiled/parcel.h"
+#include "precompiled/package/asset.h"
+#include "precompiled/payload/image_dir.h"
 
 #include <stdio.h>
 

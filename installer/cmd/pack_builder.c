@@ -4,7 +4,7 @@
 #include "base/file/file.h"
 #include "cmd/job.h"
 #include "cmd/output.h"
-#include "precompiled/parcel.h"
+#include "precompiled/package/asset.h"
 
 #include <fcntl.h>
 #include <stdio.h>

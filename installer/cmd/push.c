@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // push: from a layout, a bundle or any repository into a registry or a layout, signatures and catalogue included.
 #include "cmd/job.h"
-#include "precompiled/catalog.h"
-#include "precompiled/mirror.h"
+#include "precompiled/package/copy.h"
+#include "precompiled/trust/catalog.h"
 
 #include <stdio.h>
 

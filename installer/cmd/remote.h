@@ -2,7 +2,7 @@
 // The way to everything remote, for the commands that need it: options, and what is opened with them.
 #pragma once
 #include "cmd/common.h"
-#include "precompiled/repository.h"
+#include "precompiled/repository/repository.h"
 
 struct remote_values { // first member of the values of such a command; its own first is what every command has
 	struct common common;

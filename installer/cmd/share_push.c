@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/share.h"
 
-#include "precompiled/mirror.h"
+#include "precompiled/package/copy.h"
 
 int share_push(struct share *s, const struct package *made, struct err *err)
 {

@@ -2,7 +2,7 @@
 #include "base/file/file.h"
 #include "cmd/common.h"
 #include "cmd/signers.h"
-#include "precompiled/catalog.h"
+#include "precompiled/trust/catalog.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --key, for the commands that sign.
 #pragma once
-#include "precompiled/signature.h"
+#include "precompiled/trust/signature.h"
 
 struct signers {
 	struct key **keys;

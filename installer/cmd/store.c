@@ -3,7 +3,7 @@
 #include "cmd/store.h"
 
 #include "cmd/job.h"
-#include "precompiled/find.h"
+#include "precompiled/package/find.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 // What the verbs of `kmodsmith store` share: their options, the store, and the packages in it.
 #pragma once
 #include "cmd/job.h"
-#include "precompiled/package.h"
-#include "precompiled/provenance.h"
-#include "precompiled/store.h"
+#include "precompiled/package/package.h"
+#include "precompiled/store/store.h"
+#include "precompiled/trust/provenance.h"
 
 struct store_values { // first member of the values of each
 	struct common common;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // trust add, ls, remove: whose packages this machine takes.
-#include "precompiled/trust.h"
+#include "precompiled/trust/trust.h"
 
 #include "base/file/file.h"
 #include "cmd/job.h"
 #include "cmd/store.h"
-#include "precompiled/find.h"
+#include "precompiled/package/find.h"
 
 #include <fcntl.h>
 #include <stdio.h>

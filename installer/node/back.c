@@ -3,7 +3,7 @@
 
 #include "kmod/load/load.h"
 #include "node/modules.h"
-#include "precompiled/find.h"
+#include "precompiled/package/find.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 // The payload that an image carries, on its way to the node's disk: there it outlives the image, and other payloads are
 // beside it. It is copied once; a later start reads the document that says which it is, and nothing else of it.
 #pragma once
-#include "precompiled/carried.h"
+#include "precompiled/payload/image_dir.h"
 
 struct carry {
 	struct root dir; // DIR of --payload; fd < 0 = none

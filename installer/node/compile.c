@@ -11,7 +11,7 @@
 #include "node/kept.h"
 #include "node/modules.h"
 #include "node/target.h"
-#include "precompiled/create.h"
+#include "precompiled/package/create.h"
 
 #include <sys/stat.h>
 

@@ -6,8 +6,8 @@
 #include "kmod/kernel_tree/headers.h"
 #include "node/flavour.h"
 #include "node/watch.h"
-#include "precompiled/layout.h"
-#include "precompiled/package.h"
+#include "precompiled/oci/layout.h"
+#include "precompiled/package/package.h"
 
 struct compile_wish {
 	const char *release;         // target kernel

@@ -7,7 +7,7 @@
 // VPD) and the modules that its control traffic needs. nvidia-imex is none of ours: whoever manages compute domains
 // starts it.
 #pragma once
-#include "precompiled/belong.h"
+#include "precompiled/payload/version_check.h"
 
 struct daemon_facts {
 	size_t switches;     // NVSwitches that the driver serves: NVLink of the fourth generation or older

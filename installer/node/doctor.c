@@ -13,8 +13,8 @@
 #include "node/preflight.h"
 #include "node/resident.h"
 #include "node/target.h"
-#include "precompiled/stage.h"
-#include "precompiled/unverified.h"
+#include "precompiled/package/unpack.h"
+#include "precompiled/trust/unverified.h"
 
 #include <stdarg.h>
 #include <stdio.h>

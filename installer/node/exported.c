@@ -3,7 +3,7 @@
 
 #include "base/formats/json.h"
 #include "node/generation.h"
-#include "precompiled/payload.h"
+#include "precompiled/payload/payload.h"
 
 static const char DIR_NAME[] = "run/kmodsmith", RECORD[] = "run/kmodsmith/export.json";
 

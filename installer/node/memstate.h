@@ -5,7 +5,7 @@
 // that works.
 #pragma once
 #include "node/watch.h"
-#include "precompiled/stage.h"
+#include "precompiled/package/unpack.h"
 
 struct memstate {
 	const struct root *host, *kern; // borrowed

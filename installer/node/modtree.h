@@ -2,7 +2,7 @@
 // What an exported driver root has at lib/modules/RELEASE: the modules of a package, an index that knows them and the
 // kernel's own, and empty directories for those (contract 1.8: modprobe works after a chroot into the root).
 #pragma once
-#include "precompiled/package.h"
+#include "precompiled/package/package.h"
 
 // release: of the kernel that the modules are loaded by, whatever the package was made for.
 // Names the tree: made of the same package for the same kernel tree, it is the same.

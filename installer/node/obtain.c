@@ -2,8 +2,8 @@
 #include "node/obtain_own.h"
 
 #include "node/flavour.h"
-#include "precompiled/find.h"
-#include "precompiled/parcel.h"
+#include "precompiled/package/asset.h"
+#include "precompiled/package/find.h"
 
 void obtain_done(struct obtain *o)
 {

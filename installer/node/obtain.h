@@ -9,8 +9,8 @@
 #include "node/memstate.h"
 #include "node/reuse.h"
 #include "node/watch.h"
-#include "precompiled/parcel.h"
-#include "precompiled/store.h"
+#include "precompiled/package/asset.h"
+#include "precompiled/store/store.h"
 
 struct obtain {
 	struct store store;             // STATE/store; not open while there is none and nothing to put in
@@ -54,7 +54,7 @@ void obtain_done(struct obtain *o);
 bool obtain_has_store(const struct obtain *o);
 int obtain_open(struct obtain *o, struct err *err);                          // the store, when there is one
 int obtain_output(void *obtain, const struct layout **ret, struct err *err); // the store, for something to put in
-// 0 = whoever vouched for this manifest of the store is still believed (precompiled/provenance.h).
+// 0 = whoever vouched for this manifest of the store is still believed (precompiled/trust/provenance.h).
 int obtain_check(const struct obtain *o, const char *hex, struct err *err);
 // A package of another kernel that was taken for this one before counts as the store's own. 1 = obtain_package() says
 // what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an error. is_local: only the

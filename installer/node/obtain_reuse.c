@@ -5,8 +5,8 @@
 
 #include "kmod/kernel_tree/compiler.h"
 #include "kmod/kernel_tree/distro.h"
-#include "precompiled/find.h"
-#include "precompiled/offer.h"
+#include "precompiled/package/candidate.h"
+#include "precompiled/package/find.h"
 
 enum { IN_STORE = -1 };
 

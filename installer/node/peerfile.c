@@ -3,8 +3,8 @@
 
 #include "kmod/load/provider.h"
 #include "kmod/module/prove.h"
-#include "precompiled/provenance.h"
-#include "precompiled/store.h"
+#include "precompiled/store/store.h"
+#include "precompiled/trust/provenance.h"
 
 #include <fcntl.h>
 

@@ -7,7 +7,7 @@
 #include "node/journal.h"
 #include "node/optional.h"
 #include "node/params.h"
-#include "precompiled/package.h"
+#include "precompiled/package/package.h"
 
 // What somebody wants on this node.
 struct wish {

@@ -3,7 +3,7 @@
 
 #include "base/file/file.h"
 #include "node/kernels.h"
-#include "precompiled/find.h"
+#include "precompiled/package/find.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

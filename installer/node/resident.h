@@ -7,7 +7,7 @@
 #pragma once
 #include "node/host.h"
 #include "node/loaded.h"
-#include "precompiled/store.h"
+#include "precompiled/store/store.h"
 
 enum host_policy {   // what happens to a driver that is not ours and not the wished one
 	HOST_FAIL,   // E_HOST_DRIVER; nothing is touched

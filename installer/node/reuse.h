@@ -7,7 +7,7 @@
 #pragma once
 #include "kmod/module/abi.h"
 #include "node/modules.h"
-#include "precompiled/package.h"
+#include "precompiled/package/package.h"
 
 enum reuse {
 	REUSE_OFF,

@@ -5,7 +5,7 @@
 #include "kmod/source/source.h"
 #include "node/flavour.h"
 #include "node/reuse.h"
-#include "precompiled/package.h"
+#include "precompiled/package/package.h"
 
 enum verdict {
 	VERDICT_OK = 0,           // the package was made for this kernel

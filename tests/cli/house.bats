@@ -220,7 +220,7 @@ EOF
     rm "$tree/$file"
   done <<'EOF'
 kmod/bad.c|#include "node/gpu.h"|points up
-kmod/bad.c|#include "precompiled/package.h"|points up
+kmod/bad.c|#include "precompiled/package/package.h"|points up
 installer/base/bad.c|#include "kmod/build/build.h"|points up
 kmod/bad.c|#include <jansson.h>|belongs in
 kmod/bad.c|#include "plain.h"|not written from a room

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What registries, mirrors and bundles say: OCI documents, packages, catalogues, signatures, NVIDIA's manifest.
-#include "precompiled/carried.h"
-#include "precompiled/catalog.h"
-#include "precompiled/credentials.h"
-#include "precompiled/package.h"
-#include "precompiled/promise.h"
-#include "precompiled/registry_auth.c" // NOLINT(bugprone-suspicious-include): its parse_challenge()
-#include "precompiled/runfile.h"
-#include "precompiled/signature_own.h"
-#include "precompiled/trust.h"
+#include "precompiled/bundle/bundle_manifest.h"
+#include "precompiled/package/package.h"
+#include "precompiled/payload/image_dir.h"
+#include "precompiled/payload/runfile.h"
+#include "precompiled/repository/credentials.h"
+#include "precompiled/repository/registry_auth.c" // NOLINT(bugprone-suspicious-include): its parse_challenge()
+#include "precompiled/trust/catalog.h"
+#include "precompiled/trust/signature_internal.h"
+#include "precompiled/trust/trust.h"
 #include "tests/fuzz/fuzz.h"
 
 FUZZ_TARGET(manifest)

@@ -4,9 +4,9 @@
 #include "base/file/copy.h"
 #include "cluster/agent_look.h"
 #include "node/journal.h"
-#include "precompiled/create.h"
-#include "precompiled/provenance.h"
-#include "precompiled/store.h"
+#include "precompiled/package/create.h"
+#include "precompiled/store/store.h"
+#include "precompiled/trust/provenance.h"
 #include "tests/unit/test.h"
 
 enum { MOST = 4 };

@@ -5,8 +5,8 @@
 #include "base/file/copy.h"
 #include "cluster/agent_look.h"
 #include "node/resident.h"
-#include "precompiled/create.h"
-#include "precompiled/store.h"
+#include "precompiled/package/create.h"
+#include "precompiled/store/store.h"
 #include "tests/unit/tempdir.h"
 
 #define RUNS "535.261.03"

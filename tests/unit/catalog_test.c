@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/catalog.h"
+#include "precompiled/trust/catalog.h"
 #include "tests/unit/vouch.h"
 
 #include <sys/wait.h>

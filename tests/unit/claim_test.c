@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statements in either encoding that are none.
-#include "precompiled/signature_own.h"
+#include "precompiled/trust/signature_internal.h"
 #include "tests/unit/test.h"
 
 static void test_bundles_that_are_none(void **state)

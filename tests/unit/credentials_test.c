@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/credentials.h"
+#include "precompiled/repository/credentials.h"
 
 #include "tests/unit/test.h"
 

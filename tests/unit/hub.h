@@ -2,7 +2,7 @@
 // A registry that is as a test wants it, with a server for tokens and one that it may redirect to, and a repository
 // that was opened on it.
 #pragma once
-#include "precompiled/repository.h"
+#include "precompiled/repository/repository.h"
 #include "tests/unit/server.h"
 
 enum wants { NOTHING, BASIC, BEARER, UNKNOWN };

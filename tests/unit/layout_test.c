@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/layout.h"
+#include "precompiled/oci/layout.h"
 #include "tests/unit/tempdir.h"
 
 #include <sys/wait.h>

@@ -2,7 +2,7 @@
 // A small layout with a package-like manifest, a signature about it and a large layer, and what every repository that
 // offers it must answer.
 #pragma once
-#include "precompiled/repository.h"
+#include "precompiled/repository/repository.h"
 #include "tests/unit/tempdir.h"
 
 enum { LAYER_SIZE = 700000 };

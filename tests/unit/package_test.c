@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A package from its making to its unpacking: create, package, find, stage.
-#include "precompiled/create.h"
-#include "precompiled/find.h"
-#include "precompiled/stage.h"
+#include "precompiled/package/create.h"
+#include "precompiled/package/find.h"
+#include "precompiled/package/unpack.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/parcel.h"
+#include "precompiled/package/asset.h"
 #include "tests/unit/vouch.h"
 
 #define RELEASE "6.1.0-9-amd64"

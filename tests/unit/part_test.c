@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/part.h"
+#include "precompiled/oci/partial_blob.h"
 #include "tests/unit/tempdir.h"
 
 #include <signal.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/payload.h"
+#include "precompiled/payload/payload.h"
 
 #include "base/archive/pack.h"
-#include "precompiled/carried.h"
-#include "precompiled/parcel.h"
+#include "precompiled/package/asset.h"
+#include "precompiled/payload/image_dir.h"
 #include "tests/unit/library.h"
 #include "tests/unit/tempdir.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/place.h"
+#include "precompiled/payload/install_path.h"
 
-#include "precompiled/lay.h"
-#include "precompiled/runfile.h"
+#include "precompiled/payload/merge_tree.h"
+#include "precompiled/payload/runfile.h"
 #include "tests/unit/test.h"
 
 #define V "535.261.03"

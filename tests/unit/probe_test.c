@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/probe.h"
+#include "precompiled/package/package_probe.h"
 
 #include "tests/unit/server.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/bundle.h"
+#include "precompiled/bundle/bundle.h"
 #include "tests/unit/vouch.h"
 
 enum { DAY = 24 * 60 * 60 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a package came into a store, and whether that still counts. The same on a machine: tests/cli/revoked.bats.
-#include "precompiled/provenance.h"
+#include "precompiled/trust/provenance.h"
 #include "tests/unit/vouch.h"
 
 static const char SOURCE[] = "docker://reg.example/drivers";

@@ -3,8 +3,8 @@
 // there), what somebody left behind, ours.
 #include "node/resident.h"
 
-#include "precompiled/create.h"
-#include "precompiled/store.h"
+#include "precompiled/package/create.h"
+#include "precompiled/store/store.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"
 

@@ -5,7 +5,7 @@
 #include "node/plan.h"
 
 #include "kmod/kernel_tree/compiler.h"
-#include "precompiled/create.h"
+#include "precompiled/package/create.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"
 

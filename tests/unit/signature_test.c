@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/crypto/base64.h"
-#include "precompiled/signature_own.h"
+#include "precompiled/trust/signature_internal.h"
 #include "tests/unit/vouch.h"
 
 static void edit(const struct vouch *v, void (*change)(struct index *x, void *ctx), void *ctx)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/remote.h"
-#include "precompiled/repository.h"
+#include "precompiled/repository/repository.h"
+#include "precompiled/repository/retry.h"
 
 #include "tests/unit/server.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A store with packages of a few bytes, and with signatures of them.
 #pragma once
-#include "precompiled/create.h"
-#include "precompiled/store.h"
+#include "precompiled/package/create.h"
+#include "precompiled/store/store.h"
 #include "tests/unit/tempdir.h"
 
 #include <utime.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/trust.h"
+#include "precompiled/trust/trust.h"
 #include "tests/unit/sign.h"
 #include "tests/unit/tempdir.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layout with two packages to be signed, keys, and the layout as a repository to be checked.
 #pragma once
-#include "precompiled/signature.h"
+#include "precompiled/trust/signature.h"
 #include "tests/unit/sign.h"
 #include "tests/unit/tempdir.h"
 

@@ -22,7 +22,7 @@ blob_of() { # LAYOUT config|layers: the file of the one package's configuration,
 builder() {
   {
     cat "$top"/kmod/{build,compile,patch,recipe,source,toolchain,tree}.c "$top"/kmod/source/patches/*
-    grep 'FORMAT =' "$top/precompiled/package.c"
+    grep 'FORMAT =' "$top/precompiled/package/package.c"
   } | sha256sum
 }
 

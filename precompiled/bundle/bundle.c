@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/bundle/bundle.h"
+
+#include "base/archive/pack.h"
+#include "base/file/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+// The directory that a path as a user typed it lies in, and the name in there.
+static int open_parent(const char *file, struct root *ret, char **ret_name, struct err *err)
+{
+	const char *slash = strrchr(file, '/');
+	auto_str char *dir = slash == file ? str_dup("/") :
+			     slash         ? str_ndup(file, (size_t)(slash - file)) :
+					     str_dup(".");
+	const char *name = slash ? slash + 1 : file;
+	if (!*name || str_eq(name, ".") || str_eq(name, ".."))
+		return err_set(err, E_USAGE, "'%s' does not name a file", file);
+	if (root_init(ret, dir, err) < 0)
+		return -1;
+	*ret_name = str_dup(name);
+	return 0;
+}
+
+int bundle_check_place(const char *file, struct err *err)
+{
+	auto_root struct root dir = ROOT_NONE;
+	auto_str char *name = NULL;
+	struct stat st;
+	if (open_parent(file, &dir, &name, err) < 0)
+		return -1;
+	int r = root_stat(&dir, name, &st, err);
+	if (r > 0 && !S_ISREG(st.st_mode))
+		return err_set(err, E_USAGE, "the bundle would replace '%s', which is no regular file", file);
+	return r < 0 ? -1 : 0;
+}
+
+static int put_file(struct pack *pack, const struct root *root, const char *path, struct err *err)
+{
+	struct stat st;
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, err);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s/%s'", root->name, path);
+	return pack_file(pack, path, fd, (uint64_t)st.st_size, err);
+}
+
+// The small files come first: a reader knows what is inside before it meets the first blob.
+static int put_all(struct pack *pack, const struct layout *l, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(&l->root, "blobs/sha256", &names, err) < 0 || put_file(pack, &l->root, "oci-layout", err) < 0 ||
+	    put_file(pack, &l->root, "index.json", err) < 0 || pack_dir(pack, "blobs", err) < 0 ||
+	    pack_dir(pack, "blobs/sha256", err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = layout_blob_path(names.items[i]);
+		if (digest_is_hex(names.items[i]) && put_file(pack, &l->root, path, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int write_tar(const struct layout *l, int fd, const char *name, struct err *err)
+{
+	auto_pack struct pack *pack = NULL;
+	if (pack_new(fd, name, false, &pack, err) < 0 || put_all(pack, l, err) < 0 ||
+	    pack_close(pack, NULL, NULL, NULL, err) < 0)
+		return -1;
+	return fsync(fd) < 0 ? file_fail("write", name, err) : 0;
+}
+
+static int give_name(const struct root *dir, const char *temporary, const char *name, struct err *err)
+{
+	if (root_rename(dir, temporary, name, err) < 0)
+		return -1;
+	auto_fd int fd = root_open(dir, ".", O_RDONLY | O_DIRECTORY, err);
+	if (fd < 0)
+		return -1;
+	return fsync(fd) < 0 ? file_fail("write", dir->name, err) : 0;
+}
+
+int bundle_write(const struct layout *l, const char *file, struct err *err)
+{
+	auto_root struct root dir = ROOT_NONE;
+	auto_str char *name = NULL;
+	if (open_parent(file, &dir, &name, err) < 0)
+		return -1;
+	auto_str char *temporary = str_fmt(".%s.%d.tmp", name, (int)getpid());
+	auto_fd int lock = layout_lock(l, true, err), fd = lock < 0 ? -1 : root_create(&dir, temporary, err);
+	if (fd < 0)
+		return -1;
+	int r = write_tar(l, fd, file, err);
+	if (r == 0)
+		r = give_name(&dir, temporary, name, err);
+	struct err ignored;
+	if (r < 0)
+		root_unlink(&dir, temporary, &ignored);
+	return r;
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A publisher's side of the catalogue. It is signed before it gets its tag: whoever finds it finds its signatures.
+#include "precompiled/bundle/bundle_manifest.h"
+#include "precompiled/repository/artifact.h"
+#include "precompiled/trust/catalog.h"
+
+static const char TYPES[] = "application/vnd.kmodsmith.", SIGNATURES[] = "sha256-";
+
+// 1 = it belongs into the catalogue.
+static int is_offered(const struct layout *l, const struct descriptor *d, const char *tag, struct err *err)
+{
+	auto_str char *data = NULL;
+	auto_manifest struct manifest m = { 0 };
+	size_t len = 0;
+	if (!tag || str_eq(tag, CATALOG_TAG) || str_starts(tag, SIGNATURES) || str_eq(d->media_type, OCI_INDEX))
+		return 0;
+	if (layout_blob_read(l, d, &data, &len, err) < 0 || manifest_parse(data, len, tag, &m, err) < 0)
+		return err_wrap(err, "list '%s'", tag);
+	return m.artifact_type && str_starts(m.artifact_type, TYPES) && !str_eq(m.artifact_type, CATALOG_TYPE) &&
+	       !str_eq(m.artifact_type, PROMISE_TYPE);
+}
+
+static int collect(const struct layout *l, const struct index *x, struct catalog *c, struct err *err)
+{
+	c->items = mem_alloc((x->count + 1) * sizeof(*c->items));
+	for (size_t i = 0; i < x->count; i++) {
+		const struct descriptor *d = &x->items[i];
+		const char *tag = descriptor_note(d, OCI_REF_NAME);
+		int r = is_offered(l, d, tag, err);
+		if (r < 0)
+			return -1;
+		if (r == 0)
+			continue;
+		struct catalog_item *item = &c->items[c->count++];
+		item->tag = str_dup(tag);
+		item->size = d->size;
+		memcpy(item->digest, d->digest, sizeof(item->digest));
+	}
+	return 0;
+}
+
+int catalog_list(const struct layout *l, struct catalog *ret, struct err *err)
+{
+	auto_index struct index x = { 0 };
+	auto_catalog struct catalog c = { 0 };
+	if (layout_index(l, &x, err) < 0 || collect(l, &x, &c, err) < 0)
+		return -1;
+	*ret = c;
+	c = (struct catalog){ 0 };
+	return 0;
+}
+
+// The number of the catalogue that is there; 0 = none.
+static int read_number(const struct layout *l, const struct index *x, uint64_t *ret, struct err *err)
+{
+	auto_str char *manifest = NULL, *data = NULL;
+	auto_manifest struct manifest m = { 0 };
+	auto_catalog struct catalog c = { 0 };
+	size_t len = 0;
+	int at = index_find(x, CATALOG_TAG);
+	*ret = 0;
+	if (at < 0)
+		return 0;
+	if (layout_blob_read(l, &x->items[at], &manifest, &len, err) < 0 ||
+	    manifest_parse(manifest, len, CATALOG_TAG, &m, err) < 0)
+		return -1;
+	if (m.count != 1)
+		return err_set(err, E_MANIFEST, "'%s' at '%s' is no catalogue", CATALOG_TAG, l->root.name);
+	if (layout_blob_read(l, &m.layers[0], &data, &len, err) < 0 ||
+	    catalog_parse(data, len, CATALOG_TAG, &c, err) < 0)
+		return -1;
+	*ret = c.number;
+	return 0;
+}
+
+int catalog_make(const struct layout *l, unsigned days, time_t now, const struct signature_maker *makers, size_t count,
+		 struct catalog *ret, struct err *err)
+{
+	auto_index struct index x = { 0 };
+	auto_descriptor struct descriptor d = { 0 };
+	auto_catalog struct catalog c = { .created = now, .expires = now + (time_t)days * 24 * 60 * 60 };
+	if (layout_index(l, &x, err) < 0 || read_number(l, &x, &c.number, err) < 0 || collect(l, &x, &c, err) < 0)
+		return -1;
+	c.number++;
+	auto_json json_t *json = catalog_json(&c);
+	if (artifact_put(l, CATALOG_TYPE, NULL, json, &d, err) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++)
+		if (signature_make(l, &d, &makers[i], err) < 0)
+			return -1;
+	if (artifact_publish(l, &d, CATALOG_TAG, err) < 0)
+		return -1;
+	*ret = c;
+	c = (struct catalog){ 0 };
+	return 0;
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/oci/layout.h"
+
+#include "base/file/file.h"
+#include "base/file/lockfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+
+static const char MARK[] = "oci-layout", INDEX[] = "index.json", BLOBS[] = "blobs/sha256", LOCK[] = ".lock";
+static const char MARK_TEXT[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
+
+void layout_done(struct layout *l)
+{
+	root_done(&l->root);
+	*l = LAYOUT_NONE;
+}
+
+// 1 = found, 0 = absent. Nothing larger than a document is read.
+static int read_document(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err)
+{
+	struct stat st;
+	int r = root_stat(root, path, &st, err);
+	if (r <= 0)
+		return r;
+	if (st.st_size > OCI_DOCUMENT_MAX)
+		return err_set(err, E_TOO_LARGE, "'%s/%s' has %lld bytes, at most %d are read", root->name, path,
+			       (long long)st.st_size, OCI_DOCUMENT_MAX);
+	return root_read(root, path, ret, ret_len, err);
+}
+
+static int check_mark(const struct root *dir, struct err *err)
+{
+	auto_str char *data = NULL, *name = root_path(dir, MARK);
+	auto_json json_t *json = NULL;
+	size_t len = 0;
+	int r = read_document(dir, MARK, &data, &len, err);
+	if (r < 0)
+		return -1;
+	if (r == 0)
+		return err_set(err, E_NOT_FOUND, "'%s' is no OCI layout: it has no %s", dir->name, MARK);
+	if (oci_json(data, len, name, &json, err) < 0)
+		return -1;
+	const char *version = json_string_value(json_object_get(json, "imageLayoutVersion"));
+	if (!version || !str_starts(version, "1."))
+		return err_set(err, E_MANIFEST, "'%s' has the layout version '%s', known is 1", name,
+			       version ? version : "");
+	return 0;
+}
+
+int layout_open(const struct root *dir, struct layout *ret, struct err *err)
+{
+	if (check_mark(dir, err) < 0)
+		return -1;
+	struct root root;
+	if (root_sub(dir, ".", &root, err) < 0)
+		return -1;
+	free(root.name);
+	root.name = str_dup(dir->name);
+	*ret = (struct layout){ .root = root };
+	return 0;
+}
+
+// Only what a killed layout_make leaves, or nothing.
+static int check_unused(const struct root *dir, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(dir, ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		const char *name = names.items[i];
+		// The mark, too: another process may have written it since we looked for it.
+		bool is_ours = str_eq(name, MARK) || str_eq(name, LOCK) || str_eq(name, INDEX) ||
+			       str_eq(name, "blobs") || (name[0] == '.' && str_ends(name, ".tmp"));
+		if (!is_ours)
+			return err_set(err, E_USAGE, "'%s' is no OCI layout and not empty: it has '%s'", dir->name,
+				       name);
+	}
+	return 0;
+}
+
+static int open_lock(const struct root *dir, bool is_shared, struct err *err)
+{
+	auto_fd int at = root_open(dir, ".", O_RDONLY | O_DIRECTORY, err);
+	if (at < 0)
+		return -1;
+	auto_fd int fd = lockfile_open(at, LOCK, O_RDWR);
+	if (fd >= 0)
+		return TAKE_FD(fd);
+	if (!is_shared || (errno != EROFS && errno != EACCES))
+		return err_set(err, errno, "open '%s/%s'", dir->name, LOCK);
+	return TAKE_FD(at); // a medium that nobody can write needs no better lock
+}
+
+static int lock(const struct root *dir, bool is_shared, struct err *err)
+{
+	auto_fd int fd = open_lock(dir, is_shared, err);
+	if (fd < 0)
+		return -1;
+	auto_str char *name = str_fmt("%s/%s", dir->name, LOCK);
+	if (lockfile_wait(fd, is_shared ? LOCK_SH : LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0)
+		return -1;
+	return TAKE_FD(fd);
+}
+
+int layout_lock(const struct layout *l, bool is_shared, struct err *err)
+{
+	return lock(&l->root, is_shared, err);
+}
+
+static int write_document(const struct root *dir, const char *path, const void *data, size_t len, struct err *err)
+{
+	int r = root_write(dir, path, data, len, 0644, err);
+	return r < 0 && err->code == E_NO_SPACE ? err_code(err, E_STORE_FULL) : r;
+}
+
+// The mark comes last: what has it is complete.
+static int make(const struct root *dir, struct err *err)
+{
+	auto_index struct index none = { 0 };
+	auto_str char *text = index_text(&none);
+	if (root_mkdirs(dir, BLOBS, 0755, err) < 0)
+		return -1;
+	if (!root_exists(dir, INDEX) && write_document(dir, INDEX, text, strlen(text), err) < 0)
+		return -1;
+	return write_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err);
+}
+
+int layout_check_place(const struct root *dir, struct err *err)
+{
+	return root_exists(dir, MARK) ? 0 : check_unused(dir, err);
+}
+
+int layout_make(const struct root *dir, struct layout *ret, struct err *err)
+{
+	if (!root_exists(dir, MARK)) {
+		if (check_unused(dir, err) < 0)
+			return -1;
+		auto_fd int fd = lock(dir, false, err);
+		if (fd < 0 || (!root_exists(dir, MARK) && make(dir, err) < 0))
+			return -1;
+	}
+	return layout_open(dir, ret, err);
+}
+
+char *layout_blob_path(const char *hex)
+{
+	return str_fmt("%s/%s", BLOBS, hex);
+}
+
+bool layout_has(const struct layout *l, const char *hex)
+{
+	struct err ignored;
+	struct stat st;
+	auto_str char *path = layout_blob_path(hex);
+	return root_stat(&l->root, path, &st, &ignored) > 0 && S_ISREG(st.st_mode);
+}
+
+int layout_blob_open(const struct layout *l, const char *hex, struct err *err)
+{
+	auto_str char *path = layout_blob_path(hex);
+	auto_fd int fd = root_open(&l->root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, err);
+	struct stat st;
+	if (fd < 0)
+		return err->code == ENOENT || err->code == ENOTDIR ? err_code(err, E_NOT_FOUND) : -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s/%s'", l->root.name, path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(err, E_STORE_CORRUPT, "'%s/%s' is no regular file", l->root.name, path);
+	return TAKE_FD(fd);
+}
+
+static int check_size(int fd, const char *name, uint64_t size, struct err *err)
+{
+	struct stat st;
+	if (size > OCI_DOCUMENT_MAX)
+		return err_set(err, E_TOO_LARGE, "'%s' should have %llu bytes, at most %d are read", name,
+			       (unsigned long long)size, OCI_DOCUMENT_MAX);
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", name);
+	if ((uint64_t)st.st_size != size)
+		return err_set(err, E_DIGEST, "'%s' has %lld bytes instead of %llu", name, (long long)st.st_size,
+			       (unsigned long long)size);
+	return 0;
+}
+
+int layout_blob_read(const struct layout *l, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err)
+{
+	auto_str char *path = layout_blob_path(d->digest), *name = root_path(&l->root, path), *data = NULL;
+	char hex[DIGEST_HEX + 1];
+	size_t len = 0;
+	auto_fd int fd = layout_blob_open(l, d->digest, err);
+	if (fd < 0 || check_size(fd, name, d->size, err) < 0 || file_read(fd, name, &data, &len, err) < 0)
+		return -1;
+	digest_data(data, len, hex);
+	if (!str_eq(hex, d->digest))
+		return err_set(err, E_DIGEST, "'%s' has the SHA-256 %s", name, hex);
+	*ret = TAKE(data);
+	*ret_len = len;
+	return 0;
+}
+
+int layout_blob_put(const struct layout *l, const void *data, size_t len, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	struct descriptor d = { .size = len };
+	digest_data(data, len, d.digest);
+	auto_str char *path = layout_blob_path(d.digest), *there = NULL;
+	size_t there_len;
+	struct err ignored;
+	// What is there and sound stays; what is there and damaged is mended.
+	if (layout_blob_read(l, &d, &there, &there_len, &ignored) < 0 &&
+	    write_document(&l->root, path, data, len, err) < 0)
+		return -1;
+	memcpy(ret, d.digest, sizeof(d.digest));
+	return 0;
+}
+
+int layout_index(const struct layout *l, struct index *ret, struct err *err)
+{
+	auto_str char *data = NULL, *name = root_path(&l->root, INDEX);
+	size_t len = 0;
+	int r = read_document(&l->root, INDEX, &data, &len, err);
+	if (r == 0)
+		return err_set(err, E_MANIFEST, "'%s' does not exist", name);
+	return r < 0 ? -1 : index_parse(data, len, name, ret, err);
+}
+
+int layout_index_write(const struct layout *l, const struct index *x, struct err *err)
+{
+	auto_str char *text = index_text(x);
+	size_t len = strlen(text);
+	if (len > OCI_DOCUMENT_MAX)
+		return err_set(err, E_STORE_FULL, "the index of '%s' would have %zu bytes, at most %d can be read",
+			       l->root.name, len, OCI_DOCUMENT_MAX);
+	return write_document(&l->root, INDEX, text, len, err);
+}
+
+int layout_publish(const struct layout *l, const struct descriptor *d, const char *tag, struct err *err)
+{
+	auto_index struct index x = { 0 };
+	auto_fd int held = layout_lock(l, false, err);
+	if (held < 0 || layout_index(l, &x, err) < 0)
+		return -1;
+	index_put(&x, d, tag);
+	return layout_index_write(l, &x, err);
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// An OCI image layout: a directory with oci-layout, index.json and blobs/sha256/HEX. It is the node's store, what
+// `build --output` makes, what lies in a bundle and what a static web server offers.
+//
+// A blob appears whole, with the right digest, or not at all: temporary name, fsync, rename. index.json is replaced by
+// rename, under an exclusive lock. So a kill at any instant leaves a sound layout and at most files that nothing names.
+#pragma once
+#include "precompiled/oci/oci.h"
+
+struct layout {
+	struct root root;
+	bool is_store; // of a node: what comes in is recorded (provenance.h)
+};
+#define LAYOUT_NONE ((struct layout){ .root = ROOT_NONE })
+// E_NOT_FOUND when the directory holds no layout.
+int layout_open(const struct root *dir, struct layout *ret, struct err *err);
+// An empty one when the directory holds none; E_USAGE when it holds something else.
+int layout_make(const struct root *dir, struct layout *ret, struct err *err);
+int layout_check_place(const struct root *dir, struct err *err); // would layout_make go through, as far as can be seen?
+void layout_done(struct layout *l);
+#define auto_layout __attribute__((cleanup(layout_done)))
+
+// Waits for whoever changes the index now. fd to close; shared is for readers that need index and blobs to agree.
+int layout_lock(const struct layout *l, bool is_shared, struct err *err);
+
+char *layout_blob_path(const char *hex); // "blobs/sha256/HEX"
+bool layout_has(const struct layout *l, const char *hex);
+int layout_blob_open(const struct layout *l, const char *hex, struct err *err); // fd; not verified
+// A small document, whole; size and digest are checked (E_DIGEST). E_NOT_FOUND when absent.
+int layout_blob_read(const struct layout *l, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err);
+int layout_blob_put(const struct layout *l, const void *data, size_t len, char ret[DIGEST_HEX + 1], struct err *err);
+
+int layout_index(const struct layout *l, struct index *ret, struct err *err);
+// Replace the index; the exclusive lock must be held since it was read.
+int layout_index_write(const struct layout *l, const struct index *x, struct err *err);
+// Take the lock, put one manifest in, write. 0.
+int layout_publish(const struct layout *l, const struct descriptor *d, const char *tag, struct err *err);

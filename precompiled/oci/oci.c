@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strict where the specification is, with one exception: clients that write an index drop mediaType and artifactType of
+// its entries and of the index itself (skopeo), so there an absent mediaType means a manifest. Whoever needs to know
+// opens what is pointed to.
+#include "precompiled/oci/oci.h"
+
+#include "base/core/date.h"
+
+static const char PREFIX[] = "sha256:";
+enum { TAG_MAX = 128, TAG_KEPT = 95, TAG_DIGITS = 32 };
+
+bool oci_digest_parse(const char *s, char ret[DIGEST_HEX + 1])
+{
+	if (!s || !str_starts(s, PREFIX) || !digest_is_hex(s + strlen(PREFIX)))
+		return false;
+	memcpy(ret, s + strlen(PREFIX), DIGEST_HEX + 1);
+	return true;
+}
+
+char *oci_digest_text(const char *hex)
+{
+	return str_fmt("%s%s", PREFIX, hex);
+}
+
+char *oci_tag(const char *name)
+{
+	char *tag = str_dup(*name ? name : "_");
+	for (char *p = tag; *p; p++)
+		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p))
+			*p = '_';
+	if (*tag == '.' || *tag == '-') // no registry takes these in front
+		*tag = '_';
+	if (strlen(tag) <= TAG_MAX)
+		return tag;
+	char hex[DIGEST_HEX + 1];
+	digest_data(name, strlen(name), hex);
+	char *cut = str_fmt("%.*s-%.*s", TAG_KEPT, tag, TAG_DIGITS, hex);
+	free(tag);
+	return cut;
+}
+
+int oci_json(const char *data, size_t len, const char *name, json_t **ret, struct err *err)
+{
+	json_error_t problem;
+	if (len > OCI_DOCUMENT_MAX)
+		return err_set(err, E_TOO_LARGE, "'%s' has %zu bytes, at most %d are read", name, len,
+			       OCI_DOCUMENT_MAX);
+	json_t *value = json_loadb(data, len, JSON_REJECT_DUPLICATES, &problem);
+	if (!value)
+		return err_set(err, E_MANIFEST, "'%s' line %d is not JSON: %s", name, problem.line, problem.text);
+	*ret = value;
+	return 0;
+}
+
+static char *text(const json_t *value)
+{
+	auto_str char *s = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
+	if (!s)
+		abort();
+	return TAKE(s);
+}
+
+static const char *note(const json_t *annotations, const char *key)
+{
+	return json_string_value(json_object_get(annotations, key));
+}
+
+void descriptor_done(struct descriptor *d)
+{
+	free(d->media_type);
+	free(d->artifact_type);
+	json_decref(d->annotations);
+	*d = (struct descriptor){ 0 };
+}
+
+void descriptor_copy(const struct descriptor *from, struct descriptor *ret)
+{
+	struct descriptor d = *from;
+	d.media_type = str_dup(from->media_type);
+	d.artifact_type = str_dup(from->artifact_type);
+	d.annotations = json_deep_copy(from->annotations); // of NULL: NULL
+	*ret = d;
+}
+
+static void set_text(json_t *object, const char *key, const char *value)
+{
+	if (value)
+		json_object_set_new(object, key, json_text(value));
+}
+
+static void set_notes(json_t *object, json_t *annotations)
+{
+	if (json_object_size(annotations))
+		json_object_set(object, "annotations", annotations);
+}
+
+json_t *descriptor_json(const struct descriptor *d)
+{
+	auto_str char *digest = oci_digest_text(d->digest);
+	json_t *json = json_pack("{s:s, s:I}", "digest", digest, "size", (json_int_t)d->size);
+	set_text(json, "mediaType", d->media_type);
+	set_text(json, "artifactType", d->artifact_type);
+	set_notes(json, d->annotations);
+	return json;
+}
+
+const char *descriptor_note(const struct descriptor *d, const char *key)
+{
+	return note(d->annotations, key);
+}
+
+// What is read, for messages.
+struct reading {
+	const char *name;
+	const char *part; // "config", "layers", ...
+};
+
+static int refuse(const struct reading *at, const char *what, struct err *err)
+{
+	return err_set(err, E_MANIFEST, "'%s': %s%s%s", at->name, at->part, *at->part ? " " : "", what);
+}
+
+// A string member that may be absent; an empty one says as little as an absent one.
+static int read_text(const json_t *json, const char *key, const struct reading *at, char **ret, struct err *err)
+{
+	const json_t *value = json_object_get(json, key);
+	if (value && !json_is_string(value))
+		return refuse(at, "has a member that is no string where one is due", err);
+	if (json_string_length(value))
+		*ret = str_dup(json_string_value(value));
+	return 0;
+}
+
+static int read_notes(const json_t *json, const struct reading *at, json_t **ret, struct err *err)
+{
+	json_t *notes = json_object_get(json, "annotations"), *value;
+	const char *key;
+	if (!notes || json_is_null(notes))
+		return 0;
+	if (!json_is_object(notes))
+		return refuse(at, "has annotations that are no object", err);
+	json_object_foreach(notes, key, value)
+	{
+		if (!json_is_string(value))
+			return refuse(at, "has an annotation that is no string", err);
+	}
+	*ret = json_incref(notes);
+	return 0;
+}
+
+// media_type: what an absent mediaType means; NULL = it must be there.
+static int read_descriptor(const json_t *json, const struct reading *at, const char *media_type, struct descriptor *ret,
+			   struct err *err)
+{
+	auto_descriptor struct descriptor d = { 0 };
+	const json_t *size = json_object_get(json, "size");
+	if (!json_is_object(json))
+		return refuse(at, "is no descriptor", err);
+	if (!oci_digest_parse(json_string_value(json_object_get(json, "digest")), d.digest))
+		return refuse(at, "has no SHA-256 digest", err);
+	if (!json_is_integer(size) || json_integer_value(size) < 0)
+		return refuse(at, "has no size", err);
+	d.size = (uint64_t)json_integer_value(size);
+	if (read_text(json, "mediaType", at, &d.media_type, err) < 0 ||
+	    read_text(json, "artifactType", at, &d.artifact_type, err) < 0 ||
+	    read_notes(json, at, &d.annotations, err) < 0)
+		return -1;
+	if (!d.media_type && !media_type)
+		return refuse(at, "has no mediaType", err);
+	if (!d.media_type)
+		d.media_type = str_dup(media_type);
+	*ret = d;
+	d = (struct descriptor){ 0 };
+	return 0;
+}
+
+static int read_list(const json_t *list, const struct reading *at, const char *media_type, struct descriptor **ret,
+		     size_t *count, struct err *err)
+{
+	if (!json_is_array(list))
+		return refuse(at, "is no list", err);
+	*ret = mem_alloc(json_array_size(list) * sizeof(**ret));
+	for (*count = 0; *count < json_array_size(list); (*count)++)
+		if (read_descriptor(json_array_get(list, *count), at, media_type, &(*ret)[*count], err) < 0)
+			return -1;
+	return 0;
+}
+
+// Type and version of a whole document.
+static int read_head(const json_t *json, const struct reading *at, const char *media_type, struct err *err)
+{
+	auto_str char *type = NULL;
+	if (!json_is_object(json))
+		return refuse(at, "it is no JSON object", err);
+	if (json_integer_value(json_object_get(json, "schemaVersion")) != 2)
+		return refuse(at, "its schemaVersion is not 2", err);
+	if (read_text(json, "mediaType", at, &type, err) < 0)
+		return -1;
+	if (type && !str_eq(type, media_type))
+		return err_set(err, E_MANIFEST, "'%s' is '%s', not '%s'", at->name, type, media_type);
+	return 0;
+}
+
+void manifest_done(struct manifest *m)
+{
+	free(m->artifact_type);
+	descriptor_done(&m->config);
+	for (size_t i = 0; i < m->count; i++)
+		descriptor_done(&m->layers[i]);
+	free(m->layers);
+	descriptor_done(&m->subject);
+	json_decref(m->annotations);
+	*m = (struct manifest){ 0 };
+}
+
+int manifest_parse(const char *data, size_t len, const char *name, struct manifest *ret, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	auto_manifest struct manifest m = { 0 };
+	const struct reading all = { name, "" }, config = { name, "config" }, layers = { name, "layers" },
+			     subject = { name, "subject" };
+	if (oci_json(data, len, name, &json, err) < 0 || read_head(json, &all, OCI_MANIFEST, err) < 0 ||
+	    read_text(json, "artifactType", &all, &m.artifact_type, err) < 0 ||
+	    read_descriptor(json_object_get(json, "config"), &config, NULL, &m.config, err) < 0 ||
+	    read_list(json_object_get(json, "layers"), &layers, NULL, &m.layers, &m.count, err) < 0 ||
+	    read_notes(json, &all, &m.annotations, err) < 0)
+		return -1;
+	const json_t *about = json_object_get(json, "subject");
+	if (about && !json_is_null(about) && read_descriptor(about, &subject, NULL, &m.subject, err) < 0)
+		return -1;
+	*ret = m;
+	m = (struct manifest){ 0 };
+	return 0;
+}
+
+static json_t *list_json(const struct descriptor *items, size_t count)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, descriptor_json(&items[i]));
+	return list;
+}
+
+char *manifest_text(const struct manifest *m)
+{
+	auto_json json_t *json =
+		json_pack("{s:i, s:s, s:o, s:o}", "schemaVersion", 2, "mediaType", OCI_MANIFEST, "config",
+			  descriptor_json(&m->config), "layers", list_json(m->layers, m->count));
+	set_text(json, "artifactType", m->artifact_type);
+	set_notes(json, m->annotations);
+	if (m->subject.media_type)
+		json_object_set_new(json, "subject", descriptor_json(&m->subject));
+	return text(json);
+}
+
+const char *manifest_note(const struct manifest *m, const char *key)
+{
+	return note(m->annotations, key);
+}
+
+void index_done(struct index *x)
+{
+	for (size_t i = 0; i < x->count; i++)
+		descriptor_done(&x->items[i]);
+	free(x->items);
+	*x = (struct index){ 0 };
+}
+
+int index_parse(const char *data, size_t len, const char *name, struct index *ret, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	auto_index struct index x = { 0 };
+	const struct reading all = { name, "" }, manifests = { name, "manifests" };
+	if (oci_json(data, len, name, &json, err) < 0 || read_head(json, &all, OCI_INDEX, err) < 0 ||
+	    read_list(json_object_get(json, "manifests"), &manifests, OCI_MANIFEST, &x.items, &x.count, err) < 0)
+		return -1;
+	*ret = x;
+	x = (struct index){ 0 };
+	return 0;
+}
+
+char *index_text(const struct index *x)
+{
+	auto_json json_t *json = json_pack("{s:i, s:s, s:o}", "schemaVersion", 2, "mediaType", OCI_INDEX, "manifests",
+					   list_json(x->items, x->count));
+	return text(json);
+}
+
+static void set_tag(struct descriptor *d, const char *tag)
+{
+	if (!d->annotations)
+		d->annotations = json_object();
+	json_object_set_new(d->annotations, OCI_REF_NAME, json_text(tag));
+}
+
+void index_put(struct index *x, const struct descriptor *d, const char *tag)
+{
+	struct descriptor copy;
+	descriptor_copy(d, &copy);
+	auto_str char *ref = oci_digest_text(d->digest);
+	int at = index_find(x, ref);
+	if (tag)
+		set_tag(&copy, tag);
+	else if (at >= 0 && !descriptor_note(d, OCI_REF_NAME) && descriptor_note(&x->items[at], OCI_REF_NAME))
+		set_tag(&copy, descriptor_note(&x->items[at], OCI_REF_NAME)); // to be put again is no reason to lose it
+	if (at < 0) {
+		x->items = mem_grow(x->items, x->count + 1, sizeof(*x->items));
+		at = (int)x->count++;
+	} else {
+		descriptor_done(&x->items[at]);
+	}
+	x->items[at] = copy;
+	const char *moved = descriptor_note(&copy, OCI_REF_NAME);
+	for (size_t i = 0; moved && i < x->count; i++)
+		if (i != (size_t)at && str_eq(descriptor_note(&x->items[i], OCI_REF_NAME), moved))
+			json_object_del(x->items[i].annotations, OCI_REF_NAME);
+}
+
+int index_find(const struct index *x, const char *ref)
+{
+	char hex[DIGEST_HEX + 1];
+	bool is_digest = oci_digest_parse(ref, hex);
+	for (size_t i = 0; i < x->count; i++)
+		if (is_digest ? str_eq(x->items[i].digest, hex) :
+				str_eq(descriptor_note(&x->items[i], OCI_REF_NAME), ref))
+			return (int)i;
+	return -1;
+}
+
+void index_drop(struct index *x, size_t i)
+{
+	descriptor_done(&x->items[i]);
+	memmove(x->items + i, x->items + i + 1, (--x->count - i) * sizeof(*x->items));
+}
+
+char *oci_created(void)
+{
+	uint64_t seconds = 0;
+	str_u64(getenv("SOURCE_DATE_EPOCH"), 10, &seconds);
+	return date_text((time_t)seconds);
+}
+
+const char *oci_arch(const char *machine)
+{
+	return str_eq(machine, "x86_64") ? "amd64" : str_eq(machine, "aarch64") ? "arm64" : machine;
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/payload/install_path.h"
+
+#include <fnmatch.h>
+
+// The directories that a merged usr has taken in.
+static const char *const merged[] = { "bin/", "sbin/", "lib/", "lib32/", "lib64/", "libx32/" };
+
+char *place_merged(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(merged); i++)
+		if (str_starts(path, merged[i]))
+			return str_fmt("usr/%s", path);
+	return str_dup(path);
+}
+
+char *place_triplet(const char *arch)
+{
+	return str_fmt("%s-linux-gnu", arch);
+}
+
+char *place_source(const char *driver, bool is_open)
+{
+	return str_fmt("usr/src/nvidia-%s/kernel%s", driver, is_open ? "-open" : "");
+}
+
+static bool is_unneeded(const char *path)
+{
+	// A licence has to go wherever the files go.
+	static const char *const unneeded[] = {
+		"usr/share/man/*",     "usr/share/bug/*",  "usr/share/lintian/*", "usr/share/applications/*",
+		"usr/share/icons/*",   "usr/share/info/*", "etc/alternatives/*",  "etc/init.d/*",
+		"usr/lib/systemd/*",   "usr/share/doc/*",  "var/lib/dpkg/*",      "var/lib/rpm/*",
+		"usr/lib/.build-id/*", "etc/ld.so.cache",  "usr/share/pixmaps/*", "usr/share/polkit-1/*",
+	};
+	if (fnmatch("usr/share/doc/*/copyright", path, 0) == 0 || fnmatch("usr/share/doc/*/LICENSE*", path, 0) == 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(unneeded); i++)
+		if (fnmatch(unneeded[i], path, 0) == 0)
+			return true;
+	return false;
+}
+
+// Debian has several drivers beside each other, and one of them chosen by update-alternatives, whose links are made
+// when a package is configured. Here there is one driver, at the place of those links (nvidia-alternative's postinst).
+static const char *of_variant(const char *rest)
+{
+	static const char *const variants[] = { "current", "tesla", "legacy" };
+	const char *slash = strchr(rest, '/');
+	for (size_t i = 0; slash && i < ARRAY_SIZE(variants); i++)
+		if (str_starts(rest, variants[i]))
+			return slash + 1;
+	return NULL;
+}
+
+static char *place_library(const char *triplet, size_t triplet_len, const char *name)
+{
+	const char *below = str_starts(name, "libvdpau_") ? "vdpau/" : str_eq(name, "nvidia-drm_gbm.so") ? "gbm/" : "";
+	if (str_eq(name, "nvoptix.bin"))
+		return str_dup("usr/share/nvidia/nvoptix.bin");
+	return str_fmt("usr/lib/%.*s/%s%s", (int)triplet_len, triplet, below, name);
+}
+
+static char *place_debian(const char *path)
+{
+	static const char LIB[] = "usr/lib/", OWN[] = "nvidia/";
+	if (!str_starts(path, LIB))
+		return NULL;
+	const char *rest = path + strlen(LIB), *slash = strchr(rest, '/');
+	const char *program = str_starts(rest, OWN) ? of_variant(rest + strlen(OWN)) : NULL;
+	if (program)
+		return str_ends(program, ".so") ? str_dup(path) : str_fmt("usr/bin/%s", program);
+	const char *library = slash && str_starts(slash + 1, OWN) ? of_variant(slash + 1 + strlen(OWN)) : NULL;
+	return library ? place_library(rest, (size_t)(slash - rest), library) : NULL;
+}
+
+// usr/src/nvidia-VERSION, nvidia-open-VERSION, nvidia-current-VERSION: of dkms, with one flavour or both in it.
+static char *place_tree(const char *path, const char *driver)
+{
+	static const char SRC[] = "usr/src/nvidia";
+	const char *slash = str_starts(path, SRC) ? strchr(path + strlen(SRC), '/') : NULL;
+	auto_str char *dir = slash ? str_ndup(path, (size_t)(slash - path)) : NULL, *end = str_fmt("-%s", driver);
+	if (!dir || !str_ends(dir, end))
+		return NULL;
+	if (str_starts(slash, "/kernel/") || str_starts(slash, "/kernel-open/"))
+		return str_fmt("usr/src/nvidia-%s%s", driver, slash);
+	auto_str char *to = place_source(driver, strstr(dir, "open"));
+	return str_fmt("%s%s", to, slash);
+}
+
+char *place_of(const char *path, const char *driver)
+{
+	auto_str char *plain = place_merged(path);
+	char *debian = place_debian(plain), *tree = debian ? NULL : place_tree(plain, driver);
+	if (debian && str_starts(debian, "usr/bin/") && (str_ends(debian, ".gz") || str_ends(debian, ".desktop"))) {
+		free(debian);
+		return NULL;
+	}
+	return debian ? debian : tree ? tree : is_unneeded(plain) ? NULL : TAKE(plain);
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/payload/merge_tree.h"
+
+#include "base/file/digest.h"
+#include "base/file/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+void lay_done(struct lay *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		free(l->items[i].place);
+	free(l->items);
+	root_done(&l->into);
+	*l = (struct lay){ .into = ROOT_NONE };
+}
+
+static void remember(struct lay *l, const char *place, const char *origin)
+{
+	l->items = mem_grow(l->items, l->count + 1, sizeof(*l->items));
+	l->items[l->count++] = (struct lay_placed){ .place = str_dup(place), .origin = origin };
+}
+
+static const char *origin_of(const struct lay *l, const char *place)
+{
+	for (size_t i = l->count; i-- > 0;)
+		if (str_eq(l->items[i].place, place))
+			return l->items[i].origin;
+	return "another file";
+}
+
+static int make_parent(const struct lay *l, const char *place, struct err *err)
+{
+	const char *slash = strrchr(place, '/');
+	auto_str char *dir = slash ? str_ndup(place, (size_t)(slash - place)) : NULL;
+	return dir ? root_mkdirs(&l->into, dir, 0755, err) : 0;
+}
+
+static int digest_of(const struct root *root, const char *path, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, err);
+	return fd < 0 ? -1 : digest_file(fd, path, ret, err);
+}
+
+static int compare(const struct lay *l, const struct lay_part *part, const char *path, const char *place,
+		   struct err *err)
+{
+	char old[DIGEST_HEX + 1], new[DIGEST_HEX + 1];
+	if (digest_of(&l->into, place, old, err) < 0 || digest_of(part->root, path, new, err) < 0)
+		return -1;
+	return str_eq(old, new) ? 0 :
+				  err_set(err, E_PAYLOAD, "'%s' is in '%s' and, with other content, in '%s'", place,
+					  origin_of(l, place), part->origin);
+}
+
+static int not_two_kinds(const struct lay *l, const struct lay_part *part, const char *place, struct err *err)
+{
+	return err_set(err, E_PAYLOAD, "'%s' is a directory in one of '%s' and '%s', and none in the other", place,
+		       origin_of(l, place), part->origin);
+}
+
+// Both are on one file system; the part is not needed afterwards.
+static int move(const struct lay *l, const struct lay_part *part, const char *path, const char *place, mode_t mode,
+		struct err *err)
+{
+	auto_str char *from_name = NULL, *to_name = NULL;
+	auto_fd int from = root_parent(part->root, path, &from_name, err);
+	auto_fd int to = from < 0 ? -1 : root_parent(&l->into, place, &to_name, err);
+	if (to < 0)
+		return -1;
+	if (renameat(from, from_name, to, to_name) < 0 || fchmodat(to, to_name, mode & 0111 ? 0755 : 0644, 0) < 0)
+		return file_fail("place", place, err);
+	return 0;
+}
+
+int lay_file(struct lay *l, const struct lay_part *part, const char *path, const char *place, struct err *err)
+{
+	struct stat st, old;
+	int r = root_stat(part->root, path, &st, err);
+	if (r <= 0 || !S_ISREG(st.st_mode))
+		return r < 0 ? -1 : err_set(err, E_PAYLOAD, "'%s' lacks the file '%s'", part->origin, path);
+	if (part->check && part->check(part->ctx, part->root, path, place, err) < 0)
+		return err_wrap(err, "'%s'", part->origin);
+	r = make_parent(l, place, err) < 0 ? -1 : root_stat(&l->into, place, &old, err);
+	if (r < 0)
+		return -1;
+	if (r > 0 && S_ISREG(old.st_mode))
+		return compare(l, part, path, place, err);
+	if (r > 0 && S_ISDIR(old.st_mode))
+		return not_two_kinds(l, part, place, err);
+	remember(l, place, part->origin);
+	return move(l, part, path, place, st.st_mode, err);
+}
+
+int lay_link(struct lay *l, const struct lay_part *part, const char *target, const char *place, struct err *err)
+{
+	struct stat old;
+	int r = make_parent(l, place, err) < 0 ? -1 : root_stat(&l->into, place, &old, err);
+	if (r < 0)
+		return -1;
+	if (r > 0 && S_ISDIR(old.st_mode))
+		return not_two_kinds(l, part, place, err);
+	if (r > 0 && S_ISREG(old.st_mode))
+		return 0;
+	remember(l, place, part->origin);
+	return root_symlink(&l->into, target, place, err);
+}
+
+// An absolute path inside, without "." and "..".
+static char *inside(const char *dir, const char *path)
+{
+	auto_strv struct strv parts = { 0 }, kept = { 0 };
+	auto_str char *all = str_fmt("%s/%s", *path == '/' ? "" : dir, path);
+	strv_split(&parts, all, "/");
+	for (size_t i = 0; i < parts.count; i++) {
+		if (str_eq(parts.items[i], "..") && kept.count)
+			free(kept.items[--kept.count]);
+		else if (!str_eq(parts.items[i], ".") && !str_eq(parts.items[i], ".."))
+			strv_add(&kept, str_dup(parts.items[i]));
+	}
+	return kept.count ? strv_join(&kept, "/") : str_dup("");
+}
+
+// From the directory of one path to another.
+static char *relative(const char *from, const char *to)
+{
+	size_t same = 0, i = 0;
+	for (; from[i] && from[i] == to[i]; i++)
+		if (from[i] == '/')
+			same = i + 1;
+	auto_str char *ret = str_dup("");
+	for (const char *p = from + same; (p = strchr(p, '/')); p++)
+		str_add(&ret, "../");
+	str_add(&ret, "%s", to + same);
+	return *ret ? TAKE(ret) : str_dup(".");
+}
+
+char *lay_target(const struct lay_part *part, const char *path, const char *target, const char *place)
+{
+	const char *slash = strrchr(path, '/');
+	auto_str char *dir = slash ? str_ndup(path, (size_t)(slash - path)) : str_dup("");
+	auto_str char *old = inside(dir, target), *to = part->place(part->ctx, old);
+	return !to || str_eq(to, place) ? NULL : relative(place, to);
+}
+
+static int lay_below(struct lay *l, const struct lay_part *part, const char *dir, struct err *err);
+
+static int lay_directory(struct lay *l, const struct lay_part *part, const char *path, struct err *err)
+{
+	auto_str char *within = str_fmt("%s/", path), *place = part->is_whole ? part->place(part->ctx, within) : NULL;
+	return place && root_mkdirs(&l->into, place, 0755, err) < 0 ? -1 : lay_below(l, part, path, err);
+}
+
+static int lay_entry(struct lay *l, const struct lay_part *part, const char *path, struct err *err)
+{
+	struct stat st;
+	auto_str char *target = NULL;
+	int r = root_stat(part->root, path, &st, err);
+	if (r <= 0)
+		return r;
+	if (S_ISDIR(st.st_mode))
+		return lay_directory(l, part, path, err);
+	auto_str char *place = part->place(part->ctx, path);
+	if (!place)
+		return 0;
+	if (!S_ISLNK(st.st_mode))
+		return lay_file(l, part, path, place, err);
+	if (root_readlink(part->root, path, &target, err) < 0)
+		return -1;
+	auto_str char *to = lay_target(part, path, target, place);
+	return to ? lay_link(l, part, to, place, err) : 0;
+}
+
+static int lay_below(struct lay *l, const struct lay_part *part, const char *dir, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(part->root, *dir ? dir : ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s%s%s", dir, *dir ? "/" : "", names.items[i]);
+		if (lay_entry(l, part, path, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int lay_tree(struct lay *l, const struct lay_part *part, struct err *err)
+{
+	return lay_below(l, part, "", err);
+}

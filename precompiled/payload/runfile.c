@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/payload/runfile.h"
+
+#include "base/archive/extract.h"
+#include "precompiled/payload/install_path.h"
+
+enum { HEAD_LINES = 8, VERSION_LINE = 1 };
+static const char INHERIT[] = "INHERIT_PATH_DEPTH:";
+
+// A "T" in the place is the triplet, "V" the version. What has no row here (manuals, icons, the X server's modules and
+// configuration, GLVND, which containers bring along, wine, the installer itself) has no place in a payload.
+static const struct type {
+	const char *name;
+	bool has_arch, has_path, is_link, is_inheriting;
+	const char *place; // NULL = the path itself is the place
+	const char *below; // in that place, whatever path the line has; NULL = that path
+} types[] = {
+	{ "KERNEL_MODULE_SRC", .is_inheriting = true, .place = "usr/src/nvidia-V/" },
+	{ "DKMS_CONF", .is_inheriting = true, .place = "usr/src/nvidia-V/" },
+	{ "FIRMWARE", .is_inheriting = true, .place = "usr/lib/firmware/nvidia/V/" },
+	{ "CUDA_LIB", .has_arch = true, .has_path = true, .place = "usr/lib/T/" },
+	{ "CUDA_SYMLINK", .has_arch = true, .has_path = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "OPENCL_LIB", .has_arch = true, .has_path = true, .place = "usr/lib/T/" },
+	{ "OPENCL_LIB_SYMLINK", .has_arch = true, .has_path = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "TLS_LIB", .has_arch = true, .has_path = true, .place = "usr/lib/T/" },
+	{ "VDPAU_LIB", .has_arch = true, .has_path = true, .place = "usr/lib/T/" },
+	{ "VDPAU_SYMLINK", .has_arch = true, .has_path = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "OPENGL_LIB", .has_arch = true, .place = "usr/lib/T/" },
+	{ "OPENGL_SYMLINK", .has_arch = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "GLX_CLIENT_LIB", .has_arch = true, .place = "usr/lib/T/" },
+	{ "GLX_CLIENT_SYMLINK", .has_arch = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "EGL_CLIENT_LIB", .has_arch = true, .place = "usr/lib/T/" },
+	{ "EGL_CLIENT_SYMLINK", .has_arch = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "UTILITY_LIB", .has_arch = true, .place = "usr/lib/T/" },
+	{ "UTILITY_LIB_SYMLINK", .has_arch = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "NVCUVID_LIB", .has_arch = true, .place = "usr/lib/T/" },
+	{ "NVCUVID_LIB_SYMLINK", .has_arch = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "ENCODEAPI_LIB", .has_arch = true, .place = "usr/lib/T/" },
+	{ "ENCODEAPI_LIB_SYMLINK", .has_arch = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "GBM_BACKEND_LIB", .has_arch = true, .place = "usr/lib/T/gbm/" },
+	{ "GBM_BACKEND_LIB_SYMLINK", .has_arch = true, .is_link = true, .place = "usr/lib/T/gbm/" },
+	{ "VGX_LIB", .place = "usr/lib/T/" },
+	{ "VGX_LIB_SYMLINK", .is_link = true, .place = "usr/lib/T/" },
+	{ "GRID_LIB", .has_path = true, .place = "usr/lib/T/" },
+	{ "GRID_LIB_SYMLINK", .has_path = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "FLEXERA_LIB", .has_path = true, .place = "usr/lib/T/" },
+	{ "FLEXERA_LIB_SYMLINK", .has_path = true, .is_link = true, .place = "usr/lib/T/" },
+	{ "INTERNAL_UTILITY_BINARY", .has_arch = true, .place = "usr/lib/nvidia/" },
+	{ "INTERNAL_UTILITY_LIB", .has_arch = true, .place = "usr/lib/nvidia/" },
+	{ "INTERNAL_UTILITY_DATA", .place = "usr/lib/nvidia/" },
+	{ "UTILITY_BINARY", .place = "usr/bin/" },
+	{ "UTILITY_BIN_SYMLINK", .is_link = true, .place = "usr/bin/" },
+	{ "NVIDIA_MODPROBE", .has_path = true, .place = NULL },
+	{ "EXPLICIT_PATH", .has_path = true, .place = NULL },
+	{ "OPENGL_DATA", .has_path = true, .place = NULL },
+	{ "CUDA_ICD", .place = "etc/OpenCL/vendors/" },
+	{ "VULKAN_ICD_JSON", .has_path = true, .place = "etc/vulkan/" },
+	{ "VULKANSC_ICD_JSON", .has_path = true, .place = "etc/vulkansc/" },
+	{ "GLVND_EGL_ICD_JSON", .place = "usr/share/glvnd/egl_vendor.d/" },
+	{ "EGL_EXTERNAL_PLATFORM_JSON", .place = "usr/share/egl/egl_external_platform.d/" },
+	{ "APPLICATION_PROFILE", .has_path = true, .place = "usr/share/nvidia/" },
+	{ "SANDBOXUTILS_FILELIST_JSON", .has_path = true, .place = "usr/share/nvidia/files.d/" },
+	{ "DOCUMENTATION", .place = "usr/share/doc/", .below = RUNFILE_DOCUMENTS }, // see is_wanted()
+};
+
+// A licence has to go wherever the files go; manuals and pages stay behind.
+static bool is_wanted(const struct type *type, const char *name)
+{
+	return !str_eq(type->name, "DOCUMENTATION") || str_eq(name, "LICENSE");
+}
+
+static void entry_done(struct runfile_entry *e)
+{
+	free(e->file);
+	free(e->place);
+	free(e->target);
+}
+
+void runfile_done(struct runfile *r)
+{
+	for (size_t i = 0; i < r->count; i++)
+		entry_done(&r->items[i]);
+	free(r->items);
+	free(r->version);
+	*r = (struct runfile){ 0 };
+}
+
+static const struct type *find_type(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if (str_eq(types[i].name, name))
+			return &types[i];
+	return NULL;
+}
+
+static char *expand(const char *place, const char *triplet, const char *version)
+{
+	auto_str char *ret = str_dup("");
+	for (const char *p = place; *p; p++)
+		if (*p == 'T')
+			str_add(&ret, "%s", triplet);
+		else if (*p == 'V')
+			str_add(&ret, "%s", version);
+		else
+			str_add(&ret, "%c", *p);
+	return TAKE(ret);
+}
+
+// Below the root, without doubled slashes; NULL = it climbs.
+static char *clean(const char *dir, const char *path, const char *name)
+{
+	auto_str char *all = str_fmt("%s/%s/%s", dir, path, name);
+	auto_str char *inside = extract_name(all + strspn(all, "/"));
+	return inside ? place_merged(inside) : NULL;
+}
+
+// The directories of the file itself, less the first N; of sources all stay, because both flavours are kept.
+static char *inherited(const char *file, const char *word, const char *type)
+{
+	uint64_t depth;
+	const char *slash = strrchr(file, '/'), *from = file;
+	if (!str_starts(word, INHERIT) || !str_u64(word + strlen(INHERIT), 10, &depth))
+		return NULL;
+	for (uint64_t i = 0; !str_eq(type, "KERNEL_MODULE_SRC") && !str_eq(type, "DKMS_CONF") && i < depth; i++) {
+		from = strchr(from, '/');
+		if (!from)
+			return NULL;
+		from++;
+	}
+	return !slash ? str_dup("") : from > slash ? str_dup("") : str_ndup(from, (size_t)(slash - from));
+}
+
+struct line {
+	struct strv words;
+	size_t at;
+};
+
+static const char *next_word(struct line *l)
+{
+	return l->at < l->words.count ? l->words.items[l->at++] : NULL;
+}
+
+// 1 = *ret is an entry, 0 = nothing for a payload, -1 = the line lacks something.
+static int read_entry(struct line *l, const char *triplet, const char *version, struct runfile_entry *ret)
+{
+	const char *file = next_word(l), *mode = next_word(l), *word = next_word(l),
+		   *name = file ? strrchr(file, '/') : NULL;
+	const struct type *type = word ? find_type(word) : NULL;
+	if (!file || !mode || !word)
+		return -1;
+	if (!type || !is_wanted(type, name ? name + 1 : file))
+		return 0;
+	const char *arch = type->has_arch ? next_word(l) : "NATIVE";
+	const char *given = type->below ? type->below : type->has_path || type->is_inheriting ? next_word(l) : "";
+	const char *target = type->is_link ? next_word(l) : NULL;
+	auto_str char *path = !given ? NULL : type->is_inheriting ? inherited(file, given, type->name) : str_dup(given);
+	if (!arch || !path || (type->is_link && !target))
+		return -1;
+	if (!str_eq(arch, "NATIVE"))
+		return str_eq(arch, "COMPAT32") ? 0 : -1;
+	auto_str char *dir = expand(type->place ? type->place : "", triplet, version);
+	char *place = clean(dir, path, name ? name + 1 : file);
+	if (!place)
+		return -1;
+	// A backend is beside the libraries, its link one below; the installer writes an absolute one.
+	*ret = (struct runfile_entry){ .file = type->is_link ? NULL : str_dup(file), .place = place };
+	if (type->is_link)
+		ret->target = str_fmt("%s%s", str_eq(type->name, "GBM_BACKEND_LIB_SYMLINK") ? "../" : "", target);
+	return 1;
+}
+
+static int read_lines(const struct strv *lines, const char *name, const char *triplet, struct runfile *ret,
+		      struct err *err)
+{
+	for (size_t i = HEAD_LINES; i < lines->count; i++) {
+		struct line l = { 0 };
+		struct runfile_entry e = { 0 };
+		strv_split(&l.words, lines->items[i], " \t\r");
+		int r = read_entry(&l, triplet, ret->version, &e);
+		strv_done(&l.words);
+		if (r < 0)
+			return err_set(err, E_PAYLOAD, "'%s', line %zu of its manifest: '%.80s'", name, i + 1,
+				       lines->items[i]);
+		if (r == 0)
+			continue;
+		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
+		ret->items[ret->count++] = e;
+	}
+	return 0;
+}
+
+int runfile_parse(const char *text, const char *name, const char *triplet, struct runfile *ret, struct err *err)
+{
+	auto_runfile struct runfile r = { 0 };
+	auto_strv struct strv lines = { 0 };
+	strv_split(&lines, text, "\r\n"); // empty lines do not count there either
+	if (lines.count <= HEAD_LINES)
+		return err_set(err, E_PAYLOAD, "'%s' has a manifest of %zu lines", name, lines.count);
+	r.version = str_dup(str_trim(lines.items[VERSION_LINE]));
+	if (!*r.version || strspn(r.version, "0123456789.") != strlen(r.version))
+		return err_set(err, E_PAYLOAD, "'%s', line 2 of its manifest is no version: '%.80s'", name, r.version);
+	if (read_lines(&lines, name, triplet, &r, err) < 0)
+		return -1;
+	*ret = r;
+	r = (struct runfile){ 0 };
+	return 0;
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/payload/version_check.h"
+
+#include "base/file/file.h"
+#include "base/linker/soname.h"
+#include "precompiled/payload/install_path.h"
+#include "precompiled/payload/payload.h"
+
+#include <ctype.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+
+enum { VERSION_MAX = 24 };
+
+// Those that talk to the modules, or to each other, by interfaces of one version. persistenced and modprobe use only
+// what stays in a branch, and distributions package them apart from the driver.
+static const struct program {
+	const char *name;
+	bool is_exact; // else of the same branch
+} programs[] = {
+	{ "nv-fabricmanager", true },       { "nvidia-imex", true },
+	{ "nvidia-imex-ctl", true },        { "nvidia-smi", true },
+	{ "nvidia-debugdump", true },       { "nvidia-cuda-mps-control", true },
+	{ "nvidia-cuda-mps-server", true }, { "nvidia-gridd", true },
+	{ "nv-hostengine-nscq", true },     { "nvidia-persistenced", false },
+	{ "nvidia-modprobe", false },
+};
+
+static const struct program *find_program(const char *place)
+{
+	const char *slash = strrchr(place, '/'), *name = slash ? slash + 1 : place;
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
+		if (str_eq(programs[i].name, name))
+			return &programs[i];
+	return NULL;
+}
+
+static size_t digits(const char *p, const char *end)
+{
+	size_t n = 0;
+	while (p + n < end && isdigit((unsigned char)p[n]))
+		n++;
+	return n;
+}
+
+// NNN.NN or NNN.NN.NN with nothing of a number around it; 0 = there is none at p.
+static size_t version_at(const char *p, const char *end)
+{
+	size_t major = digits(p, end), len = major;
+	if (major != 3 || p + len >= end || p[len] != '.')
+		return 0;
+	size_t minor = digits(p + len + 1, end);
+	if (minor < 2 || minor > 3)
+		return 0;
+	len += 1 + minor;
+	size_t patch = p + len < end && p[len] == '.' ? digits(p + len + 1, end) : 0;
+	len += patch == 2 ? 1 + patch : 0;
+	return p + len < end && (p[len] == '.' || isalnum((unsigned char)p[len])) ? 0 : len;
+}
+
+static bool fits(const struct program *p, const char *driver, const char *found, size_t len)
+{
+	size_t branch = strcspn(driver, ".");
+	return p->is_exact ? strlen(driver) == len && strncmp(driver, found, len) == 0 :
+			     strncmp(driver, found, branch + 1) == 0;
+}
+
+// The versions in a program: none, one that fits, or else the first.
+static bool scan(const char *data, size_t size, const struct program *p, const char *driver, char ret[VERSION_MAX])
+{
+	const char *end = data + size;
+	*ret = '\0';
+	for (const char *at = data; at < end; at++) {
+		bool is_start = isdigit((unsigned char)*at) &&
+				(at == data || (at[-1] != '.' && !isalnum((unsigned char)at[-1])));
+		size_t len = is_start ? version_at(at, end) : 0;
+		if (!len || len >= VERSION_MAX)
+			continue;
+		if (fits(p, driver, at, len))
+			return true;
+		if (!*ret)
+			memcpy(ret, at, len), ret[len] = '\0';
+	}
+	return !*ret;
+}
+
+static int other_version(const char *place, const char *found, const char *driver, struct err *err)
+{
+	return err_set(err, E_USAGE, "'%s' is of driver %s, wanted is %s", place, found, driver);
+}
+
+static int check_program(const struct belong *b, int fd, const char *place, struct err *err)
+{
+	const struct program *p = find_program(place);
+	const void *map = NULL;
+	size_t len = 0;
+	char found[VERSION_MAX];
+	if (!p)
+		return 0;
+	if (file_map(fd, place, &map, &len, err) < 0)
+		return -1;
+	bool is_right = !map || scan(map, len, p, b->driver, found);
+	file_unmap(map, len);
+	return is_right ? 0 : other_version(place, found, b->driver, err);
+}
+
+static int check_library(const struct belong *b, int fd, const char *place, struct err *err)
+{
+	static const struct {
+		const char *arch;
+		unsigned machine;
+	} known[] = { { "x86_64", EM_X86_64 }, { "aarch64", EM_AARCH64 } };
+	auto_str char *triplet = place_triplet(b->arch), *dir = str_fmt("usr/lib/%s/", triplet);
+	auto_soname struct soname s = { 0 };
+	int r = str_starts(place, dir) ? soname_read(fd, place, &s, err) : 0;
+	for (size_t i = 0; r > 0 && i < ARRAY_SIZE(known); i++)
+		if (str_eq(known[i].arch, b->arch) && s.machine != known[i].machine)
+			return err_set(err, E_ARCH, "'%s' is for another processor than %s", place, b->arch);
+	return r < 0 ? -1 : 0;
+}
+
+int belong_check(const struct belong *b, const struct root *root, const char *path, const char *place, struct err *err)
+{
+	auto_str char *version = payload_version(place);
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, err);
+	if (fd < 0)
+		return -1;
+	if (version && !str_eq(version, b->driver))
+		return other_version(place, version, b->driver, err);
+	return check_program(b, fd, place, err) < 0 ? -1 : check_library(b, fd, place, err);
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// A blob on its way from a server into its part. It begins where the part ends. A server that ignores the range sends
+// all of it again: what the part has is skipped and not overwritten, because somebody may be reading it already; the
+// digest decides in the end. A cut is resumed: always when the attempt brought much, a few times when it brought
+// little, not when it brought nothing.
+#include "precompiled/repository/retry.h"
+
+enum { CUTS = 5, MUCH = 64 << 10, STEP_MS = 500 };
+
+struct pull {
+	struct pull *next;
+	struct remote *remote;
+	struct transfer *transfer;
+	char *url;
+	struct http_call call;
+	struct attempt attempt;
+	bool is_running, is_first; // no byte of this attempt was seen yet
+	uint64_t from;             // part->have when this attempt began
+	uint64_t skip;             // bytes still to come that the part has
+	bool is_whole;             // the server refuses ranges that are right: ask for all of it
+	unsigned cuts;
+};
+
+// "bytes 100-199/200". A server that answers with another range than the one asked for, but an earlier one, does no
+// harm.
+static int range_begin(const struct http_call *call, uint64_t *ret, struct err *err)
+{
+	static const char UNIT[] = "bytes ";
+	const char *text = http_header(call, "Content-Range");
+	auto_str char *number = NULL;
+	if (text && str_starts(text, UNIT))
+		number = str_ndup(text + strlen(UNIT), strcspn(text + strlen(UNIT), "-"));
+	if (number && str_u64(number, 10, ret) && *ret <= call->range_from)
+		return 0;
+	auto_str char *shown = http_url_shown(call->url);
+	return err_set(err, E_NETWORK, "%s: bytes from %llu on were asked for, the reply says '%s'", shown,
+		       (unsigned long long)call->range_from, text ? text : "");
+}
+
+static int take(struct http_call *call, const void *data, size_t len, struct err *err)
+{
+	struct pull *p = call->ctx;
+	struct part *part = p->transfer->part;
+	if (p->is_first) {
+		uint64_t begin = 0;
+		if (call->status == 206 && range_begin(call, &begin, err) < 0)
+			return -1;
+		p->skip = part->have - begin;
+		p->is_first = false;
+	}
+	size_t passed = p->skip < len ? (size_t)p->skip : len;
+	p->skip -= passed;
+	return len > passed ? part_add(part, (const char *)data + passed, len - passed, err) : 0;
+}
+
+static void finish(struct pull *p, const struct err *why)
+{
+	if (why)
+		p->transfer->err = *why;
+	p->transfer->is_done = true;
+	p->is_running = false;
+	http_end(&p->call);
+}
+
+static void start(struct pull *p)
+{
+	struct err err;
+	const struct part *part = p->transfer->part;
+	http_end(&p->call);
+	p->from = part->have;
+	p->is_first = true;
+	p->call =
+		(struct http_call){ .url = p->url, .range_from = p->is_whole ? 0 : part->have, .sink = take, .ctx = p };
+	if (p->remote->prepare)
+		p->remote->prepare(p->remote, &p->call);
+	p->is_running = true;
+	if (http_begin(p->remote->http, &p->call, &err) < 0)
+		finish(p, &err);
+}
+
+static void again(struct pull *p, unsigned ms)
+{
+	struct err err;
+	http_end(&p->call);
+	if (remote_wait(p->remote, ms, &err) < 0)
+		finish(p, &err);
+	else
+		start(p);
+}
+
+static bool is_cut(const struct http_call *call)
+{
+	return call->err.code == E_NETWORK || call->err.code == E_TIMEOUT;
+}
+
+// A reply that ended well, and yet before the last byte, is cut as well.
+static bool is_short(const struct pull *p)
+{
+	return p->call.err.code == 0 && p->call.status / 100 == 2 && p->transfer->part->have < p->transfer->part->size;
+}
+
+static void judge(struct pull *p)
+{
+	struct http_call *c = &p->call;
+	const struct part *part = p->transfer->part;
+	struct err err = c->err;
+	unsigned ms = 0;
+	uint64_t gain = part->have - p->from;
+	if ((is_cut(c) || is_short(p)) && gain && (gain >= MUCH || p->cuts++ < CUTS)) {
+		start(p);
+		return;
+	}
+	if (c->err.code == 0 && c->status == 416 && part->have < part->size && !p->is_whole) {
+		p->is_whole = true;
+		start(p);
+		return;
+	}
+	// Nothing lies beyond the last byte that the part has: its digest tells whether that is right.
+	bool is_end = c->status == 416 || part->have == part->size || (p->is_whole && !gain);
+	if (c->err.code == 0 && (c->status == 416 || c->status / 100 == 2) && is_end) {
+		finish(p, NULL);
+		return;
+	}
+	int r = c->err.code ? 0 : remote_again(p->remote, c, &p->attempt, &ms, &err);
+	if (r > 0) {
+		again(p, ms);
+		return;
+	}
+	if (r == 0 && is_short(p))
+		err_set(&err, E_NETWORK, "%s: %llu of %llu bytes came", p->url, (unsigned long long)part->have,
+			(unsigned long long)part->size);
+	else if (r == 0 && err.code == 0)
+		http_status_error(c, &err);
+	finish(p, &err);
+}
+
+int pull_begin(struct remote *r, struct transfer *t, const char *url, struct err *err)
+{
+	(void)err;
+	struct pull *p = mem_alloc(sizeof(*p));
+	*p = (struct pull){ .next = r->pulls, .remote = r, .transfer = t, .url = str_dup(url) };
+	r->pulls = p;
+	t->own = p;
+	if (t->part->is_committed || t->part->have == t->part->size)
+		t->is_done = true;
+	else
+		start(p);
+	return 0;
+}
+
+int pull_step(struct repository *repository, struct err *err)
+{
+	struct remote *r = (struct remote *)repository;
+	if (http_step(r->http, STEP_MS, err) < 0)
+		return -1;
+	for (struct pull *p = r->pulls; p; p = p->next)
+		if (p->is_running && p->call.is_done)
+			judge(p);
+	return 0;
+}
+
+void pull_end(struct repository *repository, struct transfer *t)
+{
+	struct remote *r = (struct remote *)repository;
+	struct pull *p = t->own;
+	struct pull **at = &r->pulls;
+	if (!p)
+		return;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	http_end(&p->call);
+	free(p->url);
+	free(p);
+	t->own = NULL;
+}

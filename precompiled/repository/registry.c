@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// A registry, through the distribution API. What differs between registries, and where each is known to differ from the
+// specification, is said where it is dealt with.
+#include "precompiled/repository/registry.h"
+
+static const char ACCEPT[] = "Accept: " OCI_MANIFEST ", " OCI_INDEX, ACCEPT_INDEX[] = "Accept: " OCI_INDEX;
+enum { TAG_MAX = 128, PAGES = 10000 };
+
+static struct registry *registry_of(struct repository *r)
+{
+	return (struct registry *)r;
+}
+
+// A tag or digest as the API takes it. Registries answer 404 to anything else, and it must not change the address.
+static bool is_reference(const char *ref)
+{
+	char hex[DIGEST_HEX + 1];
+	if (oci_digest_parse(ref, hex))
+		return true;
+	size_t len = strspn(ref, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+	return ref[0] != '.' && ref[0] != '-' && len > 0 && len <= TAG_MAX && ref[len] == '\0';
+}
+
+// 1 = found, 0 = absent.
+static int get(struct registry *g, const char *url, const char *accept, size_t max, struct http_call *call,
+	       struct err *err)
+{
+	auto_strv struct strv headers = { 0 };
+	if (accept)
+		strv_add(&headers, str_dup(accept));
+	*call = (struct http_call){ .url = url, .headers = &headers, .max = max };
+	int r = remote_get(&g->remote, call, err);
+	call->headers = NULL;
+	call->reply = r > 0 && !call->reply ? str_dup("") : call->reply;
+	return r;
+}
+
+// Without Accept, docker-registry answers 404 for what is there.
+static int registry_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
+{
+	struct registry *g = registry_of(r);
+	auto_str char *url = str_fmt("%s/manifests/%s", g->base, ref);
+	auto_http_call struct http_call call = { 0 };
+	int found = is_reference(ref) ? get(g, url, ACCEPT, OCI_DOCUMENT_MAX, &call, err) : 0;
+	if (found <= 0)
+		return found;
+	*ret_len = call.reply_len;
+	*ret = TAKE(call.reply);
+	return 1;
+}
+
+static int registry_document(struct repository *r, const struct descriptor *d, char **ret, size_t *ret_len,
+			     struct err *err)
+{
+	struct registry *g = registry_of(r);
+	auto_str char *url = str_fmt("%s/blobs/sha256:%s", g->base, d->digest);
+	auto_http_call struct http_call call = { 0 };
+	int found = get(g, url, NULL, (size_t)d->size, &call, err);
+	if (found <= 0)
+		return found;
+	*ret_len = call.reply_len;
+	*ret = TAKE(call.reply);
+	return 1;
+}
+
+// The address of the next page: Link: </v2/x/tags/list?last=b>; rel="next". NULL = that was the last one.
+static char *next_page(const struct http_call *call)
+{
+	const char *link = http_header(call, "Link"), *open = link ? strchr(link, '<') : NULL;
+	const char *close = open ? strchr(open, '>') : NULL;
+	if (!close || !strstr(close, "next"))
+		return NULL;
+	auto_str char *reference = str_ndup(open + 1, (size_t)(close - open - 1));
+	char *url = http_join(call->url, reference);
+	if (url && http_is_same_origin(url, call->url) && !str_eq(url, call->url))
+		return url;
+	free(url);
+	return NULL;
+}
+
+static int add_tags(const struct http_call *call, const char *name, struct strv *ret, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	size_t i;
+	json_t *tag;
+	if (oci_json(call->reply, call->reply_len, name, &json, err) < 0)
+		return -1;
+	const json_t *tags = json_object_get(json, "tags"); // null where there are none
+	if (!json_is_object(json) || (tags && !json_is_array(tags) && !json_is_null(tags)))
+		return err_set(err, E_MANIFEST, "'%s' is no list of tags", name);
+	json_array_foreach((json_t *)(uintptr_t)tags, i, tag)
+	{
+		if (json_is_string(tag))
+			strv_add(ret, str_dup(json_string_value(tag)));
+	}
+	return 0;
+}
+
+// docker-registry 2.8 ignores n and sends everything at once; others need the pages.
+static int registry_tags(struct repository *r, struct strv *ret, struct err *err)
+{
+	struct registry *g = registry_of(r);
+	auto_strv struct strv all = { 0 };
+	auto_str char *url = str_fmt("%s/tags/list?n=1000", g->base), *name = str_fmt("%s/tags/list", g->base);
+	for (int page = 0; url && page < PAGES; page++) {
+		auto_http_call struct http_call call = { 0 };
+		int found = get(g, url, NULL, OCI_DOCUMENT_MAX, &call, err);
+		if (found < 0 || (found > 0 && add_tags(&call, name, &all, err) < 0))
+			return -1;
+		char *next = found > 0 ? next_page(&call) : NULL;
+		free(url);
+		url = next;
+	}
+	*ret = all;
+	all = (struct strv){ 0 };
+	return 0;
+}
+
+// A registry without this API answers 404, or a page of its own; then only the fallback tag counts.
+static int registry_referrers(struct repository *r, const char *hex, struct index *ret, struct err *err)
+{
+	struct registry *g = registry_of(r);
+	auto_str char *url = str_fmt("%s/referrers/sha256:%s", g->base, hex);
+	auto_strv struct strv headers = { 0 };
+	auto_http_call struct http_call call = { .url = url, .headers = &headers, .max = OCI_DOCUMENT_MAX };
+	strv_add(&headers, str_dup(ACCEPT_INDEX));
+	if (remote_run(&g->remote, &call, err) < 0)
+		return -1;
+	const char *type = http_header(&call, "Content-Type");
+	if (call.status == 200 && type && str_starts(type, OCI_INDEX))
+		return index_parse(call.reply ? call.reply : "", call.reply_len, url, ret, err);
+	bool is_refused = call.status == 401 || call.status == 403 || call.status == 429 || call.status >= 500;
+	return is_refused ? http_status_error(&call, err) : 0;
+}
+
+static int registry_begin(struct repository *r, struct transfer *t, struct err *err)
+{
+	struct registry *g = registry_of(r);
+	auto_str char *url = str_fmt("%s/blobs/sha256:%s", g->base, t->part->digest);
+	return pull_begin(&g->remote, t, url, err);
+}
+
+static void registry_free(struct repository *r)
+{
+	struct registry *g = registry_of(r);
+	registry_forget(g);
+	free(g->host);
+	free(g->name);
+	free(g->base);
+	free(g->credentials);
+	free(r->name);
+	free(g);
+}
+
+static const struct repository_ops ops = {
+	.manifest = registry_manifest,
+	.tags = registry_tags,
+	.document = registry_document,
+	.referrers = registry_referrers,
+	.begin = registry_begin,
+	.step = pull_step,
+	.end = pull_end,
+	.has_blob = registry_has_blob,
+	.put_blob = registry_put_blob,
+	.put_manifest = registry_put_manifest,
+	.free = registry_free,
+};
+
+// [a-z0-9]+ joined by '.', '_', '__' or dashes; such parts joined by '/'.
+static bool is_name(const char *name)
+{
+	bool is_word = false;
+	for (const char *p = name; *p;) {
+		size_t word = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789"), dashes = strspn(p, "-");
+		size_t mark = str_starts(p, "__") ? 2 : strchr("._/", *p) ? 1 : dashes;
+		if (word ? is_word : !is_word || mark == 0)
+			return false;
+		is_word = word > 0;
+		p += word ? word : mark;
+	}
+	return is_word;
+}
+
+static bool is_host(const char *host)
+{
+	return *host &&
+	       strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]") == strlen(host);
+}
+
+int repository_open_registry(const char *name, const struct repository_options *options, struct repository **ret,
+			     struct err *err)
+{
+	bool is_plain = str_starts(name, "docker+http://");
+	const char *place = strstr(name, "://") + strlen("://"), *slash = strchr(place, '/');
+	auto_str char *host = str_ndup(place, slash ? (size_t)(slash - place) : strlen(place));
+	const char *path = slash ? slash + 1 : "";
+	if (!is_host(host) || !is_name(path)) {
+		auto_str char *shown = http_url_shown(name); // somebody may have put a password in it
+		return err_set(
+			err, E_USAGE,
+			"'%s' is not docker://HOST[:PORT]/NAME: NAME is of lower-case letters, digits and . _ - / "
+			"between them, without tag or digest, and credentials belong in a file",
+			shown);
+	}
+	struct registry *g = mem_alloc(sizeof(*g));
+	g->base = str_fmt("%s://%s/v2/%s", is_plain ? "http" : "https", host, path);
+	g->name = str_dup(path);
+	g->host = TAKE(host);
+	g->credentials = str_dup(options->credentials);
+	g->remote = (struct remote){ .repository = { .ops = &ops, .name = str_dup(name) },
+				     .http = options->http,
+				     .prepare = registry_prepare,
+				     .refused = registry_refused };
+	*ret = &g->remote.repository;
+	return 0;
+}

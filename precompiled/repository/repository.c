@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks that hold for every kind: what was asked for by digest has it, and nothing is larger than it says.
+#include "precompiled/repository/repository.h"
+
+void repository_free(struct repository *r)
+{
+	if (r)
+		r->ops->free(r);
+}
+
+const char *repository_name(const struct repository *r)
+{
+	return r->name;
+}
+
+static int check_digest(const struct repository *r, const char *data, size_t len, const char *hex, struct err *err)
+{
+	char found[DIGEST_HEX + 1];
+	digest_data(data, len, found);
+	if (str_eq(found, hex))
+		return 1;
+	return err_set(err, E_DIGEST, "%s: sha256:%s was asked for, what came has sha256:%s", r->name, hex, found);
+}
+
+int repository_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len,
+			char ret_digest[DIGEST_HEX + 1], struct err *err)
+{
+	auto_str char *data = NULL;
+	char hex[DIGEST_HEX + 1];
+	size_t len = 0;
+	int found = r->ops->manifest(r, ref, &data, &len, err);
+	if (found <= 0)
+		return found;
+	if (len > OCI_DOCUMENT_MAX)
+		return err_set(err, E_TOO_LARGE, "%s: '%s' has %zu bytes, at most %d are right", r->name, ref, len,
+			       OCI_DOCUMENT_MAX);
+	if (oci_digest_parse(ref, hex) && check_digest(r, data, len, hex, err) < 0)
+		return -1;
+	digest_data(data, len, ret_digest);
+	*ret = TAKE(data);
+	*ret_len = len;
+	return 1;
+}
+
+int repository_tags(struct repository *r, struct strv *ret, struct err *err)
+{
+	return r->ops->tags(r, ret, err);
+}
+
+int repository_document(struct repository *r, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err)
+{
+	auto_str char *data = NULL;
+	size_t len = 0;
+	if (d->size > OCI_DOCUMENT_MAX)
+		return err_set(err, E_TOO_LARGE, "%s: sha256:%s should have %llu bytes, at most %d are right", r->name,
+			       d->digest, (unsigned long long)d->size, OCI_DOCUMENT_MAX);
+	int found = r->ops->document(r, d, &data, &len, err);
+	if (found <= 0)
+		return found;
+	if (len != d->size)
+		return err_set(err, E_DIGEST, "%s: sha256:%s has %zu bytes instead of %llu", r->name, d->digest, len,
+			       (unsigned long long)d->size);
+	if (check_digest(r, data, len, d->digest, err) < 0)
+		return -1;
+	*ret = TAKE(data);
+	*ret_len = len;
+	return 1;
+}
+
+static int fallback(struct repository *r, const char *hex, struct index *ret, struct err *err)
+{
+	auto_str char *tag = str_fmt("sha256-%s", hex), *data = NULL, *name = str_fmt("%s:%s", r->name, tag);
+	char ignored[DIGEST_HEX + 1];
+	size_t len = 0;
+	int found = repository_manifest(r, tag, &data, &len, ignored, err);
+	return found > 0 ? index_parse(data, len, name, ret, err) : found;
+}
+
+int repository_referrers(struct repository *r, const char *hex, struct index *ret, struct err *err)
+{
+	auto_index struct index all = { 0 }, more = { 0 };
+	if (r->ops->referrers && r->ops->referrers(r, hex, &all, err) < 0)
+		return -1;
+	if (fallback(r, hex, &more, err) < 0)
+		return -1;
+	for (size_t i = 0; i < more.count; i++)
+		index_put(&all, &more.items[i], NULL);
+	*ret = all;
+	all = (struct index){ 0 };
+	return 0;
+}
+
+int repository_begin(struct repository *r, struct transfer *t, struct err *err)
+{
+	t->is_done = false;
+	t->err = (struct err){ 0 };
+	t->own = NULL;
+	return r->ops->begin(r, t, err);
+}
+
+int repository_step(struct repository *r, struct err *err)
+{
+	return r->ops->step(r, err);
+}
+
+void repository_end(struct repository *r, struct transfer *t)
+{
+	r->ops->end(r, t);
+}
+
+static int read_only(const struct repository *r, struct err *err)
+{
+	return err_set(err, E_USAGE, "'%s' cannot be written to", r->name);
+}
+
+int repository_has_blob(struct repository *r, const char *hex, struct err *err)
+{
+	return r->ops->has_blob ? r->ops->has_blob(r, hex, err) : read_only(r, err);
+}
+
+int repository_put_blob(struct repository *r, const struct layout *from, const struct descriptor *d, struct err *err)
+{
+	return r->ops->put_blob ? r->ops->put_blob(r, from, d, err) : read_only(r, err);
+}
+
+int repository_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
+			    struct err *err)
+{
+	return r->ops->put_manifest ? r->ops->put_manifest(r, data, len, media_type, tag, err) : read_only(r, err);
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/repository/retry.h"
+
+#include <time.h>
+
+enum { WAITS = 3, REFUSALS = 2, WAIT_MS = 100, WAIT_MAX_MS = 5000 };
+
+static long now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+// A server that was reached and then lost, or that says that it cannot serve now.
+static bool is_passing(const struct http_call *call)
+{
+	if (call->err.code)
+		return call->err.code == E_NETWORK && call->status != 0;
+	return call->status == 429 || call->status >= 500;
+}
+
+int remote_again(struct remote *r, const struct http_call *call, struct attempt *a, unsigned *ret_ms, struct err *err)
+{
+	*ret_ms = 0;
+	// Credentials belong to the origin that was asked: what a redirect led to may demand none of them.
+	if (call->err.code == 0 && call->status == 401 && !call->elsewhere && r->refused && a->refusals++ < REFUSALS)
+		return r->refused(r, call, err);
+	if (!is_passing(call) || a->waits == WAITS)
+		return 0;
+	const char *after = call->err.code ? NULL : http_header(call, "Retry-After");
+	uint64_t seconds = 0;
+	unsigned ms = WAIT_MS << (2 * a->waits++);
+	if (after && str_u64(after, 10, &seconds)) {
+		if (seconds > WAIT_MAX_MS / 1000)
+			return 0; // that is for the next run, or for another source
+		ms = seconds ? (unsigned)seconds * 1000 : ms;
+	}
+	*ret_ms = ms;
+	return 1;
+}
+
+int remote_wait(struct remote *r, unsigned ms, struct err *err)
+{
+	for (long end = now_ms() + (long)ms, left; (left = end - now_ms()) > 0;)
+		if (http_step(r->http, (int)left, err) < 0)
+			return -1;
+	return 0;
+}
+
+int remote_run(struct remote *r, struct http_call *call, struct err *err)
+{
+	struct attempt a = { 0 };
+	for (;;) {
+		unsigned ms = 0;
+		if (r->prepare)
+			r->prepare(r, call);
+		int failed = http_run(r->http, call, err);
+		if (failed < 0 && call->err.code == 0) // it did not even begin
+			return -1;
+		struct err why = *err;
+		int again = remote_again(r, call, &a, &ms, err);
+		if (again < 0)
+			return -1;
+		if (again == 0) {
+			*err = why;
+			return failed;
+		}
+		http_end(call);
+		if (remote_wait(r, ms, err) < 0)
+			return -1;
+	}
+}
+
+int remote_get(struct remote *r, struct http_call *call, struct err *err)
+{
+	if (remote_run(r, call, err) < 0)
+		return -1;
+	if (call->status / 100 == 2)
+		return 1;
+	return call->status == 404 ? 0 : http_status_error(call, err);
+}

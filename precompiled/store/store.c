@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/store/store.h"
+
+#include "base/file/lockfile.h"
+#include "precompiled/oci/closure.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+
+static const char DIR_NAME[] = "store", ROOTS[] = "roots.json", QUARANTINE[] = "quarantine", USE[] = ".use";
+
+void store_done(struct store *s)
+{
+	layout_done(&s->layout);
+	root_done(&s->state);
+	close_fdp(&s->use);
+	*s = STORE_NONE;
+}
+
+static int take_use(struct store *s, struct err *err)
+{
+	auto_fd int dir = root_open(&s->layout.root, ".", O_PATH | O_DIRECTORY, err);
+	if (dir < 0)
+		return -1;
+	auto_str char *name = str_fmt("%s/%s", s->layout.root.name, USE);
+	// A start that changes nothing opens nothing for writing here (P1): the state may be on a read-only mount.
+	s->use = lockfile_open(dir, USE, O_RDONLY);
+	if (s->use < 0 && errno == EACCES) // a reader that is not the owner: nobody waits for it
+		return 0;
+	if (s->use < 0)
+		return err_set(err, errno, "open '%s'", name);
+	return lockfile_wait(s->use, LOCK_SH, LOCKFILE_WAIT_MS, name, err);
+}
+
+static int open_all(const struct root *state, struct store *s, struct err *err)
+{
+	auto_root struct root dir = ROOT_NONE;
+	if (root_sub(state, ".", &s->state, err) < 0 || root_mkdirs(state, DIR_NAME, 0755, err) < 0 ||
+	    root_sub(state, DIR_NAME, &dir, err) < 0 || layout_make(&dir, &s->layout, err) < 0)
+		return -1;
+	s->layout.is_store = true;
+	free(s->state.name);
+	s->state.name = str_dup(state->name);
+	return take_use(s, err);
+}
+
+int store_open(const struct root *state, uint64_t limit, struct store *ret, struct err *err)
+{
+	auto_store struct store s = STORE_NONE;
+	s.limit = limit;
+	if (open_all(state, &s, err) < 0)
+		return err_wrap(err, "open the store");
+	*ret = s;
+	s = STORE_NONE;
+	return 0;
+}
+
+bool store_size_parse(const char *text, uint64_t *ret)
+{
+	static const char units[] = "KMG";
+	size_t len = strlen(text);
+	const char *unit = len ? strchr(units, text[len - 1]) : NULL;
+	auto_str char *digits = str_ndup(text, unit ? len - 1 : len);
+	uint64_t size;
+	if (!str_u64(digits, 10, &size))
+		return false;
+	for (size_t i = 0; unit && i <= (size_t)(unit - units); i++)
+		if (__builtin_mul_overflow(size, 1024, &size))
+			return false;
+	*ret = size;
+	return true;
+}
+
+static void reuse_done(struct store_reuse *u)
+{
+	free(u->release);
+	free(u->build_id);
+	free(u->digest);
+}
+
+void store_roots_done(struct store_roots *r)
+{
+	free(r->target);
+	free(r->last_good);
+	strv_done(&r->pins);
+	for (size_t i = 0; i < r->reuse_count; i++)
+		reuse_done(&r->reuses[i]);
+	free(r->reuses);
+	*r = (struct store_roots){ 0 };
+}
+
+static bool read_hex(const json_t *value, char **ret)
+{
+	const char *text = json_string_value(value);
+	if (value && !digest_is_hex(text))
+		return json_is_null(value);
+	*ret = str_dup(text);
+	return true;
+}
+
+static void add_reuse(struct store_roots *r, const char *release, const char *build_id, const char *hex)
+{
+	r->reuses = mem_grow(r->reuses, r->reuse_count + 1, sizeof(*r->reuses));
+	r->reuses[r->reuse_count++] = (struct store_reuse){ .release = str_dup(release),
+							    .build_id = str_dup(build_id),
+							    .digest = str_dup(hex) };
+}
+
+static bool read_reuse(const json_t *item, struct store_roots *r)
+{
+	const char *release = json_string_value(json_object_get(item, "release"));
+	const char *build_id = json_string_value(json_object_get(item, "build-id"));
+	const char *hex = json_string_value(json_object_get(item, "digest"));
+	if (!release || !digest_is_hex(build_id) || !digest_is_hex(hex))
+		return false;
+	add_reuse(r, release, build_id, hex);
+	return true;
+}
+
+static bool read_roots(const json_t *json, struct store_roots *r)
+{
+	size_t i;
+	json_t *item, *pins = json_object_get(json, "pins"), *reuses = json_object_get(json, "reused");
+	if (!json_is_object(json) || !read_hex(json_object_get(json, "target"), &r->target) ||
+	    !read_hex(json_object_get(json, "last-good"), &r->last_good) || (pins && !json_is_array(pins)) ||
+	    (reuses && !json_is_array(reuses)))
+		return false;
+	json_array_foreach(reuses, i, item)
+	{
+		if (!read_reuse(item, r))
+			return false;
+	}
+	json_array_foreach(pins, i, item)
+	{
+		if (!digest_is_hex(json_string_value(item)))
+			return false;
+		strv_add(&r->pins, str_dup(json_string_value(item)));
+	}
+	return true;
+}
+
+int store_roots(const struct store *s, struct store_roots *ret, struct err *err)
+{
+	auto_store_roots struct store_roots roots = { 0 };
+	auto_json json_t *json = NULL;
+	int r = json_read(&s->state, ROOTS, &json, err);
+	if (r < 0)
+		return err_code(err, err->code == E_CONFIG ? E_STORE_CORRUPT : err->code);
+	if (r > 0 && !read_roots(json, &roots))
+		return err_set(err, E_STORE_CORRUPT, "'%s/%s' does not say what must stay in the store", s->state.name,
+			       ROOTS);
+	*ret = roots;
+	roots = (struct store_roots){ 0 };
+	return 0;
+}
+
+bool store_roots_has(const struct store_roots *r, const char *hex)
+{
+	return str_eq(r->target, hex) || str_eq(r->last_good, hex) || strv_has(&r->pins, hex);
+}
+
+static int write_roots(const struct store *s, const struct store_roots *r, struct err *err)
+{
+	auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "target", json_text(r->target), "last-good",
+					   json_text(r->last_good), "pins", json_strv(&r->pins));
+	json_t *reuses = json_array();
+	for (size_t i = 0; i < r->reuse_count; i++)
+		json_array_append_new(reuses, json_pack("{s:s, s:s, s:s}", "release", r->reuses[i].release, "build-id",
+							r->reuses[i].build_id, "digest", r->reuses[i].digest));
+	json_object_set_new(json, "reused", reuses);
+	if (json_write(&s->state, ROOTS, json, err) < 0)
+		return err->code == E_NO_SPACE ? err_code(err, E_STORE_FULL) : -1;
+	return 1;
+}
+
+static bool replace(char **at, const char *hex)
+{
+	if (str_eq(*at, hex))
+		return false;
+	free(*at);
+	*at = str_dup(hex);
+	return true;
+}
+
+static bool add_pin(struct strv *pins, const char *hex)
+{
+	if (strv_has(pins, hex))
+		return false;
+	strv_add(pins, str_dup(hex));
+	strv_sort(pins);
+	return true;
+}
+
+static bool drop_pin(struct strv *pins, const char *hex)
+{
+	struct strv kept = { 0 };
+	for (size_t i = 0; i < pins->count; i++)
+		if (!str_eq(pins->items[i], hex))
+			strv_add(&kept, str_dup(pins->items[i]));
+	bool is_changed = kept.count != pins->count;
+	strv_done(pins);
+	*pins = kept;
+	return is_changed;
+}
+
+enum change { TARGET, LAST_GOOD, PIN, UNPIN };
+
+// The lock of the index also keeps two writers of the roots apart.
+static int change(const struct store *s, enum change what, const char *hex, struct err *err)
+{
+	auto_store_roots struct store_roots r = { 0 };
+	auto_fd int held = layout_lock(&s->layout, false, err);
+	if (held < 0 || store_roots(s, &r, err) < 0)
+		return -1;
+	bool is_changed = what == TARGET    ? replace(&r.target, hex) :
+			  what == LAST_GOOD ? replace(&r.last_good, hex) :
+			  what == PIN       ? add_pin(&r.pins, hex) :
+					      drop_pin(&r.pins, hex);
+	return is_changed ? write_roots(s, &r, err) : 0;
+}
+
+const char *store_roots_reuse(const struct store_roots *r, const char *release, const char *build_id)
+{
+	for (size_t i = 0; i < r->reuse_count; i++)
+		if (str_eq(r->reuses[i].release, release) && str_eq(r->reuses[i].build_id, build_id))
+			return r->reuses[i].digest;
+	return NULL;
+}
+
+// true = it was there.
+static bool drop_reuse(struct store_roots *r, const char *release)
+{
+	for (size_t i = 0; i < r->reuse_count; i++) {
+		if (!str_eq(r->reuses[i].release, release))
+			continue;
+		reuse_done(&r->reuses[i]);
+		r->reuses[i] = r->reuses[--r->reuse_count];
+		return true;
+	}
+	return false;
+}
+
+int store_set_reuse(const struct store *s, const char *release, const char *build_id, const char *hex, struct err *err)
+{
+	auto_store_roots struct store_roots r = { 0 };
+	auto_fd int held = layout_lock(&s->layout, false, err);
+	if (held < 0 || store_roots(s, &r, err) < 0)
+		return -1;
+	if (hex && str_eq(store_roots_reuse(&r, release, build_id), hex))
+		return 0;
+	bool is_changed = drop_reuse(&r, release) || hex;
+	if (hex)
+		add_reuse(&r, release, build_id, hex);
+	return is_changed ? write_roots(s, &r, err) : 0;
+}
+
+int store_set_target(const struct store *s, const char *hex, struct err *err)
+{
+	return change(s, TARGET, hex, err);
+}
+
+int store_set_last_good(const struct store *s, const char *hex, struct err *err)
+{
+	return change(s, LAST_GOOD, hex, err);
+}
+
+int store_pin(const struct store *s, const char *hex, struct err *err)
+{
+	return change(s, PIN, hex, err);
+}
+
+int store_unpin(const struct store *s, const char *hex, struct err *err)
+{
+	return change(s, UNPIN, hex, err);
+}
+
+// Out of the way of whoever would take it for the blob; kept for whoever looks into the cause.
+static int set_aside(const struct store *s, const char *hex, struct err *err)
+{
+	auto_str char *blob = layout_blob_path(hex), *from = str_fmt("%s/%s", DIR_NAME, blob),
+		      *to = str_fmt("%s/%s", QUARANTINE, hex);
+	struct err ignored;
+	if (root_mkdirs(&s->state, QUARANTINE, 0755, &ignored) == 0 && root_rename(&s->state, from, to, &ignored) == 0)
+		return 0;
+	return root_unlink(&s->layout.root, blob, err) < 0 ? -1 : 0;
+}
+
+// The index first: killed in between, it names nothing that is not there.
+int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lost, struct err *err)
+{
+	auto_index struct index x = { 0 };
+	auto_fd int held = layout_lock(&s->layout, false, err);
+	if (held < 0 || layout_index(&s->layout, &x, err) < 0)
+		return -1;
+	size_t before = x.count;
+	for (size_t i = x.count; i-- > 0;) {
+		auto_blobs struct blobs needs = { 0 };
+		if (reach(&s->layout, &x.items[i], &needs, err) < 0)
+			return -1;
+		if (!blobs_names(&needs, hex))
+			continue;
+		const char *tag = descriptor_note(&x.items[i], OCI_REF_NAME);
+		if (ret_lost)
+			strv_add(ret_lost, tag ? str_dup(tag) : oci_digest_text(x.items[i].digest));
+		index_drop(&x, i);
+	}
+	if (x.count != before && layout_index_write(&s->layout, &x, err) < 0)
+		return -1;
+	return set_aside(s, hex, err);
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list itself, and the check of a source's. What a machine has seen is kept per source and key: a source that
+// leaves out one of two signatures cannot make it forget, and a new key may start again at one.
+#include "precompiled/trust/catalog.h"
+
+#include "base/core/date.h"
+#include "base/file/file.h"
+#include "base/file/lockfile.h"
+#include "precompiled/repository/artifact.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+
+static const char SEEN[] = "catalogs.json", LOCK[] = "catalogs.lock";
+
+void catalog_done(struct catalog *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		free(c->items[i].tag);
+	free(c->items);
+	*c = (struct catalog){ 0 };
+}
+
+json_t *catalog_json(const struct catalog *c)
+{
+	auto_str char *created = date_text(c->created), *expires = date_text(c->expires);
+	json_t *list = json_array();
+	for (size_t i = 0; i < c->count; i++) {
+		auto_str char *digest = oci_digest_text(c->items[i].digest);
+		json_array_append_new(list, json_pack("{s:o, s:s, s:I}", "tag", json_text(c->items[i].tag), "digest",
+						      digest, "size", (json_int_t)c->items[i].size));
+	}
+	return json_pack("{s:I, s:s, s:s, s:o}", "catalog", (json_int_t)c->number, "created", created, "expires",
+			 expires, "packages", list);
+}
+
+static int read_item(const json_t *json, const char *name, struct catalog *c, struct err *err)
+{
+	const char *tag = json_string_value(json_object_get(json, "tag")),
+		   *digest = json_string_value(json_object_get(json, "digest"));
+	const json_t *size = json_object_get(json, "size");
+	struct catalog_item item = { 0 };
+	if (!tag || !*tag || !oci_digest_parse(digest, item.digest) || !json_is_integer(size) ||
+	    json_integer_value(size) < 0)
+		return err_set(err, E_MANIFEST, "'%s': entry %zu has no tag, digest and size", name, c->count + 1);
+	if (catalog_digest(c, tag))
+		return err_set(err, E_MANIFEST, "'%s' lists '%s' twice", name, tag);
+	item.tag = str_dup(tag);
+	item.size = (uint64_t)json_integer_value(size);
+	c->items[c->count++] = item;
+	return 0;
+}
+
+int catalog_parse(const char *data, size_t len, const char *name, struct catalog *ret, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	auto_catalog struct catalog c = { 0 };
+	if (oci_json(data, len, name, &json, err) < 0)
+		return -1;
+	const json_t *list = json_object_get(json, "packages"), *number = json_object_get(json, "catalog");
+	if (!json_is_integer(number) || json_integer_value(number) < 1 || !json_is_array(list) ||
+	    !date_parse(json_string_value(json_object_get(json, "created")), &c.created) ||
+	    !date_parse(json_string_value(json_object_get(json, "expires")), &c.expires))
+		return err_set(err, E_MANIFEST, "'%s' is no catalogue with number, two dates and packages", name);
+	c.number = (uint64_t)json_integer_value(number);
+	c.items = mem_alloc((json_array_size(list) + 1) * sizeof(*c.items));
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (read_item(json_array_get(list, i), name, &c, err) < 0)
+			return -1;
+	*ret = c;
+	c = (struct catalog){ 0 };
+	return 0;
+}
+
+const char *catalog_digest(const struct catalog *c, const char *tag)
+{
+	for (size_t i = 0; i < c->count; i++)
+		if (str_eq(c->items[i].tag, tag))
+			return c->items[i].digest;
+	return NULL;
+}
+
+// What was seen of this source under this key.
+static char *seen_key(const char *source, const char *id)
+{
+	char hex[DIGEST_HEX + 1];
+	auto_str char *text = str_fmt("%s\n%s", source, id);
+	digest_data(text, strlen(text), hex);
+	return str_dup(hex);
+}
+
+static int check_seen(const json_t *seen, const char *source, const struct strv *ids, const struct catalog *c,
+		      struct err *err)
+{
+	for (size_t i = 0; i < ids->count; i++) {
+		auto_str char *key = seen_key(source, ids->items[i]);
+		json_int_t number = json_integer_value(json_object_get(json_object_get(seen, key), "number"));
+		if (number > 0 && c->number < (uint64_t)number)
+			return err_set(err, E_ROLLBACK, "%s offers catalogue %llu, and %lld by key %s was seen here",
+				       source, (unsigned long long)c->number, (long long)number, ids->items[i]);
+	}
+	return 0;
+}
+
+// 1 = something is new in it.
+static int set_seen(json_t *seen, const char *source, const struct strv *ids, const struct catalog *c)
+{
+	int changed = 0;
+	for (size_t i = 0; i < ids->count; i++) {
+		auto_str char *key = seen_key(source, ids->items[i]);
+		json_int_t number = json_integer_value(json_object_get(json_object_get(seen, key), "number"));
+		if (number == (json_int_t)c->number)
+			continue;
+		json_object_set_new(seen, key,
+				    json_pack("{s:I, s:o, s:s}", "number", (json_int_t)c->number, "source",
+					      json_text(source), "key", ids->items[i]));
+		changed = 1;
+	}
+	return changed;
+}
+
+static int lock(const struct root *state, struct err *err)
+{
+	auto_str char *name = str_fmt("%s/%s", state->name, LOCK);
+	auto_fd int fd = lockfile_open(state->fd, LOCK, O_RDWR);
+	if (fd < 0)
+		return file_fail("open", name, err);
+	return lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0 ? -1 : TAKE_FD(fd);
+}
+
+static int remember(const struct root *state, const char *source, const struct strv *ids, const struct catalog *c,
+		    struct err *err)
+{
+	auto_json json_t *seen = NULL;
+	auto_fd int held = lock(state, err);
+	int r = held < 0 ? -1 : json_read(state, SEEN, &seen, err);
+	if (r < 0)
+		return -1;
+	if (r == 0)
+		seen = json_object();
+	if (!json_is_object(seen))
+		return err_set(err, E_CONFIG, "'%s/%s' is no JSON object", state->name, SEEN);
+	if (check_seen(seen, source, ids, c, err) < 0)
+		return -1;
+	return set_seen(seen, source, ids, c) ? json_write(state, SEEN, seen, err) : 0;
+}
+
+// The catalogue behind its manifest, which has been verified.
+static int read_list(struct repository *r, const char *manifest, size_t len, struct catalog *ret, struct err *err)
+{
+	auto_str char *name = str_fmt("%s:%s", repository_name(r), CATALOG_TAG), *data = NULL;
+	size_t data_len = 0;
+	if (artifact_read(r, CATALOG_TAG, CATALOG_TYPE, manifest, len, &data, &data_len, err) < 0)
+		return -1;
+	return catalog_parse(data, data_len, name, ret, err);
+}
+
+static int check_date(const struct catalog *c, const char *source, time_t now, struct err *err)
+{
+	auto_str char *expires = date_text(c->expires), *today = date_text(now);
+	if (now < c->expires)
+		return 0;
+	return err_set(err, E_EXPIRED, "catalogue %llu of %s was good until %s; it is %s here",
+		       (unsigned long long)c->number, source, expires, today);
+}
+
+// There is none: may that be?
+static int check_absence(const struct trust_rule *rule, const struct root *state, const char *source, struct err *err)
+{
+	const char *key, *prefix = rule->prefix ? rule->prefix : source;
+	auto_json json_t *seen = NULL;
+	const json_t *entry;
+	if (rule->catalog == TRUST_CATALOG_REQUIRED)
+		return err_set(err, E_UNSIGNED, "%s has no catalogue (%s), and the policy for '%s' demands one", source,
+			       CATALOG_TAG, prefix);
+	if (rule->catalog == TRUST_CATALOG_OPTIONAL || json_read(state, SEEN, &seen, err) < 0)
+		return rule->catalog == TRUST_CATALOG_OPTIONAL ? 0 : -1;
+	json_object_foreach((json_t *)seen, key, entry)
+	{
+		if (str_eq(json_string_value(json_object_get(entry, "source")), source))
+			return err_set(err, E_UNSIGNED,
+				       "%s has no catalogue (%s) any more, and catalogue %lld was seen here; if its "
+				       "owner gave it up, set \"catalog\": \"optional\" for '%s' in the policy",
+				       source, CATALOG_TAG,
+				       (long long)json_integer_value(json_object_get(entry, "number")), prefix);
+	}
+	return 0;
+}
+
+int catalog_check(struct repository *r, const struct trust_rule *rule, const struct root *state, time_t now,
+		  struct catalog *ret, struct err *err)
+{
+	auto_str char *manifest = NULL;
+	auto_catalog struct catalog c = { 0 };
+	auto_signature_verdict struct signature_verdict verdict = { 0 };
+	const char *source = repository_name(r);
+	char hex[DIGEST_HEX + 1];
+	size_t len = 0;
+	int found = repository_manifest(r, CATALOG_TAG, &manifest, &len, hex, err);
+	if (found <= 0)
+		return found < 0 ? -1 : check_absence(rule, state, source, err);
+	if (signature_check(r, hex, rule, &verdict, err) < 0 || read_list(r, manifest, len, &c, err) < 0 ||
+	    check_date(&c, source, now, err) < 0 || remember(state, source, &verdict.ids, &c, err) < 0)
+		return err_wrap(err, "catalogue");
+	*ret = c;
+	c = (struct catalog){ 0 };
+	return 1;
+}

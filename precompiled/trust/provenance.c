@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/trust/provenance.h"
+
+#include "base/core/date.h"
+#include "precompiled/repository/artifact.h"
+
+#include <sys/stat.h>
+
+static const char *const origins[] = { [PROVENANCE_UNKNOWN] = "unknown",
+				       [PROVENANCE_FETCHED] = "fetched",
+				       [PROVENANCE_BY_HAND] = "by-hand",
+				       [PROVENANCE_COMPILED] = "compiled",
+				       [PROVENANCE_UNVERIFIED] = "unverified" };
+
+const char *provenance_origin_name(enum provenance_origin origin)
+{
+	return origins[origin];
+}
+
+void provenance_done(struct provenance *p)
+{
+	free(p->source);
+	strv_done(&p->names);
+	strv_done(&p->ids);
+	*p = (struct provenance){ 0 };
+}
+
+json_t *provenance_json(const struct provenance *p)
+{
+	auto_str char *taken = p->taken ? date_text(p->taken) : NULL;
+	json_t *signers = json_array();
+	for (size_t i = 0; i < p->ids.count; i++)
+		json_array_append_new(
+			signers, json_pack("{s:o, s:s}", "name", json_text(p->names.items[i]), "key", p->ids.items[i]));
+	return json_pack("{s:s, s:o, s:o, s:I, s:o}", "origin", origins[p->origin], "source", json_text(p->source),
+			 "signers", signers, "catalog", (json_int_t)p->catalog, "taken", json_text(taken));
+}
+
+char *provenance_text(const struct provenance *p)
+{
+	auto_str char *names = strv_join(&p->names, ", ");
+	switch (p->origin) {
+	case PROVENANCE_BY_HAND:
+		return str_dup("by hand");
+	case PROVENANCE_COMPILED:
+		return str_dup("compiled here");
+	case PROVENANCE_UNVERIFIED:
+		return str_dup("not verified");
+	default:
+		return p->names.count ? str_fmt("signed by %s", names) : str_dup("accepted unsigned");
+	}
+}
+
+static bool read_signers(const json_t *list, struct provenance *p)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *item = json_array_get(list, i);
+		const char *name = json_string_value(json_object_get(item, "name")),
+			   *id = json_string_value(json_object_get(item, "key"));
+		if (!name || !digest_is_hex(id))
+			return false;
+		strv_add(&p->names, str_dup(name));
+		strv_add(&p->ids, str_dup(id));
+	}
+	return true;
+}
+
+static bool read_record(const json_t *json, struct provenance *p)
+{
+	const char *origin = json_string_value(json_object_get(json, "origin"));
+	json_int_t catalog = json_integer_value(json_object_get(json, "catalog"));
+	size_t i = PROVENANCE_FETCHED;
+	while (i < ARRAY_SIZE(origins) && !str_eq(origins[i], origin))
+		i++;
+	const char *taken = json_string_value(json_object_get(json, "taken"));
+	if (i == ARRAY_SIZE(origins) || catalog < 0 || (taken && !date_parse(taken, &p->taken)) ||
+	    !read_signers(json_object_get(json, "signers"), p))
+		return false;
+	p->origin = (enum provenance_origin)i;
+	p->catalog = (uint64_t)catalog;
+	p->source = str_dup(json_string_value(json_object_get(json, "source")));
+	p->is_recorded = true;
+	return p->origin != PROVENANCE_FETCHED || (p->source && p->taken);
+}
+
+// Is this entry of the index the record of that package? m: what it says.
+static bool is_record(const struct layout *l, const struct descriptor *d, const char *manifest_hex, struct manifest *m)
+{
+	auto_str char *text = NULL;
+	size_t len = 0;
+	struct err ignored;
+	if (!str_eq(d->media_type, OCI_MANIFEST) || descriptor_note(d, OCI_REF_NAME) ||
+	    (d->artifact_type && !str_eq(d->artifact_type, PROVENANCE_TYPE)))
+		return false;
+	return layout_blob_read(l, d, &text, &len, &ignored) == 0 &&
+	       manifest_parse(text, len, d->digest, m, &ignored) == 0 && str_eq(m->artifact_type, PROVENANCE_TYPE) &&
+	       m->count == 1 && m->subject.media_type && str_eq(m->subject.digest, manifest_hex);
+}
+
+// What is damaged is none. 1 = there is one.
+static int read_of(const struct layout *l, const char *manifest_hex, struct provenance *ret, struct err *err)
+{
+	auto_index struct index x = { 0 };
+	if (layout_index(l, &x, err) < 0)
+		return -1;
+	for (size_t i = x.count; i-- > 0;) {
+		auto_manifest struct manifest m = { 0 };
+		auto_str char *data = NULL;
+		auto_json json_t *json = NULL;
+		auto_provenance struct provenance p = { 0 };
+		size_t len = 0;
+		struct err ignored;
+		if (!is_record(l, &x.items[i], manifest_hex, &m) ||
+		    layout_blob_read(l, &m.layers[0], &data, &len, &ignored) < 0 ||
+		    oci_json(data, len, "provenance", &json, &ignored) < 0 || !read_record(json, &p))
+			continue;
+		*ret = p;
+		p = (struct provenance){ 0 };
+		return 1;
+	}
+	return 0;
+}
+
+bool provenance_is_vouched(const struct provenance *p)
+{
+	return p->origin == PROVENANCE_FETCHED || p->origin == PROVENANCE_UNKNOWN;
+}
+
+// The same again is no news, and would leave a blob behind at each start. When it was taken counts for signatures
+// alone.
+static bool is_known(const struct layout *l, const char *manifest_hex, const struct provenance *p)
+{
+	auto_provenance struct provenance now = { 0 };
+	struct err ignored;
+	return !provenance_is_vouched(p) && read_of(l, manifest_hex, &now, &ignored) > 0 && now.origin == p->origin;
+}
+
+int provenance_write(const struct layout *l, const struct descriptor *manifest, const struct provenance *p,
+		     struct err *err)
+{
+	auto_json json_t *json = provenance_json(p);
+	auto_index struct index x = { 0 };
+	auto_descriptor struct descriptor d = { 0 };
+	if (!l->is_store || is_known(l, manifest->digest, p))
+		return 0;
+	struct descriptor subject = { .media_type = (char[]){ OCI_MANIFEST }, .size = manifest->size };
+	memcpy(subject.digest, manifest->digest, sizeof(subject.digest));
+	if (artifact_put(l, PROVENANCE_TYPE, &subject, json, &d, err) < 0)
+		return -1;
+	auto_fd int held = layout_lock(l, false, err);
+	if (held < 0 || layout_index(l, &x, err) < 0)
+		return -1;
+	for (size_t i = x.count; i-- > 0;) {
+		auto_manifest struct manifest m = { 0 };
+		if (is_record(l, &x.items[i], manifest->digest, &m))
+			index_drop(&x, i);
+	}
+	index_put(&x, &d, NULL);
+	return layout_index_write(l, &x, err);
+}
+
+// When a package without a record came.
+static time_t arrived(const struct layout *l, const char *manifest_hex)
+{
+	auto_str char *path = layout_blob_path(manifest_hex);
+	struct stat st;
+	struct err ignored;
+	return root_stat(&l->root, path, &st, &ignored) > 0 ? st.st_mtime : 0;
+}
+
+void provenance_remember(const struct layout *l, const struct descriptor *manifest)
+{
+	auto_provenance struct provenance p = { 0 };
+	auto_repository struct repository *r = NULL;
+	struct err ignored;
+	if (read_of(l, manifest->digest, &p, &ignored) != 0 || repository_open_layout(l->root.name, &r, &ignored) < 0 ||
+	    signature_exists(r, manifest->digest, &ignored) != 0)
+		return;
+	p.origin = PROVENANCE_BY_HAND;
+	p.taken = arrived(l, manifest->digest);
+	provenance_write(l, manifest, &p, &ignored);
+}
+
+struct keep { // a package and what it is judged by
+	struct repository *repository;
+	const char *hex;
+	const struct trust *trust;
+	struct provenance *p;
+};
+
+// source: as of trust_rule(). is_known: it came from there, and the policy for it may take what nobody signed.
+static int check_source(const struct keep *k, const char *source, bool is_known, struct err *err)
+{
+	auto_trust_rule struct trust_rule rule = { 0 };
+	auto_signature_verdict struct signature_verdict verdict = { 0 };
+	trust_rule(k->trust, source, k->p->taken, &rule);
+	rule.is_kept = true;
+	rule.is_unsigned_accepted &= is_known;
+	if (is_known && rule.catalog == TRUST_CATALOG_REQUIRED && !k->p->catalog)
+		return err_set(err, E_UNSIGNED, "sha256:%s was in no catalogue, and the policy for '%s' demands one",
+			       k->hex, rule.prefix);
+	if (signature_check(k->repository, k->hex, &rule, &verdict, err) < 0)
+		return -1;
+	if (is_known)
+		return 0;
+	strv_done(&k->p->names);
+	strv_done(&k->p->ids);
+	k->p->names = verdict.names;
+	k->p->ids = verdict.ids;
+	verdict.names = verdict.ids = (struct strv){ 0 };
+	return 0;
+}
+
+// Where it came from is not known: any repository that the policy knows may have been it.
+static int check_any_source(const struct keep *k, struct err *err)
+{
+	struct err ignored;
+	int r = check_source(k, "", false, err);
+	for (size_t i = 0; i < k->trust->source_count && r < 0; i++)
+		r = check_source(k, k->trust->sources[i].prefix, false, &ignored);
+	return r;
+}
+
+static int say_who(const struct provenance *p, struct err *err)
+{
+	auto_str char *who = NULL, *when = date_text(p->taken);
+	for (size_t i = 0; i < p->ids.count; i++)
+		str_add(&who, "%s%s (key %.16s)", i ? ", " : "", p->names.items[i], p->ids.items[i]);
+	if (!p->source)
+		return err_wrap(err, "kept since %s", when);
+	return err_wrap(err, "kept from %s, %s%s", p->source, who ? "signed by " : "unsigned", who ? who : "");
+}
+
+int provenance_check(const struct layout *l, const char *manifest_hex, const struct trust_now *now,
+		     struct provenance *ret, struct err *err)
+{
+	auto_provenance struct provenance p = { 0 };
+	auto_repository struct repository *r = NULL;
+	int found = read_of(l, manifest_hex, &p, err);
+	if (found < 0 || repository_open_layout(l->root.name, &r, err) < 0)
+		return -1;
+	if (!found) {
+		found = signature_exists(r, manifest_hex, err);
+		if (found < 0)
+			return -1;
+		p.origin = found ? PROVENANCE_UNKNOWN : PROVENANCE_BY_HAND;
+		p.taken = arrived(l, manifest_hex);
+	}
+	const struct keep keep = { .repository = r, .hex = manifest_hex, .trust = &now->trust, .p = &p };
+	int done = 0;
+	if (provenance_is_vouched(&p) && now->is_absent) {
+		done = 0; // nobody was taken away, and it was believed when it came
+	} else if (provenance_is_vouched(&p) && now->unread.code) {
+		*err = now->unread;
+		done = err_wrap(err, "sha256:%s", manifest_hex);
+	} else if (p.origin == PROVENANCE_FETCHED) {
+		done = check_source(&keep, p.source, true, err);
+	} else if (p.origin == PROVENANCE_UNKNOWN) {
+		done = check_any_source(&keep, err);
+	}
+	if (done < 0)
+		say_who(&p, err);
+	if (ret) {
+		provenance_done(ret);
+		*ret = p;
+		p = (struct provenance){ 0 };
+	}
+	return done;
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making and checking signatures, whatever their encoding.
+//
+// What a repository hands out may be anything. A signature that cannot be read, or is by somebody unknown, proves
+// nothing and does not spoil one that holds; but where too few hold, one that says that it is by a key of the rule, or
+// was made for another manifest, is worth more than "untrusted": somebody tried.
+#include "precompiled/trust/signature_internal.h"
+
+#include <stdio.h>
+
+enum { HINT_SHORT = 16 }; // as much as `trust add` takes for a name
+
+static const char KIND[] = "kind", KIND_IMAGE[] = "dev.cosignproject.cosign/image";
+
+void claim_done(struct claim *c)
+{
+	strv_done(&c->digests);
+	free(c->text);
+	free(c->signature);
+	*c = (struct claim){ 0 };
+}
+
+bool claim_holds(const struct claim *c, const struct key *key, const char *manifest_hex)
+{
+	return strv_has(&c->digests, manifest_hex) &&
+	       key_verify(key, c->text, c->text_len, c->signature, c->signature_len);
+}
+
+void signature_verdict_done(struct signature_verdict *v)
+{
+	strv_done(&v->ids);
+	strv_done(&v->names);
+	*v = (struct signature_verdict){ 0 };
+}
+
+static bool set_kind(struct index *x, const char *manifest_hex)
+{
+	auto_str char *ref = oci_digest_text(manifest_hex);
+	int at = index_find(x, ref);
+	if (at < 0 || str_eq(descriptor_note(&x->items[at], KIND), KIND_IMAGE))
+		return false;
+	if (!x->items[at].annotations)
+		x->items[at].annotations = json_object();
+	json_object_set_new(x->items[at].annotations, KIND, json_text(KIND_IMAGE));
+	return true;
+}
+
+int signature_make(const struct layout *l, const struct descriptor *manifest, const struct signature_maker *maker,
+		   struct err *err)
+{
+	auto_index struct index x = { 0 };
+	auto_fd int held = layout_lock(l, false, err);
+	if (held < 0 || layout_index(l, &x, err) < 0)
+		return -1;
+	int legacy = legacy_make(l, &x, manifest->digest, maker, err);
+	int bundle = legacy < 0 ? -1 : bundle_make(l, &x, manifest, maker, err);
+	int cms = bundle < 0 || !maker->chain ? bundle : cms_make(l, &x, manifest, maker, err);
+	if (cms < 0)
+		return err_wrap(err, "sign sha256:%s", manifest->digest);
+	bool is_made = legacy > 0 || bundle > 0 || cms > 0;
+	if (!set_kind(&x, manifest->digest) && !is_made)
+		return 0;
+	return layout_index_write(l, &x, err) < 0 ? -1 : is_made;
+}
+
+struct checking {
+	struct repository *repository;
+	const char *manifest_hex;
+	const struct trust_rule *rule;
+	struct signature_verdict verdict;
+	struct strv strangers;     // ids and certificates that signed, and are not of the rule
+	size_t seen;               // signatures, readable or not
+	bool was_cut;              // there are more than are looked at
+	char *forged, *unreadable; // the first of each, for the message
+};
+
+static void checking_done(struct checking *c)
+{
+	signature_verdict_done(&c->verdict);
+	strv_done(&c->strangers);
+	free(c->forged);
+	free(c->unreadable);
+}
+#define auto_checking __attribute__((cleanup(checking_done)))
+
+static bool is_enough(const struct checking *c)
+{
+	return c->verdict.ids.count >= c->rule->threshold;
+}
+
+static void accept(struct checking *c, const char *id, const char *name)
+{
+	if (strv_has(&c->verdict.ids, id))
+		return;
+	strv_add(&c->verdict.ids, str_dup(id));
+	strv_add(&c->verdict.names, str_dup(name));
+}
+
+static void add_stranger(struct checking *c, const char *who)
+{
+	if (!strv_has(&c->strangers, who))
+		strv_add(&c->strangers, str_dup(who));
+}
+
+static void note_first(char **at, char *take)
+{
+	if (*at)
+		free(take);
+	else
+		*at = take;
+}
+
+static void judge(struct checking *c, const struct claim *claim, const char *what)
+{
+	bool is_about = strv_has(&claim->digests, c->manifest_hex);
+	c->seen++;
+	if (!is_about) {
+		note_first(&c->forged, str_fmt("%s was made for sha256:%s", what, claim->digests.items[0]));
+		return;
+	}
+	for (size_t i = 0; i < c->rule->count; i++) {
+		const struct trust_key *k = c->rule->keys[i];
+		if (key_verify(k->key, claim->text, claim->text_len, claim->signature, claim->signature_len)) {
+			accept(c, key_id(k->key), k->name);
+			return;
+		}
+	}
+	for (size_t i = 0; i < c->rule->count; i++)
+		if (str_eq(claim->hint, key_id(c->rule->keys[i]->key)))
+			note_first(&c->forged, str_fmt("%s says that it is by '%s' and does not match", what,
+						       c->rule->keys[i]->name));
+	auto_str char *who = str_fmt("%.*s", c->rule->is_kept ? HINT_SHORT : DIGEST_HEX, claim->hint);
+	add_stranger(c, *who ? who : "a key without a name");
+}
+
+static void cannot_read(struct checking *c, const char *why)
+{
+	c->seen++;
+	note_first(&c->unreadable, str_dup(why));
+}
+
+// A disk forgets, and the other encoding may be sound.
+static bool is_lost(const struct checking *c, const struct err *err)
+{
+	return c->rule->is_kept && (err->code == E_DIGEST || err->code == E_INCOMPLETE);
+}
+
+// A document of a signature. 1 = read, 0 = it counts as one that cannot be read; negative: the source fails.
+static int read_document(struct checking *c, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err)
+{
+	if (d->size > SIGNATURE_SIZE_MAX) {
+		auto_str char *why = str_fmt("sha256:%s has %llu bytes", d->digest, (unsigned long long)d->size);
+		cannot_read(c, why);
+		return 0;
+	}
+	int r = repository_document(c->repository, d, ret, ret_len, err);
+	if (r < 0 && is_lost(c, err)) {
+		cannot_read(c, err->text);
+		return 0;
+	}
+	if (r == 0) {
+		auto_str char *why = str_fmt("sha256:%s is missing", d->digest);
+		cannot_read(c, why);
+	}
+	return r;
+}
+
+static int check_layer(struct checking *c, const struct descriptor *d, struct err *err)
+{
+	auto_str char *data = NULL, *what = str_fmt("signature sha256:%s", d->digest);
+	auto_claim struct claim claim = { 0 };
+	struct err why;
+	size_t len = 0;
+	if (!str_eq(d->media_type, SIGNATURE_LEGACY))
+		return 0;
+	int r = read_document(c, d, &data, &len, err);
+	if (r <= 0)
+		return r;
+	if (legacy_claim(d, data, len, &claim, &why) < 0)
+		cannot_read(c, why.text);
+	else
+		judge(c, &claim, what);
+	return 0;
+}
+
+// The manifest that ref names. 1 = read, 0 = absent, or what is there is none.
+static int read_manifest(struct checking *c, const char *ref, struct manifest *ret, struct err *err)
+{
+	auto_str char *data = NULL;
+	char hex[DIGEST_HEX + 1];
+	struct err why;
+	size_t len = 0;
+	int r = repository_manifest(c->repository, ref, &data, &len, hex, err);
+	if (r < 0 && is_lost(c, err)) {
+		cannot_read(c, err->text);
+		return 0;
+	}
+	if (r <= 0)
+		return r;
+	if (manifest_parse(data, len, ref, ret, &why) == 0)
+		return 1;
+	cannot_read(c, why.text);
+	return 0;
+}
+
+static int check_legacy(struct checking *c, struct err *err)
+{
+	auto_str char *tag = legacy_tag(c->manifest_hex);
+	auto_manifest struct manifest m = { 0 };
+	int r = read_manifest(c, tag, &m, err);
+	for (size_t i = 0; r > 0 && i < m.count && i < SIGNATURE_COUNT_MAX && !is_enough(c); i++)
+		if (check_layer(c, &m.layers[i], err) < 0)
+			return -1;
+	c->was_cut |= m.count > SIGNATURE_COUNT_MAX;
+	return r < 0 ? -1 : 0;
+}
+
+static int check_cms(struct checking *c, const char *data, size_t len, const char *what, struct err *err)
+{
+	auto_str char *ref = oci_digest_text(c->manifest_hex), *content = NULL;
+	auto_cms_verdict struct cms_verdict v = { 0 };
+	char hex[DIGEST_HEX + 1];
+	size_t content_len = 0;
+	if (!c->rule->anchor) {
+		c->seen++;
+		add_stranger(c, "a certificate, and no anchor is set");
+		return 0;
+	}
+	int r = repository_manifest(c->repository, ref, &content, &content_len, hex, err);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "%s has no %s", repository_name(c->repository), ref);
+	c->seen++;
+	if ((c->rule->is_kept ? cms_verify_kept : cms_verify)(c->rule->anchor, c->rule->now, data, len, content,
+							      content_len, &v) > 0) {
+		accept(c, v.id, v.subject);
+	} else if (v.is_wrong) {
+		note_first(&c->forged, str_fmt("%s by %s does not match", what, v.subject));
+	} else {
+		auto_str char *who = str_fmt("%s (%s)", v.subject ? v.subject : what, v.why);
+		add_stranger(c, who);
+	}
+	return 0;
+}
+
+static int check_referrer(struct checking *c, const struct descriptor *d, struct err *err)
+{
+	auto_str char *ref = oci_digest_text(d->digest), *data = NULL, *what = NULL;
+	auto_manifest struct manifest m = { 0 };
+	size_t len = 0;
+	int r = read_manifest(c, ref, &m, err);
+	const char *type = r > 0 ? referrer_type(&m) : NULL;
+	if (!type)
+		return r < 0 ? -1 : 0;
+	r = read_document(c, &m.layers[0], &data, &len, err);
+	if (r <= 0)
+		return r;
+	what = str_fmt("signature sha256:%s", m.layers[0].digest);
+	if (str_eq(type, SIGNATURE_CMS))
+		return check_cms(c, data, len, what, err);
+	auto_claim struct claim claim = { 0 };
+	struct err why;
+	r = bundle_claim(data, len, what, &claim, &why);
+	if (r > 0)
+		judge(c, &claim, what);
+	else if (r < 0)
+		cannot_read(c, why.text);
+	return 0;
+}
+
+static int check_referrers(struct checking *c, struct err *err)
+{
+	auto_index struct index x = { 0 };
+	if (repository_referrers(c->repository, c->manifest_hex, &x, err) < 0) {
+		if (err->code != E_MANIFEST && !is_lost(c, err))
+			return -1;
+		cannot_read(c, err->text); // anybody may have written that index
+		return 0;
+	}
+	for (size_t i = 0; i < x.count && i < SIGNATURE_COUNT_MAX && !is_enough(c); i++)
+		if (check_referrer(c, &x.items[i], err) < 0)
+			return -1;
+	c->was_cut |= x.count > SIGNATURE_COUNT_MAX;
+	return 0;
+}
+
+static char *trusted_names(const struct trust_rule *rule)
+{
+	auto_strv struct strv names = { 0 };
+	enum { SHOWN = 4 };
+	for (size_t i = 0; i < rule->count && i < SHOWN; i++)
+		strv_add(&names, str_dup(rule->keys[i]->name));
+	if (rule->count > SHOWN)
+		strv_add(&names, str_dup("..."));
+	if (rule->anchor)
+		strv_add(&names, str_dup("what its anchor certifies"));
+	return strv_join(&names, ", ");
+}
+
+static char *name_subject(const struct checking *c)
+{
+	return c->rule->is_kept ? str_fmt("sha256:%s", c->manifest_hex) :
+				  str_fmt("sha256:%s of %s", c->manifest_hex, repository_name(c->repository));
+}
+
+// What is wrong, when too few signatures hold.
+static int refuse(struct checking *c, struct err *err)
+{
+	auto_str char *subject = name_subject(c);
+	auto_str char *trusted = trusted_names(c->rule);
+	size_t have = c->verdict.ids.count;
+	if (c->forged)
+		return err_set(err, E_FORGED, "%s: %s", subject, c->forged);
+	if (c->rule->is_unsigned_accepted) {
+		c->verdict.is_unsigned_accepted = true;
+		return 0;
+	}
+	if (c->was_cut)
+		return err_set(err, E_TOO_LARGE, "%s: none of its first %d signatures is enough, and there are more",
+			       subject, SIGNATURE_COUNT_MAX);
+	if (c->seen == 0)
+		return err_set(err, E_UNSIGNED, "%s is signed by nobody; wanted is a signature by %s", subject,
+			       trusted);
+	if (have)
+		return err_set(err, E_UNTRUSTED, "%s: %zu of %u signatures hold (%s); trusted here are %s", subject,
+			       have, c->rule->threshold, c->verdict.names.items[0], trusted);
+	auto_str char *strangers = strv_join(&c->strangers, ", ");
+	return err_set(err, E_UNTRUSTED, "%s: signed by %s%s%s; trusted here are %s", subject,
+		       c->strangers.count ? strangers : "what cannot be read", c->unreadable ? ": " : "",
+		       c->unreadable ? c->unreadable : "", trusted);
+}
+
+int signature_check(struct repository *r, const char *manifest_hex, const struct trust_rule *rule,
+		    struct signature_verdict *ret, struct err *err)
+{
+	auto_checking struct checking c = { .repository = r, .manifest_hex = manifest_hex, .rule = rule };
+	auto_str char *subject = name_subject(&c);
+	if (!rule->count && !rule->anchor && !rule->is_unsigned_accepted)
+		return err_set(err, E_UNTRUSTED, "%s: '%s' has no key that counts for this source", subject,
+			       rule->place);
+	if (check_legacy(&c, err) < 0 || (!is_enough(&c) && check_referrers(&c, err) < 0))
+		return err_wrap(err, "signatures of sha256:%s", manifest_hex);
+	if (!is_enough(&c) && refuse(&c, err) < 0)
+		return -1;
+	*ret = c.verdict;
+	c.verdict = (struct signature_verdict){ 0 };
+	return 0;
+}
+
+static bool is_signature(struct repository *r, const struct descriptor *d)
+{
+	auto_str char *ref = oci_digest_text(d->digest), *data = NULL;
+	auto_manifest struct manifest m = { 0 };
+	char hex[DIGEST_HEX + 1];
+	size_t len = 0;
+	struct err ignored;
+	return repository_manifest(r, ref, &data, &len, hex, &ignored) > 0 &&
+	       manifest_parse(data, len, ref, &m, &ignored) == 0 && referrer_type(&m);
+}
+
+int signature_exists(struct repository *r, const char *manifest_hex, struct err *err)
+{
+	auto_str char *tag = legacy_tag(manifest_hex), *data = NULL;
+	auto_index struct index x = { 0 };
+	char hex[DIGEST_HEX + 1];
+	size_t len = 0;
+	// What is damaged was one, too.
+	if (repository_manifest(r, tag, &data, &len, hex, err) != 0)
+		return 1;
+	if (repository_referrers(r, manifest_hex, &x, err) < 0)
+		return err->code == E_MANIFEST ? 1 : -1;
+	for (size_t i = 0; i < x.count; i++)
+		if (is_signature(r, &x.items[i]))
+			return 1;
+	return 0;
+}

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "precompiled/trust/trust.h"
+
+#include "base/file/file.h"
+#include "base/file/lockfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+
+static const char DIR_NAME[] = "etc/kmodsmith/trust", POLICY[] = "policy.json", SUFFIX[] = ".pem", LOCK[] = ".lock";
+enum { THRESHOLD_MAX = 64 };
+
+static void key_done(struct trust_key *k)
+{
+	free(k->name);
+	key_free(k->key);
+	strv_done(&k->prefixes);
+}
+
+static void source_done(struct trust_source *s)
+{
+	free(s->prefix);
+	strv_done(&s->keys);
+	anchor_free(s->anchor);
+}
+
+void trust_done(struct trust *t)
+{
+	for (size_t i = 0; i < t->count; i++)
+		key_done(&t->keys[i]);
+	for (size_t i = 0; i < t->source_count; i++)
+		source_done(&t->sources[i]);
+	free(t->keys);
+	free(t->sources);
+	free(t->place);
+	*t = (struct trust){ 0 };
+}
+
+int trust_dir(const struct root *host, const char *named, struct root *ret, struct err *err)
+{
+	if (named)
+		return root_init(ret, named, err) < 0 ? -1 : 1;
+	if (!root_exists(host, DIR_NAME))
+		return 0;
+	return root_sub(host, DIR_NAME, ret, err) < 0 ? -1 : 1;
+}
+
+int trust_dir_make(const struct root *host, const char *named, struct root *ret, struct err *err)
+{
+	if (named)
+		return root_make(named, ret, err);
+	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : root_sub(host, DIR_NAME, ret, err);
+}
+
+// Who can write here decides what root runs. An ordinary user trusts whom he likes. On a file system that is mounted
+// read-only the modes say nothing: a Kubernetes ConfigMap is 0777.
+static int check_rights(const struct root *dir, const char *path, struct err *err)
+{
+	struct stat st;
+	auto_str char *name = root_path(dir, path);
+	auto_fd int fd = geteuid() == 0 ? root_open(dir, path, O_RDONLY | O_NONBLOCK, err) : -1;
+	if (geteuid() != 0)
+		return 0;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", name);
+	struct statvfs fs;
+	bool is_fixed = fstatvfs(fd, &fs) == 0 && (fs.f_flag & ST_RDONLY);
+	if (!is_fixed && (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH))))
+		return err_set(err, E_RIGHTS,
+			       "'%s' (owner %u, mode %04o) can be written by others than root: chown 0, chmod"
+			       " go-w",
+			       name, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
+	return 0;
+}
+
+static int read_file(const struct root *dir, const char *path, char **ret, struct err *err)
+{
+	enum { FILE_MAX = 1 << 20 };
+	struct stat st;
+	auto_str char *name = root_path(dir, path);
+	int r = root_stat(dir, path, &st, err);
+	if (r > 0 && st.st_size > FILE_MAX)
+		return err_set(err, E_TOO_LARGE, "'%s' has %lld bytes", name, (long long)st.st_size);
+	if (r == 0)
+		return err_set(err, E_NOT_FOUND, "'%s' does not exist", name);
+	return r < 0 || check_rights(dir, path, err) < 0 || root_read(dir, path, ret, NULL, err) < 0 ? -1 : 0;
+}
+
+static bool is_anchor(const char *pem)
+{
+	return strstr(pem, "-----BEGIN CERTIFICATE-----") && !strstr(pem, "-----BEGIN PUBLIC KEY-----");
+}
+
+static const struct trust_key *find_key(const struct trust *t, const char *name_or_id)
+{
+	for (size_t i = 0; i < t->count; i++)
+		if (str_eq(t->keys[i].name, name_or_id) || str_eq(key_id(t->keys[i].key), name_or_id))
+			return &t->keys[i];
+	return NULL;
+}
+
+static int read_key(const struct root *dir, const char *file, struct trust *t, struct err *err)
+{
+	auto_str char *pem = NULL, *path = root_path(dir, file);
+	auto_key struct key *key = NULL;
+	if (read_file(dir, file, &pem, err) < 0)
+		return -1;
+	if (is_anchor(pem))
+		return 0;
+	if (key_parse(pem, path, &key, err) < 0)
+		return -1;
+	const struct trust_key *twin = find_key(t, key_id(key));
+	if (twin)
+		return err_set(err, E_CONFIG, "'%s' is the same key as '%s': remove one", path, twin->name);
+	t->keys = mem_grow(t->keys, t->count + 1, sizeof(*t->keys));
+	t->keys[t->count++] =
+		(struct trust_key){ .name = str_ndup(file, strlen(file) - strlen(SUFFIX)), .key = TAKE(key) };
+	return 0;
+}
+
+static int read_keys(const struct root *dir, struct trust *t, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(dir, ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++)
+		if (names.items[i][0] != '.' && str_ends(names.items[i], SUFFIX) &&
+		    read_key(dir, names.items[i], t, err) < 0)
+			return -1;
+	return 0;
+}
+
+// The scheme and the host in lower case, without a slash at the end: two spellings of one place are one place.
+static char *normal(const char *name)
+{
+	char *copy = str_dup(name);
+	size_t len = strlen(copy);
+	while (len && copy[len - 1] == '/' && !str_ends(copy, "//"))
+		copy[--len] = '\0';
+	const char *host = strstr(copy, "://");
+	if (!host)
+		return copy;
+	for (char *p = copy; *p && (p < host + 3 || *p != '/'); p++)
+		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
+	return copy;
+}
+
+// Whole steps only: docker://reg.example/x is no prefix of docker://reg.example/xy.
+static bool is_below(const char *name, const char *prefix)
+{
+	size_t len = strlen(prefix);
+	return str_starts(name, prefix) &&
+	       (len == 0 || name[len] == '\0' || name[len] == '/' || prefix[len - 1] == '/' || prefix[len - 1] == ':');
+}
+
+struct entry { // of policy.json, while it is read
+	const struct root *dir;
+	struct trust *trust;
+	struct trust_source *source;
+};
+
+static int refuse(const struct entry *e, const char *key, const char *wanted, struct err *err)
+{
+	return err_set(err, E_CONFIG, "'%s/%s': the entry for '%s' has '%s', which must be %s", e->dir->name, POLICY,
+		       e->source->prefix ? e->source->prefix : "?", key, wanted);
+}
+
+static int set_keys(struct entry *e, const json_t *list, struct err *err)
+{
+	e->source->has_keys = true;
+	if (!json_is_array(list))
+		return refuse(e, "keys", "a list of names or ids", err);
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *name = json_string_value(json_array_get(list, i));
+		const struct trust_key *k = name ? find_key(e->trust, name) : NULL;
+		if (!k)
+			return err_set(err, E_CONFIG, "'%s/%s': '%s' is no key of this directory", e->dir->name, POLICY,
+				       name ? name : "?");
+		if (strv_has(&e->source->keys, k->name))
+			continue;
+		strv_add(&e->source->keys, str_dup(k->name));
+		strv_add(&e->trust->keys[k - e->trust->keys].prefixes, str_dup(e->source->prefix));
+	}
+	return 0;
+}
+
+static int set_threshold(struct entry *e, const json_t *value, struct err *err)
+{
+	json_int_t n = json_integer_value(value);
+	if (n < 1 || n > THRESHOLD_MAX)
+		return refuse(e, "threshold", "a number from 1 to 64", err);
+	e->source->threshold = (unsigned)n;
+	return 0;
+}
+
+static int set_anchor(struct entry *e, const json_t *value, struct err *err)
+{
+	const char *file = json_string_value(value);
+	auto_str char *pem = NULL, *path = file ? root_path(e->dir, file) : NULL;
+	if (!file || !*file || strchr(file, '/'))
+		return refuse(e, "anchor", "the name of a file in this directory", err);
+	return read_file(e->dir, file, &pem, err) < 0 ? -1 : anchor_parse(pem, path, &e->source->anchor, err);
+}
+
+static int set_choice(const struct entry *e, const char *key, const json_t *value, const char *no, const char *yes,
+		      bool *ret, struct err *err)
+{
+	const char *text = json_string_value(value);
+	auto_str char *wanted = str_fmt("\"%s\" or \"%s\"", no, yes);
+	if (!str_eq(text, no) && !str_eq(text, yes))
+		return refuse(e, key, wanted, err);
+	*ret = str_eq(text, yes);
+	return 0;
+}
+
+const char *trust_catalog_name(enum trust_catalog c)
+{
+	static const char *const names[] = { [TRUST_CATALOG_SEEN] = "once seen",
+					     [TRUST_CATALOG_OPTIONAL] = "optional",
+					     [TRUST_CATALOG_REQUIRED] = "required" };
+	return names[c];
+}
+
+static int set_catalog(const struct entry *e, const json_t *value, struct err *err)
+{
+	bool is_required;
+	if (set_choice(e, "catalog", value, "optional", "required", &is_required, err) < 0)
+		return -1;
+	e->source->catalog = is_required ? TRUST_CATALOG_REQUIRED : TRUST_CATALOG_OPTIONAL;
+	return 0;
+}
+
+static int set(struct entry *e, const char *key, const json_t *value, struct err *err)
+{
+	struct trust_source *s = e->source;
+	if (str_eq(key, "prefix"))
+		return 0; // read before all others
+	if (str_eq(key, "keys"))
+		return set_keys(e, value, err);
+	if (str_eq(key, "threshold"))
+		return set_threshold(e, value, err);
+	if (str_eq(key, "anchor"))
+		return set_anchor(e, value, err);
+	if (str_eq(key, "unsigned"))
+		return set_choice(e, key, value, "refuse", "accept", &s->is_unsigned_accepted, err);
+	if (str_eq(key, "catalog"))
+		return set_catalog(e, value, err);
+	return err_set(err, E_CONFIG, "'%s/%s': the entry for '%s' has the unknown key '%s'", e->dir->name, POLICY,
+		       s->prefix, key);
+}
+
+static int read_source(const struct root *dir, json_t *json, struct trust *t, struct err *err)
+{
+	const char *prefix = json_string_value(json_object_get(json, "prefix")), *key;
+	json_t *value;
+	if (!prefix)
+		return err_set(err, E_CONFIG, "'%s/%s': an entry of \"sources\" has no \"prefix\"", dir->name, POLICY);
+	t->sources = mem_grow(t->sources, t->source_count + 1, sizeof(*t->sources));
+	struct trust_source *s = &t->sources[t->source_count++];
+	*s = (struct trust_source){ .prefix = normal(prefix), .threshold = 1 };
+	for (size_t i = 0; i + 1 < t->source_count; i++)
+		if (str_eq(t->sources[i].prefix, s->prefix))
+			return err_set(err, E_CONFIG, "'%s/%s': '%s' has two entries", dir->name, POLICY, s->prefix);
+	struct entry e = { .dir = dir, .trust = t, .source = s };
+	json_object_foreach(json, key, value)
+	{
+		if (set(&e, key, value, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+// 1 = there is a policy, *ret is its list of sources (borrowed from *ret_json).
+static int read_policy(const struct root *dir, json_t **ret_json, json_t **ret, struct err *err)
+{
+	const char *key;
+	json_t *value, *json = NULL;
+	if (!root_exists(dir, POLICY))
+		return 0;
+	if (check_rights(dir, POLICY, err) < 0 || json_read(dir, POLICY, &json, err) < 0)
+		return -1;
+	*ret_json = json;
+	json_object_foreach(json, key, value)
+	{
+		if (!str_eq(key, "sources"))
+			return err_set(err, E_CONFIG, "'%s/%s': unknown key '%s'", dir->name, POLICY, key);
+	}
+	*ret = json_object_get(json, "sources");
+	if (!json_is_array(*ret))
+		return err_set(err, E_CONFIG, "'%s/%s' has no list \"sources\"", dir->name, POLICY);
+	return 1;
+}
+
+int trust_open(const struct root *dir, struct trust *ret, struct err *err)
+{
+	auto_trust struct trust t = { .place = str_dup(dir->fd >= 0 ? dir->name : "the trust directory") };
+	auto_json json_t *json = NULL;
+	json_t *sources = NULL;
+	if (dir->fd >= 0) {
+		if (check_rights(dir, ".", err) < 0 || read_keys(dir, &t, err) < 0 ||
+		    read_policy(dir, &json, &sources, err) < 0)
+			return -1;
+		for (size_t i = 0; i < json_array_size(sources); i++)
+			if (read_source(dir, json_array_get(sources, i), &t, err) < 0)
+				return -1;
+	}
+	*ret = t;
+	t = (struct trust){ 0 };
+	return 0;
+}
+
+static const struct trust_source *find_source(const struct trust *t, const char *repository)
+{
+	auto_str char *name = normal(repository);
+	const struct trust_source *best = NULL;
+	for (size_t i = 0; i < t->source_count; i++)
+		if (is_below(name, t->sources[i].prefix) &&
+		    (!best || strlen(t->sources[i].prefix) > strlen(best->prefix)))
+			best = &t->sources[i];
+	return best;
+}
+
+void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret)
+{
+	const struct trust_source *s = find_source(t, repository);
+	*ret = (struct trust_rule){ .threshold = 1, .now = now, .place = t->place };
+	if (s) {
+		ret->prefix = s->prefix;
+		ret->threshold = s->threshold;
+		ret->anchor = s->anchor;
+		ret->is_unsigned_accepted = s->is_unsigned_accepted;
+		ret->catalog = s->catalog;
+	}
+	ret->keys = mem_alloc((t->count + 1) * sizeof(*ret->keys));
+	for (size_t i = 0; i < t->count; i++) {
+		const struct trust_key *k = &t->keys[i];
+		if (s && s->has_keys ? strv_has(&s->keys, k->name) : k->prefixes.count == 0)
+			ret->keys[ret->count++] = k;
+	}
+}
+
+void trust_rule_done(struct trust_rule *rule)
+{
+	free(rule->keys);
+	*rule = (struct trust_rule){ 0 };
+}
+
+// Whoever else changes the directory waits. fd to close.
+static int lock(const struct root *dir, struct err *err)
+{
+	auto_str char *name = str_fmt("%s/%s", dir->name, LOCK);
+	auto_fd int fd = lockfile_open(dir->fd, LOCK, O_RDWR);
+	if (fd < 0)
+		return file_fail("open", name, err);
+	return lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0 ? -1 : TAKE_FD(fd);
+}
+
+static int check_name(const char *name, struct err *err)
+{
+	size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+	if (!len || name[len] || *name == '.' || *name == '-' || len > 64 || digest_is_hex(name))
+		return err_set(err, E_USAGE, "'%s' is no name for a key: letters, digits, '.', '_' and '-', at most 64",
+			       name);
+	return 0;
+}
+
+static json_t *find_entry(json_t *sources, const char *prefix)
+{
+	auto_str char *wanted = normal(prefix);
+	for (size_t i = 0; i < json_array_size(sources); i++) {
+		json_t *entry = json_array_get(sources, i);
+		const char *text = json_string_value(json_object_get(entry, "prefix"));
+		auto_str char *have = text ? normal(text) : NULL;
+		if (str_eq(have, wanted))
+			return entry;
+	}
+	return NULL;
+}
+
+static bool names_key(const json_t *list, const char *name, const char *id, size_t *ret)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *have = json_string_value(json_array_get(list, i));
+		if (str_eq(have, name) || str_eq(have, id)) {
+			*ret = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int add_to_policy(const struct root *dir, const char *prefix, const char *name, const char *id, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	json_t *sources = NULL;
+	size_t at;
+	int r = read_policy(dir, &json, &sources, err);
+	if (r < 0)
+		return -1;
+	if (r == 0) {
+		json = json_pack("{s:[]}", "sources");
+		sources = json_object_get(json, "sources");
+	}
+	json_t *entry = find_entry(sources, prefix), *keys = json_object_get(entry, "keys");
+	if (entry && !keys)
+		return err_set(err, E_CONFIG,
+			       "'%s/%s': the entry for '%s' has no list of keys, so it takes all: write the"
+			       " list first",
+			       dir->name, POLICY, prefix);
+	if (names_key(keys, name, id, &at))
+		return 0;
+	if (entry)
+		json_array_append_new(keys, json_text(name));
+	else
+		json_array_append_new(sources, json_pack("{s:o, s:[s]}", "prefix", json_text(prefix), "keys", name));
+	return json_write(dir, POLICY, json, err) < 0 ? -1 : 1;
+}
+
+// The policy comes first: a name without a key stops everything, a key without its limits would count everywhere.
+int trust_add(const struct root *dir, const char *name, const char *pem, const char *prefix,
+	      char ret_id[DIGEST_HEX + 1], struct err *err)
+{
+	auto_trust struct trust t = { 0 };
+	auto_key struct key *key = NULL;
+	auto_fd int held = lock(dir, err);
+	if (held < 0 || check_rights(dir, ".", err) < 0 || read_keys(dir, &t, err) < 0 ||
+	    key_parse(pem, name ? name : "the key", &key, err) < 0)
+		return -1;
+	auto_str char *short_id = str_ndup(key_id(key), 16);
+	const struct trust_key *there = find_key(&t, key_id(key));
+	const char *called = there ? there->name : name ? name : short_id;
+	if (check_name(called, err) < 0)
+		return -1;
+	if (!there && find_key(&t, called))
+		return err_set(err, E_USAGE, "'%s' has another key named '%s': choose another --name", dir->name,
+			       called);
+	int changed = prefix ? add_to_policy(dir, prefix, called, key_id(key), err) : 0;
+	if (changed >= 0 && !there) {
+		auto_str char *file = str_fmt("%s%s", called, SUFFIX), *text = key_pem(key);
+		changed = root_write(dir, file, text, strlen(text), 0644, err) < 0 ? -1 : 1;
+	}
+	if (changed >= 0)
+		memcpy(ret_id, key_id(key), DIGEST_HEX + 1);
+	return changed;
+}
+
+static int drop_from_policy(const struct root *dir, const char *name, const char *id, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	json_t *sources = NULL;
+	size_t at;
+	bool is_changed = false;
+	if (read_policy(dir, &json, &sources, err) < 0)
+		return -1;
+	for (size_t i = 0; i < json_array_size(sources); i++) {
+		json_t *keys = json_object_get(json_array_get(sources, i), "keys");
+		while (names_key(keys, name, id, &at)) {
+			json_array_remove(keys, at);
+			is_changed = true;
+		}
+	}
+	if (!is_changed)
+		return 0;
+	return json_write(dir, POLICY, json, err) < 0 ? -1 : 1; // a list that is empty now takes nobody
+}
+
+int trust_remove(const struct root *dir, const char *name_or_id, struct err *err)
+{
+	auto_trust struct trust t = { 0 };
+	auto_fd int held = lock(dir, err);
+	if (held < 0 || check_rights(dir, ".", err) < 0 || read_keys(dir, &t, err) < 0)
+		return -1;
+	const struct trust_key *k = find_key(&t, name_or_id);
+	int removed = 0;
+	if (k) {
+		auto_str char *file = str_fmt("%s%s", k->name, SUFFIX);
+		removed = root_unlink(dir, file, err);
+	}
+	int dropped =
+		removed < 0 ? -1 : drop_from_policy(dir, k ? k->name : name_or_id, k ? key_id(k->key) : NULL, err);
+	return dropped < 0 ? -1 : removed | dropped;
+}
