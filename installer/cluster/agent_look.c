@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/agent_look.h"
 
-#include "node/drain.h"
-#include "node/facts.h"
-#include "node/given.h"
+#include "daemons/holders_wait.h"
+#include "host/facts.h"
+#include "journal/loaded_params.h"
 #include "precompiled/store/store.h"
 #include "precompiled/trust/provenance.h"
 

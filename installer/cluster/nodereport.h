@@ -4,7 +4,7 @@
 // says something new. It is no condition: that would need nodes/status, a right that nobody else here has.
 #pragma once
 #include "cluster/kube.h"
-#include "node/forecast.h"
+#include "next_kernel/report.h"
 
 #define NODEREPORT_KEY "kmodsmith.io/agent.next-kernel"
 char *nodereport_text(const struct forecast *f); // "VERDICT RELEASE CODE", at most 256 bytes; NULL = there is none

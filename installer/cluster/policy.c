@@ -5,9 +5,9 @@
 #include "base/formats/yaml.h"
 #include "cluster/policy_own.h"
 #include "cluster/selector.h"
-#include "node/flavour.h"
-#include "node/modules.h"
-#include "node/params.h"
+#include "host/gpu_support.h"
+#include "host/module_params.h"
+#include "host/module_set.h"
 
 const unsigned span_defaults[SPAN_COUNT] = {
 	[SPAN_STAGE] = HOUR,           [SPAN_CORDON] = 2 * MINUTE,        [SPAN_WAIT] = 2 * HOUR,

@@ -4,7 +4,7 @@
 
 #include "cmd/job.h"
 #include "cmd/serve.h"
-#include "node/lock.h"
+#include "journal/node_lock.h"
 
 struct values { // first what the children are told
 	struct job_values job;

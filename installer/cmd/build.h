@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // build: one pair (build.c), or all that a file lists (build_matrix.c).
 #pragma once
+#include "acquire/matrix.h"
 #include "cmd/job.h"
-#include "node/matrix.h"
 
 struct build_values {
 	struct job_values job;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/common.h"
-#include "node/cdi_keep.h"
-#include "node/host.h"
+#include "devices/cdi_spec_file.h"
+#include "host/kernel.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hooks that our CDI specification names, as a runtime calls them.
-#include "node/cdi_hook.h"
+#include "devices/cdi_hook.h"
 #include "base/file/file.h"
 #include "cmd/common.h"
 

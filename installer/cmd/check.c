@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "acquire/check.h"
 #include "cmd/job.h"
-#include "node/verdict.h"
 
 #include <stdio.h>
 

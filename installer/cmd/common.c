@@ -2,7 +2,7 @@
 #include "cmd/common.h"
 
 #include "base/file/file.h"
-#include "node/report.h"
+#include "status/status_json.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 // The roll-out controller of a cluster, as a Deployment of two.
 #include "cluster/metrics.h"
 #include "cmd/cluster.h"
-#include "node/pulse.h"
+#include "status/liveness.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/doctor.h"
+#include "plan/doctor.h"
 #include "cmd/job.h"
-#include "node/rights.h"
+#include "host/capabilities.h"
 
 #include <stdio.h>
 

@@ -6,12 +6,12 @@
 #include "cmd/driver_manager.h"
 #include "cmd/entry.h"
 #include "cmd/nvidia_driver.h"
-#include "node/drain.h"
-#include "node/lock.h"
-#include "node/operator.h"
-#include "node/stack.h"
-#include "node/unload.h"
-#include "node/withdraw.h"
+#include "daemons/holders_wait.h"
+#include "driver_root/overmount.h"
+#include "driver_root/withdraw.h"
+#include "journal/node_lock.h"
+#include "status/gpu_operator.h"
+#include "transaction/unload.h"
 
 #include <errno.h>
 #include <signal.h>

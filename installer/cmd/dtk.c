@@ -4,7 +4,7 @@
 
 #include "cmd/entry.h"
 #include "cmd/nvidia_driver.h"
-#include "node/dtk.h"
+#include "driver_toolkit/dtk.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "cmd/dtk.h"
 
 #include "cmd/job.h"
-#include "node/dtk.h"
+#include "driver_toolkit/dtk.h"
 
 #include <time.h>
 

@@ -6,7 +6,7 @@
 #include "base/file/file.h"
 #include "cmd/entry.h"
 #include "cmd/job.h"
-#include "node/dtk_take.h"
+#include "driver_toolkit/dtk_take.h"
 
 #include <fcntl.h>
 #include <time.h>

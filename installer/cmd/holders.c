@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // holders and unload: who uses the driver, and taking it out when nobody does.
 #include "cmd/job.h"
-#include "node/lock.h"
-#include "node/unload.h"
+#include "journal/node_lock.h"
+#include "transaction/unload.h"
 
 #include <stdio.h>
 

@@ -6,11 +6,11 @@
 #include "cmd/serve_kernels.h"
 #include "cmd/serve_peermem.h"
 #include "cmd/termlog.h"
-#include "node/daemon_record.h"
-#include "node/daemons.h"
-#include "node/operator.h"
-#include "node/pulse.h"
-#include "node/rights.h"
+#include "daemons/daemon_record.h"
+#include "daemons/daemon_rules.h"
+#include "host/capabilities.h"
+#include "status/gpu_operator.h"
+#include "status/liveness.h"
 
 #include <stdio.h>
 

@@ -3,12 +3,12 @@
 
 #include "base/file/file.h"
 #include "cluster/buildlease.h"
-#include "node/cdi_keep.h"
-#include "node/drain.h"
-#include "node/kernels.h"
-#include "node/lock.h"
-#include "node/modules.h"
-#include "node/settle.h"
+#include "daemons/holders_wait.h"
+#include "devices/cdi_spec_file.h"
+#include "host/module_set.h"
+#include "host/settle.h"
+#include "journal/node_lock.h"
+#include "next_kernel/installed.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

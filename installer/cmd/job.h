@@ -4,9 +4,9 @@
 #pragma once
 #include "base/file/scratch.h"
 #include "cmd/origin.h"
-#include "node/apply.h"
-#include "node/export.h"
-#include "node/report.h"
+#include "driver_root/driver_root.h"
+#include "status/status_json.h"
+#include "transaction/apply.h"
 
 struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;

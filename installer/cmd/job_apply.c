@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job carried out; and what becomes of a node whose job cannot be.
 #include "cmd/share.h"
-#include "node/cdi.h"
+#include "devices/cdi.h"
 
 static void describe(struct job *j, struct compile_wish *compile, struct apply *ret)
 {

@@ -2,9 +2,9 @@
 // What user space is to be exported, and whether it is already.
 #include "cmd/job.h"
 
-#include "node/exported.h"
-#include "node/modtree.h"
-#include "node/withdraw.h"
+#include "driver_root/modules_dir.h"
+#include "driver_root/root_record.h"
+#include "driver_root/withdraw.h"
 
 // An export that is there stays in step with the driver, also when nobody names it. *ret_is_demanded: a node without a
 // payload is an error.

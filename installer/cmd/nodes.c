@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
-#include "node/cdi_keep.h"
-#include "node/host.h"
-#include "node/lock.h"
+#include "devices/cdi_spec_file.h"
+#include "host/kernel.h"
+#include "journal/node_lock.h"
 
 #include <stdio.h>
 

@@ -2,9 +2,9 @@
 // probe: what a kubelet asks again and again. No program is started and no GPU opened; what is not measured here is
 // read from what the last run left.
 #include "cmd/job.h"
-#include "node/operator.h"
-#include "node/publish.h"
-#include "node/pulse.h"
+#include "status/gpu_operator.h"
+#include "status/liveness.h"
+#include "status/status_file.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 // The daemons, and what others read of them.
 #include "cmd/job.h"
 #include "cmd/serve.h"
-#include "node/keeper.h"
-#include "node/lock.h"
-#include "node/publish.h"
+#include "journal/node_lock.h"
+#include "status/status_file.h"
+#include "supervisor/supervisor.h"
 
 struct daemons_part {
 	struct machine machine;

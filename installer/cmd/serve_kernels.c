@@ -2,9 +2,9 @@
 #include "cmd/serve_kernels.h"
 
 #include "base/process/launch.h"
-#include "node/coming.h"
-#include "node/forecast.h"
-#include "node/host.h"
+#include "host/kernel.h"
+#include "next_kernel/candidates.h"
+#include "next_kernel/report.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -4,7 +4,7 @@
 #pragma once
 #include "base/process/launch.h"
 #include "cmd/watch.h"
-#include "node/notice.h"
+#include "next_kernel/kernel_watch.h"
 
 struct serve_kernels {
 	struct machine machine;

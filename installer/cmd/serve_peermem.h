@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvidia-peermem as a part of `init` (node/peermem.h): it waits for the network driver while the GPUs serve.
+// nvidia-peermem as a part of `init` (peermem/peermem.h): it waits for the network driver while the GPUs serve.
 #pragma once
 #include "cmd/job.h"
 #include "cmd/serve.h"
-#include "node/peermem.h"
+#include "peermem/peermem.h"
 
 struct rdma_values { // of init, beside its others
 	bool is_wished, is_host_mofed;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/job.h"
-#include "node/forecast.h"
-#include "node/journal.h"
-#include "node/peermem.h"
-#include "node/publish.h"
+#include "journal/journal.h"
+#include "next_kernel/report.h"
+#include "peermem/peermem.h"
+#include "status/status_file.h"
 
 #include <stdio.h>
 

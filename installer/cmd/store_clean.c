@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looking after the store: damage and garbage.
+#include "acquire/build_cache.h"
 #include "cmd/store.h"
-#include "node/host.h"
-#include "node/kept.h"
-#include "node/kernels.h"
+#include "host/kernel.h"
+#include "next_kernel/installed.h"
 
 #include <inttypes.h>
 #include <stdio.h>

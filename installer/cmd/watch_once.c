@@ -2,9 +2,9 @@
 #include "cluster/nodereport.h"
 #include "cmd/share.h"
 #include "cmd/watch.h"
-#include "node/journal.h"
-#include "node/lock.h"
-#include "node/prebuild.h"
+#include "journal/journal.h"
+#include "journal/node_lock.h"
+#include "next_kernel/prebuild.h"
 
 #include <stdio.h>
 

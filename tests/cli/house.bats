@@ -219,7 +219,7 @@ EOF
     assert_output --partial "$text"
     rm "$tree/$file"
   done <<'EOF'
-kmod/bad.c|#include "node/gpu.h"|points up
+kmod/bad.c|#include "host/pci.h"|points up
 kmod/bad.c|#include "precompiled/package/package.h"|points up
 installer/base/bad.c|#include "kmod/build/build.h"|points up
 kmod/bad.c|#include <jansson.h>|belongs in

@@ -3,7 +3,7 @@
 // names for the same and for others. T36, T39.
 #include "base/file/copy.h"
 #include "cluster/agent_look.h"
-#include "node/journal.h"
+#include "journal/journal.h"
 #include "precompiled/package/create.h"
 #include "precompiled/store/store.h"
 #include "precompiled/trust/provenance.h"

@@ -4,7 +4,7 @@
 // packages in its store.
 #include "base/file/copy.h"
 #include "cluster/agent_look.h"
-#include "node/resident.h"
+#include "host/existing_driver.h"
 #include "precompiled/package/create.h"
 #include "precompiled/store/store.h"
 #include "tests/unit/tempdir.h"

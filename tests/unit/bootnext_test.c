@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/bootnext.h"
+#include "next_kernel/boot_loader.h"
 
-#include "node/coming.h"
+#include "next_kernel/candidates.h"
 #include "tests/unit/tempdir.h"
 
 #define OLD "6.1.0-50-cloud-amd64"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hooks in containers that somebody else has made: what they get, and images that want more than they may have.
-#include "node/cdi_hook.h"
+#include "devices/cdi_hook.h"
 
 #include "tests/unit/tempdir.h"
 

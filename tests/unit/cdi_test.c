@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CDI specification of made-up machines: what it names, and what it leaves out. A whole one is compared byte for
 // byte in tests/cli/cdi.bats.
-#include "node/cdi.h"
+#include "devices/cdi.h"
 
 #include "tests/unit/tempdir.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/cgroup.h"
+#include "host/cgroup.h"
 
 #include "tests/unit/tempdir.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports on machines that do not tell all: what cannot be read is an error, and what may be in use stays.
-#include "node/export.h"
+#include "driver_root/driver_root.h"
 
-#include "node/collect.h"
-#include "node/generation.h"
+#include "driver_root/generation.h"
+#include "driver_root/generation_gc.h"
 #include "tests/unit/tempdir.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 //
 // A killed process leaves what it wrote in the page cache, a power cut does not: so the order of its calls counts, too.
 // What gets a name was synced before, and what names a blob comes after the sync of the blob's directory.
-#include "node/journal.h"
+#include "journal/journal.h"
 #include "precompiled/bundle/bundle.h"
 #include "precompiled/oci/partial_blob.h"
 #include "tests/unit/stored.h"

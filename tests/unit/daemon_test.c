@@ -2,10 +2,10 @@
 // Processes of daemons on a recorded machine: who runs, who only seems to, and in which order they are ended (contract
 // 1.10, R-P1).
 #include "base/process/start_time.h"
-#include "node/daemon_stop.h"
-#include "node/drain.h"
+#include "daemons/daemon_stop.h"
+#include "daemons/holders_wait.h"
 
-#include "node/daemon_process.h"
+#include "daemons/daemon_process.h"
 #include "tests/unit/tempdir.h"
 
 #include <signal.h>

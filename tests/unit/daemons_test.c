@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P1, R-P4: which daemons belong on a machine, with which arguments, and what is refused before the load.
-#include "node/daemons.h"
+#include "daemons/daemon_rules.h"
 
-#include "node/fabric.h"
+#include "daemons/fabric_manager.h"
 #include "tests/unit/tempdir.h"
 
 static struct folder folder;

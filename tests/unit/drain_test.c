@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-D3: refuse, wait and stop, on a recorded machine. Nobody waits for the clock: what changes while somebody waits
 // changes in the note that tells of it.
-#include "node/drain.h"
+#include "daemons/holders_wait.h"
 
 #include "tests/unit/tempdir.h"
 

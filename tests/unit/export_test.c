@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/export.h"
+#include "driver_root/driver_root.h"
 
-#include "node/collect.h"
-#include "node/exported.h"
-#include "node/generation.h"
-#include "node/withdraw.h"
+#include "driver_root/generation.h"
+#include "driver_root/generation_gc.h"
+#include "driver_root/root_record.h"
+#include "driver_root/withdraw.h"
 #include "tests/unit/tempdir.h"
 
 #include <sched.h>

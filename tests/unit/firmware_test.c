@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P6: where a kernel would find a firmware file. Each row is a machine: its release, configuration and path
 // parameter, the files it has, and which of them the kernel takes.
-#include "node/firmware.h"
+#include "host/firmware_path.h"
 
 #include "tests/unit/tempdir.h"
 

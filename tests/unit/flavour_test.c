@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P7: the flavour follows from the PCI ids and the driver's branch; mixed boxes are named and refused.
-#include "node/flavour.h"
+#include "host/gpu_support.h"
 
 #include "tests/unit/test.h"
 

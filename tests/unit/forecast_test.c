@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/forecast.h"
+#include "next_kernel/report.h"
 
 #include "tests/unit/tempdir.h"
 

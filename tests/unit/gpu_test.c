@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/gpu.h"
+#include "host/pci.h"
 
 #include "tests/unit/tempdir.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P4: what a guest with a virtual GPU is told, and what its licence daemon says, by way of syslog.
-#include "node/guest.h"
-#include "node/syslog.h"
+#include "daemons/syslog.h"
+#include "daemons/vgpu_guest.h"
 
 #include "tests/unit/tempdir.h"
 

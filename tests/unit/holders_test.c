@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-D2: five kinds of holders on a recorded machine; and the real /proc of this machine.
-#include "node/scan.h"
+#include "holders/proc_scan.h"
 
 #include "tests/unit/tempdir.h"
 

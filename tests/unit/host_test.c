@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/host.h"
+#include "host/kernel.h"
 
 #include "tests/unit/tempdir.h"
 

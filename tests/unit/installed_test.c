@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/kernels.h"
+#include "next_kernel/installed.h"
 #include "tests/unit/tempdir.h"
 
 static void which_kernels_count(void **state)

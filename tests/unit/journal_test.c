@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-E1, R-F3: what a node remembers of its changes, across writing, reading and boots.
-#include "node/memstate.h"
-#include "node/plan.h"
+#include "journal/state_dir.h"
+#include "plan/plan.h"
 #include "tests/unit/tempdir.h"
 
 static struct driver make(const char *version, const char *params)

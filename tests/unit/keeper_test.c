@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P1: daemons of a recorded machine are started, adopted and started again, under the node's lock, with hours in a
 // moment.
-#include "node/keeper.h"
+#include "supervisor/supervisor.h"
 
-#include "node/fabric.h"
-#include "node/lock.h"
+#include "daemons/fabric_manager.h"
+#include "journal/node_lock.h"
 #include "tests/unit/tempdir.h"
 
 #define PERSISTENCED "usr/bin/nvidia-persistenced"

@@ -2,7 +2,7 @@
 // What compiles keep: shared by those who compile, removed only when nobody does, and never half.
 #include "tests/unit/tempdir.h"
 
-#include "node/kept.h"
+#include "acquire/build_cache.h"
 
 #include <sys/file.h>
 

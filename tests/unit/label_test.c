@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/label.h"
+#include "driver_root/selinux.h"
 #include "tests/unit/tempdir.h"
 
 #define C " system_u:object_r:container_file_t:s0\n"

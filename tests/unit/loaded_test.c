@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/loaded.h"
+#include "host/modules.h"
 
 #include "tests/unit/tempdir.h"
 

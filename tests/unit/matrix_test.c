@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files for build --matrix: what they say, and what is wrong in them.
-#include "node/matrix.h"
+#include "acquire/matrix.h"
 #include "tests/unit/test.h"
 
 #define HEX "75b83788bfc2c15b0faff8c39176f5b551f8af29d6605add7023262328111991"

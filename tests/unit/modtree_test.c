@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/modtree.h"
+#include "driver_root/modules_dir.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P3: what the core does without, and what is remembered of it.
-#include "node/optional.h"
+#include "journal/optional_modules.h"
 
-#include "node/driver.h"
+#include "host/driver_state.h"
 #include "tests/unit/tempdir.h"
 
 static void core_is_demanded(void **state)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P8: who has a GPU, who is asked to let go of it, and how it goes back. The machine is a folder and the kernel the
 // recorder, or one that does not come back.
-#include "node/owner.h"
+#include "holders/unbind.h"
 
-#include "node/framebuffer.h"
+#include "host/framebuffer.h"
 #include "tests/unit/tempdir.h"
 
 #define PCI "sys/bus/pci/devices/0000:40:00.0"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/params.h"
+#include "host/module_params.h"
 
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"

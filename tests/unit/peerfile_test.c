@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P2: nvidia-peermem is compared with the ib_core that is loaded, wherever that came from, before the kernel sees it.
-#include "node/peerfile.h"
+#include "peermem/peermem_module.h"
 
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A machine, a wish and what is at hand as one row of a table, and the plan that follows from it.
 #pragma once
-#include "node/plan.h"
+#include "plan/plan.h"
 #include "tests/unit/test.h"
 
 struct row {

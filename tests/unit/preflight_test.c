@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node/memstate.h"
-#include "node/preflight.h"
+#include "journal/state_dir.h"
+#include "plan/preflight.h"
 
 #include "tests/unit/tempdir.h"
 

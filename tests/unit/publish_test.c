@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run/kmodsmith/status.json through the states of a node (R-G5, R-K2, R-E1).
-#include "node/publish.h"
+#include "status/status_file.h"
 
 #include "tests/unit/tempdir.h"
 

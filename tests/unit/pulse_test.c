@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run/kmodsmith/pulse.json: written seldom, and never so seldom that a start that goes on looks stalled (R-H2).
-#include "node/pulse.h"
+#include "status/liveness.h"
 
 #include "base/formats/json.h"
 #include "tests/unit/test.h"

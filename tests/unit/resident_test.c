@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-Q1: whose driver a node has, on machines made of files: none, the host's package (no program of the driver is
 // there), what somebody left behind, ours.
-#include "node/resident.h"
+#include "host/existing_driver.h"
 
 #include "precompiled/package/create.h"
 #include "precompiled/store/store.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packages of other kernels: what the labels of one must be before its proof is asked for, what its modules may not say
 // otherwise, and which of many is taken.
-#include "node/obtain.h"
-#include "node/plan.h"
+#include "acquire/acquire.h"
+#include "plan/plan.h"
 
 #include "kmod/kernel_tree/compiler.h"
 #include "precompiled/package/create.h"

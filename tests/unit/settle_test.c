@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-D5: modules that are coming or going are waited for, with a deadline. Whatever must happen while somebody waits
 // happens in the note that tells of the waiting.
-#include "node/settle.h"
+#include "host/settle.h"
 
 #include "tests/unit/tempdir.h"
 

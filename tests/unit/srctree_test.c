@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What others find in the exported sources: of both flavours the one that is loaded.
-#include "node/srctree.h"
+#include "driver_root/source_tree.h"
 
 #include "base/process/proc.h"
 #include "tests/unit/tempdir.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // On the kernel's own mounts, in a namespace of this process: what each kind of consumer sees, and what is left.
-#include "node/stack.h"
+#include "driver_root/overmount.h"
 
 #include "base/file/file.h"
-#include "node/generation.h"
+#include "driver_root/generation.h"
 #include "tests/unit/tempdir.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-K2: each post-condition of a working driver can fail by itself, and says so.
-#include "node/status.h"
+#include "status/status.h"
 
 #include "tests/unit/tempdir.h"
 

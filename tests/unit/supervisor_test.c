@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-P1: a daemon that ends is started again, and one that cannot stay up does not take the node's time. The clock is a
 // number.
-#include "node/supervisor.h"
+#include "supervisor/restart_policy.h"
 
 #include "tests/unit/test.h"
 

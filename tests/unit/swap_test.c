@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-D5: an undo that meets a kernel which does not come back says so and tries nothing more. R-P3: of a module that the
 // kernel refuses, only the core counts.
-#include "node/run.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
+#include "transaction/apply_internal.h"
 
 #include <errno.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Phases with their times, those that failed included, and how much of them a log gets (R-H1, R-K4).
-#include "node/watch.h"
+#include "base/process/progress.h"
 
 #include "cmd/common.h"
 #include "tests/unit/tempdir.h"

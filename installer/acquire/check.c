@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "acquire/check.h"
+
+#include "acquire/acquire.h"
+#include "acquire/compile_target.h"
+#include "host/module_set.h"
+#include "kmod/kernel_tree/distro.h"
+#include "kmod/kernel_tree/toolchain.h"
+#include "kmod/module/prove.h"
+#include "kmod/source/patch.h"
+#include "kmod/source/unpatched.h"
+
+void verdict_done(struct verdict_result *r)
+{
+	free(r->reason);
+	free(r->evidence);
+	*r = (struct verdict_result){ 0 };
+}
+
+const char *verdict_name(enum verdict v)
+{
+	switch (v) {
+	case VERDICT_OK:
+		return "ok";
+	case VERDICT_COMPATIBLE:
+		return "compatible";
+	case VERDICT_NEEDS_BUILD:
+		return "needs-build";
+	case VERDICT_IMPOSSIBLE:
+		break;
+	}
+	return "impossible";
+}
+
+static void say(struct verdict_result *r, enum verdict verdict, int code, const char *reason)
+{
+	free(r->reason);
+	r->verdict = verdict;
+	r->code = code;
+	r->reason = str_dup(reason);
+}
+
+// What a proof cannot see of a package of another kernel: the policy, and whether it is what it says.
+static char *why_not_reused(const struct verdict_wish *w, const struct module_set *set, const struct kernel_abi *abi)
+{
+	const struct package_key *key = &w->package->key;
+	auto_str char *distro = distro_of(w->release, abi->banner);
+	const struct reuse_kernel kernel = { .release = w->release, .distro = distro, .compiler = abi->compiler };
+	char *why = reuse_why_not(w->reuse, key, &kernel);
+	return why ? why : reuse_lie(key, set);
+}
+
+static int prove(const struct verdict_wish *w, const struct kernel_abi *abi, struct verdict_result *ret,
+		 struct err *err)
+{
+	const struct package *p = w->package;
+	auto_strv struct strv files = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	auto_proof struct proof proof = { 0 };
+	for (size_t i = 0; i < p->count; i++)
+		strv_add(&files, str_dup(p->files[i].name));
+	if (module_set_read(&p->dir, &files, &set, err) < 0)
+		return -1;
+	prove_modules(set.pointers, set.count, abi, NULL, &proof);
+	proof_add_build(&proof, w->release, p->key.build_id, abi->build_id);
+	ret->compared = proof_basis_name(proof.basis);
+	static const enum verdict verdicts[] = {
+		[PROOF_EXACT] = VERDICT_OK,
+		[PROOF_COMPATIBLE] = VERDICT_COMPATIBLE,
+		[PROOF_REBUILD] = VERDICT_NEEDS_BUILD,
+		[PROOF_REFUSED] = VERDICT_IMPOSSIBLE,
+	};
+	say(ret, verdicts[proof.verdict], proof.code, proof.text);
+	auto_str char *why = proof.verdict == PROOF_COMPATIBLE ? why_not_reused(w, &set, abi) : NULL;
+	if (why)
+		say(ret, VERDICT_NEEDS_BUILD, E_ABI, why);
+	return 0;
+}
+
+// Would a build of the source go through, as far as can be told without compiling? Negative: not, err says why.
+static int judge_source(const struct verdict_wish *w, const struct tree *tree, struct err *err)
+{
+	static const struct gpus none;
+	struct flavour_choice choice = { 0 };
+	auto_patches struct patches patches = { 0 };
+	if (flavour_choose(w->gpus ? w->gpus : &none, w->source->version, w->flavour, w->source->flavours, &choice,
+			   err) < 0)
+		return -1;
+	enum flavour flavour = choice.flavour;
+	flavour_choice_done(&choice);
+	if (recipe_check(w->source->version, flavour, tree, err) < 0 ||
+	    unpatched_check(w->patches, w->source->version, flavour, tree, err) < 0 ||
+	    patches_load(w->patches, &patches, err) < 0)
+		return -1;
+	return patches_choose(&patches, w->source->version, flavour, tree, err);
+}
+
+static int judge_build(const struct verdict_wish *w, const struct tree *tree, struct err *err)
+{
+	auto_toolchain struct toolchain tools = { 0 };
+	if (tree->is_rt && !w->is_rt_allowed)
+		return err_set(err, E_SOURCE_KERNEL,
+			       "%s is a real-time kernel, which NVIDIA's sources refuse; see --allow-rt",
+			       tree->release);
+	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !obtain_has_builder(w->state, tree->arch))
+		return -1;
+	return w->source ? judge_source(w, tree, err) : 0;
+}
+
+static int read_target(const struct verdict_wish *w, struct tree *tree, struct kernel_abi *abi, char **ret_evidence,
+		       struct err *headers_err, struct err *err)
+{
+	if (target_headers(w->host, w->state, w->headers, w->offer, w->release, w->banner, tree, ret_evidence,
+			   headers_err) == 0)
+		return target_abi(tree, abi, err) < 0 ? -1 : 1;
+	if (w->headers && w->headers->count) { // what was given by name must be right
+		*err = *headers_err;
+		return -1;
+	}
+	if (kernel_abi_read(abi, w->host, w->kern, w->release, err) < 0)
+		return -1;
+	*ret_evidence = str_fmt("no headers; %s", abi->symvers_from ? abi->symvers_from :
+						  abi->vermagic     ? "the kernel's configuration, no symbols" :
+								      "the release alone, nothing else is known");
+	return 0;
+}
+
+int verdict_make(const struct verdict_wish *w, struct verdict_result *ret, struct err *err)
+{
+	auto_tree struct tree tree = { .root = ROOT_NONE };
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_verdict struct verdict_result result = { .verdict = VERDICT_NEEDS_BUILD };
+	struct err why = { 0 };
+	int has_tree = read_target(w, &tree, &abi, &result.evidence, &why, err);
+	if (has_tree < 0)
+		return -1;
+	if (tree.banner)
+		kernel_abi_add_banner(&abi, tree.banner);
+	if (w->package && prove(w, &abi, &result, err) < 0)
+		return -1;
+	bool is_served = w->package && result.verdict != VERDICT_NEEDS_BUILD;
+	if (!is_served && (w->source || !w->package)) {
+		if (!has_tree || judge_build(w, &tree, &why) < 0)
+			say(&result, VERDICT_IMPOSSIBLE, why.code, why.text);
+		else if (!result.reason)
+			say(&result, VERDICT_NEEDS_BUILD, 0, "headers and compiler are at hand, no known obstacle");
+	}
+	*ret = result;
+	result = (struct verdict_result){ 0 };
+	return 0;
+}

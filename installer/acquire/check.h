@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Can a kernel be served, before it runs (R-F2)? Asked of a package, of a driver source, or of both.
+#pragma once
+#include "acquire/reuse.h"
+#include "host/gpu_support.h"
+#include "kmod/kernel_tree/headers.h"
+#include "kmod/source/source.h"
+#include "precompiled/package/package.h"
+
+enum verdict {
+	VERDICT_OK = 0,           // the package was made for this kernel
+	VERDICT_COMPATIBLE = 10,  // it was made for another one, every CRC is equal, and the policy takes it
+	VERDICT_NEEDS_BUILD = 20, // and everything for the build is at hand
+	VERDICT_IMPOSSIBLE = 30,  // and why
+};                                // the exit status of `check`, published
+
+struct verdict_wish {
+	const char *release;
+	const struct strv *headers; // package files; empty = the host's tree, else what the host knows without headers
+	const char *banner;         // that the headers' kernel must have; NULL = not known
+	const struct headers_offer *offer; // who is asked for headers that are not here; NULL = nobody
+	const struct package *package;     // NULL = none
+	const struct source *source;       // NULL = none
+	enum flavour flavour;
+	enum reuse reuse;
+	const struct gpus *gpus;
+	const struct root *host, *kern, *state;
+	const struct root *patches;
+	bool is_rt_allowed;
+};
+
+struct verdict_result {
+	enum verdict verdict;
+	int code; // error code that stands in the way; 0 = none
+	char *reason;
+	char *evidence;       // what it was compared with
+	const char *compared; // proof_basis_name() of the package's proof; NULL = there was none
+};
+
+int verdict_make(const struct verdict_wish *wish, struct verdict_result *ret, struct err *err);
+void verdict_done(struct verdict_result *r);
+#define auto_verdict __attribute__((cleanup(verdict_done)))
+const char *verdict_name(enum verdict v); // "ok", "compatible", "needs-build", "impossible"

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a driver source and a kernel's headers to a proven package. Needs no GPU, no root and no network (R-I2), and is
+// the same for the `build` command and for a node that finds no package.
+#pragma once
+#include "base/process/progress.h"
+#include "host/gpu_support.h"
+#include "kmod/build/build.h"
+#include "kmod/kernel_tree/headers.h"
+#include "precompiled/oci/layout.h"
+#include "precompiled/package/package.h"
+
+struct compile_wish {
+	const char *release;         // target kernel
+	const char *banner;          // of the running kernel when that is the target, else NULL
+	const struct source *source; // opened; NULL = open source_path
+	const char *source_path;     // as a user typed it
+	const char *source_sha256;   // NULL = not pinned
+	const struct strv *headers;  // package files; empty = the host's tree or the store
+	// The root of a builder image, for a machine whose own compilers do not fit; NULL = nobody has one.
+	int (*builder)(void *ctx, struct root *ret, struct err *err);
+	void *builder_ctx;
+	const struct headers_offer *offer; // and who is asked when neither has them; NULL = nobody
+	const struct strv *modules;        // empty = all of the source
+	enum flavour flavour;
+	const struct gpus *gpus; // for FLAVOUR_AUTO; NULL = none known
+	const struct root *host, *kern;
+	const struct root *state;   // header store and scratch; must be writable
+	const struct root *patches; // a user's patches, NULL = none
+	unsigned jobs, timeout_s;   // 0 = choose
+	bool is_rt_allowed, is_cache_off;
+	int (*output)(void *ctx, const struct layout **ret, struct err *err); // asked when there is a package to put in
+	void *output_ctx;
+};
+
+struct compile_report { // what the package's key does not say
+	char *headers_from;
+	char *flavour_why;
+	unsigned jobs;
+	size_t objects, objects_kept;     // build.h
+	size_t probes_kept, probes_asked; // build.h
+	long peak_kib;
+	double seconds;
+};
+void compile_report_done(struct compile_report *r);
+#define auto_compile_report __attribute__((cleanup(compile_report_done)))
+
+// Phases reported: headers, source, compile, prove, package. ret is unpacked: its directory is what the compiler made.
+// On failure output is as it was; the compiler's whole output is in state/logs.
+int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
+		    struct compile_report *report, struct err *err);
+
+// The key that the package would have, without compiling it; and every refusal that needs no compile. wish: with an
+// opened source and a flavour.
+int compile_key(const struct compile_wish *wish, struct package_key *ret, struct err *err);

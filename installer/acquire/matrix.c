@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "acquire/matrix.h"
+
+#include "base/file/digest.h"
+#include "base/formats/json.h"
+
+#include <fnmatch.h>
+
+void matrix_done(struct matrix *m)
+{
+	for (size_t i = 0; i < m->driver_count; i++) {
+		free(m->drivers[i].source);
+		free(m->drivers[i].sha256);
+	}
+	for (size_t i = 0; i < m->kernel_count; i++) {
+		free(m->kernels[i].release);
+		strv_done(&m->kernels[i].headers);
+	}
+	for (size_t i = 0; i < m->skip_count; i++) {
+		free(m->skips[i].driver);
+		free(m->skips[i].kernel);
+		free(m->skips[i].why);
+	}
+	free(m->drivers);
+	free(m->kernels);
+	free(m->skips);
+	strv_done(&m->modules);
+	free(m->patches);
+	*m = (struct matrix){ 0 };
+}
+
+// What is read, for messages and for the paths in it.
+struct reading {
+	const char *file;
+	const char *dir;  // of the file, with a slash at its end; "" = the working directory
+	const char *list; // "drivers"; NULL = the document itself
+	size_t at;        // position in it
+	bool is_open;     // kernels may be missing
+};
+
+static int refuse(const struct reading *r, const char *key, const char *what, struct err *err)
+{
+	auto_str char *place = r->list ? str_fmt("%s[%zu].", r->list, r->at) : str_dup("");
+	return err_set(err, E_CONFIG, "'%s': %s%s %s", r->file, place, key, what);
+}
+
+// keys: names with blanks around each.
+static int check_keys(const struct reading *r, const json_t *object, const char *keys, struct err *err)
+{
+	const char *key;
+	json_t *value;
+	if (!json_is_object(object))
+		return refuse(r, "", "is no JSON object", err);
+	json_object_foreach((json_t *)(uintptr_t)object, key, value)
+	{
+		auto_str char *word = str_fmt(" %s ", key);
+		if (strchr(key, ' ') || !strstr(keys, word))
+			return refuse(r, key, "is not known here", err);
+	}
+	return 0;
+}
+
+static int read_text(const struct reading *r, const json_t *object, const char *key, bool is_required, char **ret,
+		     struct err *err)
+{
+	const json_t *value = json_object_get(object, key);
+	if (!value)
+		return is_required ? refuse(r, key, "is missing", err) : 0;
+	if (!json_string_length(value))
+		return refuse(r, key, "is no text, or an empty one", err);
+	*ret = str_dup(json_string_value(value));
+	return 0;
+}
+
+static int read_texts(const struct reading *r, const json_t *object, const char *key, struct strv *ret, struct err *err)
+{
+	const json_t *list = json_object_get(object, key);
+	size_t i;
+	json_t *value;
+	if (list && !json_is_array(list))
+		return refuse(r, key, "is no list", err);
+	json_array_foreach((json_t *)(uintptr_t)list, i, value)
+	{
+		if (!json_string_length(value))
+			return refuse(r, key, "has an entry that is no text, or an empty one", err);
+		strv_add(ret, str_dup(json_string_value(value)));
+	}
+	return 0;
+}
+
+static char *path_of(const struct reading *r, const char *path)
+{
+	return path[0] == '/' ? str_dup(path) : str_fmt("%s%s", r->dir, path);
+}
+
+static void make_path(const struct reading *r, char **path)
+{
+	auto_str char *old = *path;
+	*path = old ? path_of(r, old) : NULL;
+}
+
+static int read_driver(const struct reading *r, const json_t *json, struct matrix *m, struct err *err)
+{
+	struct matrix_driver *d = &m->drivers[m->driver_count++];
+	auto_strv struct strv flavours = { 0 };
+	if (check_keys(r, json, " source sha256 flavours ", err) < 0 ||
+	    read_text(r, json, "source", true, &d->source, err) < 0 ||
+	    read_text(r, json, "sha256", false, &d->sha256, err) < 0 ||
+	    read_texts(r, json, "flavours", &flavours, err) < 0)
+		return -1;
+	if (d->sha256 && !digest_is_hex(d->sha256))
+		return refuse(r, "sha256", "is no digest: 64 digits of 0-9 and a-f", err);
+	if (json_object_get(json, "flavours") && !flavours.count)
+		return refuse(r, "flavours", "is empty", err);
+	for (size_t i = 0; i < flavours.count; i++) {
+		enum flavour flavour = FLAVOUR_AUTO;
+		if (!flavour_parse(flavours.items[i], &flavour) || flavour == FLAVOUR_AUTO)
+			return refuse(r, "flavours", "has another entry than open and proprietary", err);
+		d->flavours |= (unsigned)flavour;
+	}
+	make_path(r, &d->source);
+	for (size_t i = 0; i + 1 < m->driver_count; i++)
+		if (str_eq(m->drivers[i].source, d->source))
+			return refuse(r, "source", "is that of another entry, too", err);
+	return 0;
+}
+
+static int read_kernel(const struct reading *r, const json_t *json, struct matrix *m, struct err *err)
+{
+	struct matrix_kernel *k = &m->kernels[m->kernel_count++];
+	auto_strv struct strv headers = { 0 };
+	if (check_keys(r, json, " release headers ", err) < 0 ||
+	    read_text(r, json, "release", true, &k->release, err) < 0 ||
+	    read_texts(r, json, "headers", &headers, err) < 0)
+		return -1;
+	if (strchr(k->release, '/') || k->release[0] == '.')
+		return refuse(r, "release", "is no kernel release", err);
+	for (size_t i = 0; i < headers.count; i++)
+		strv_add(&k->headers, path_of(r, headers.items[i]));
+	for (size_t i = 0; i + 1 < m->kernel_count; i++)
+		if (str_eq(m->kernels[i].release, k->release))
+			return refuse(r, "release", "is that of another entry, too", err);
+	return 0;
+}
+
+static int read_skip(const struct reading *r, const json_t *json, struct matrix *m, struct err *err)
+{
+	struct matrix_skip *s = &m->skips[m->skip_count++];
+	if (check_keys(r, json, " driver kernel why ", err) < 0 ||
+	    read_text(r, json, "driver", false, &s->driver, err) < 0 ||
+	    read_text(r, json, "kernel", false, &s->kernel, err) < 0 ||
+	    read_text(r, json, "why", true, &s->why, err) < 0)
+		return -1;
+	return s->driver || s->kernel ? 0 : refuse(r, "driver", "and kernel are both missing", err);
+}
+
+// The entries of a list, each by read_one.
+static int read_list(struct reading *r, const json_t *list, const char *key,
+		     int (*read_one)(const struct reading *, const json_t *, struct matrix *, struct err *),
+		     struct matrix *m, struct err *err)
+{
+	r->list = key;
+	for (r->at = 0; r->at < json_array_size(list); r->at++)
+		if (read_one(r, json_array_get(list, r->at), m, err) < 0)
+			return -1;
+	r->list = NULL;
+	return 0;
+}
+
+static int read_all(struct reading *r, const json_t *json, struct matrix *m, struct err *err)
+{
+	const json_t *drivers = json_object_get(json, "drivers"), *kernels = json_object_get(json, "kernels"),
+		     *skips = json_object_get(json, "skip");
+	if (check_keys(r, json, " drivers kernels skip modules patches ", err) < 0)
+		return -1;
+	bool has_kernels = json_array_size(kernels) || (!kernels && r->is_open);
+	if (!json_array_size(drivers) || !has_kernels)
+		return refuse(r, json_array_size(drivers) ? "kernels" : "drivers", "is no list with an entry", err);
+	if (skips && !json_is_array(skips))
+		return refuse(r, "skip", "is no list", err);
+	m->drivers = mem_alloc(json_array_size(drivers) * sizeof(*m->drivers));
+	m->kernels = mem_alloc((json_array_size(kernels) + 1) * sizeof(*m->kernels));
+	m->skips = mem_alloc((json_array_size(skips) + 1) * sizeof(*m->skips));
+	if (read_list(r, drivers, "drivers", read_driver, m, err) < 0 ||
+	    read_list(r, kernels, "kernels", read_kernel, m, err) < 0 ||
+	    read_list(r, skips, "skip", read_skip, m, err) < 0 ||
+	    read_texts(r, json, "modules", &m->modules, err) < 0 ||
+	    read_text(r, json, "patches", false, &m->patches, err) < 0)
+		return -1;
+	make_path(r, &m->patches);
+	return 0;
+}
+
+int matrix_parse(const char *text, size_t len, const char *file, bool is_open, struct matrix *ret, struct err *err)
+{
+	const char *slash = strrchr(file, '/');
+	auto_str char *dir = slash ? str_ndup(file, (size_t)(slash - file) + 1) : str_dup("");
+	auto_matrix struct matrix m = { 0 };
+	struct reading r = { .file = file, .dir = dir, .is_open = is_open };
+	json_error_t problem;
+	auto_json json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
+	if (!json)
+		return err_set(err, E_CONFIG, "'%s' line %d is not JSON: %s", file, problem.line, problem.text);
+	if (read_all(&r, json, &m, err) < 0)
+		return -1;
+	*ret = m;
+	m = (struct matrix){ 0 };
+	return 0;
+}
+
+const char *matrix_skipped(const struct matrix *m, const char *driver, const char *release)
+{
+	for (size_t i = 0; i < m->skip_count; i++) {
+		const struct matrix_skip *s = &m->skips[i];
+		if ((!s->driver || fnmatch(s->driver, driver, 0) == 0) &&
+		    (!s->kernel || fnmatch(s->kernel, release, 0) == 0))
+			return s->why;
+	}
+	return NULL;
+}

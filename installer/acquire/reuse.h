@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a package that was made for another kernel may serve this one, without a compile.
+//
+// CRCs see every type that an import touches. They do not see inline functions, per-cpu layout made by macros, and what
+// the configuration says of the processor: so the proof alone decides only where a policy lets it, and never across
+// compilers.
+#pragma once
+#include "host/module_set.h"
+#include "kmod/module/abi.h"
+#include "precompiled/package/package.h"
+
+enum reuse {
+	REUSE_OFF,
+	REUSE_SERIES, // of a kernel of the same distribution, upstream x.y and kind: 6.1.0-55-cloud-amd64 for -56
+	REUSE_ON,     // of any kernel
+};
+bool reuse_parse(const char *text, enum reuse *ret); // "off", "series", "on"
+const char *reuse_name(enum reuse r);
+
+// The kernel that is to be served; NULL = unknown, which is never equal.
+struct reuse_kernel {
+	const char *release;
+	const char *distro;   // kmod/kernel_tree/distro.h
+	const char *compiler; // version text
+};
+
+// Same distribution, x.y and kind: two releases are of one kind when they differ in nothing but numbers.
+bool reuse_is_series(const struct package_key *key, const struct reuse_kernel *k);
+// Why not, by the labels of a package alone; NULL = the proof decides. Caller frees.
+char *reuse_why_not(enum reuse policy, const struct package_key *key, const struct reuse_kernel *k);
+// What the modules of a package say otherwise than its labels: the kernel, or that no compiler of their objects is the
+// kernel's. NULL = nothing. Caller frees.
+char *reuse_lie(const struct package_key *key, const struct module_set *set);
+// Do the modules that are going to be loaded (modules; empty = the usual ones) fit the kernel, and are they what the
+// labels say? p is unpacked. 1 = yes; 0 = no, with code (E_ABI, E_SYMBOL, ...). *ret_text: what decides; caller frees.
+int reuse_prove(const struct package *p, const struct strv *modules, const struct kernel_abi *abi, char **ret_text,
+		int *ret_code, struct err *err);

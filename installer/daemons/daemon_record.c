@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemons/daemon_record.h"
+
+#include "base/process/start_time.h"
+
+static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/daemons.json";
+
+static void entry_done(struct daemon_entry *e)
+{
+	free(e->name);
+	free(e->why);
+	free(e->state);
+	free(e->since);
+	free(e->last);
+	free(e->why_not);
+	strv_done(&e->argv);
+	strv_done(&e->log);
+	free(e->env);
+	free(e->dir);
+	free(e->pid_file);
+	free(e->socket);
+}
+
+void daemon_record_done(struct daemon_record *r)
+{
+	for (size_t i = 0; i < r->count; i++)
+		entry_done(&r->items[i]);
+	free(r->items);
+	free(r->driver);
+	*r = (struct daemon_record){ 0 };
+}
+
+struct daemon_unit daemon_entry_unit(const struct daemon_entry *e)
+{
+	return (struct daemon_unit){ .name = e->name,
+				     .dir = e->dir,
+				     .pid_file = e->pid_file,
+				     .socket = e->socket,
+				     .env = e->env,
+				     .argv = &e->argv };
+}
+
+bool daemon_entry_runs(const struct daemon_entry *e, const struct root *kern)
+{
+	return daemon_is(kern, e->pid, e->start, e->argv.items[0]);
+}
+
+bool daemon_record_owned(const struct daemon_record *r, const struct root *kern)
+{
+	return r->owner > 0 && r->owner_start && start_time_of(kern, r->owner) == r->owner_start;
+}
+
+static json_t *entry_json(const struct daemon_entry *e)
+{
+	return json_pack("{s:s, s:s, s:o, s:i, s:I, s:o, s:i, s:o, s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:b}",
+			 "name", e->name, "state", e->state, "why", json_text(e->why), "pid", e->pid, "start",
+			 (json_int_t)e->start, "since", json_text(e->since), "restarts", (int)e->restarts, "last_exit",
+			 json_text(e->last), "why_not", json_text(e->why_not), "needed", e->is_needed, "argv",
+			 json_strv(&e->argv), "dir", e->dir, "pid_file", json_text(e->pid_file), "socket",
+			 json_text(e->socket), "env", json_text(e->env), "log", json_strv(&e->log), "foreign",
+			 e->is_foreign);
+}
+
+json_t *daemon_record_json(const struct daemon_record *r, const struct root *kern)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < r->count; i++) {
+		json_t *item = entry_json(&r->items[i]);
+		if (kern)
+			json_object_set_new(item, "running", json_boolean(daemon_entry_runs(&r->items[i], kern)));
+		json_array_append_new(list, item);
+	}
+	return list;
+}
+
+int daemon_record_write(const struct root *host, const char *boot, const struct daemon_record *r, struct err *err)
+{
+	auto_json json_t *json = json_pack("{s:o, s:{s:i, s:I}, s:o, s:o}", "boot_id", json_text(boot), "owner", "pid",
+					   r->owner, "start", (json_int_t)r->owner_start, "driver_root",
+					   json_text(r->driver), "daemons", daemon_record_json(r, NULL));
+	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, FILE_NAME, json, err);
+}
+
+int daemon_record_forget(const struct root *host, struct err *err)
+{
+	return root_unlink(host, FILE_NAME, err);
+}
+
+static char *text_of(const json_t *json, const char *key)
+{
+	return str_dup(json_string_value(json_object_get(json, key)));
+}
+
+static json_int_t number_of(const json_t *json, const char *key)
+{
+	return json_integer_value(json_object_get(json, key));
+}
+
+static void add_strings(struct strv *v, const json_t *list)
+{
+	size_t i;
+	json_t *item;
+	json_array_foreach(list, i, item)
+	{
+		if (json_is_string(item))
+			strv_add(v, str_dup(json_string_value(item)));
+	}
+}
+
+static void add_entry(struct daemon_record *r, const json_t *item)
+{
+	struct daemon_entry e = { .name = text_of(item, "name"),
+				  .why = text_of(item, "why"),
+				  .state = text_of(item, "state"),
+				  .pid = (int)number_of(item, "pid"),
+				  .start = (uint64_t)number_of(item, "start"),
+				  .since = text_of(item, "since"),
+				  .restarts = (unsigned)number_of(item, "restarts"),
+				  .last = text_of(item, "last_exit"),
+				  .why_not = text_of(item, "why_not"),
+				  .is_needed = json_is_true(json_object_get(item, "needed")),
+				  .is_foreign = json_is_true(json_object_get(item, "foreign")),
+				  .dir = text_of(item, "dir"),
+				  .pid_file = text_of(item, "pid_file"),
+				  .socket = text_of(item, "socket"),
+				  .env = text_of(item, "env") };
+	add_strings(&e.argv, json_object_get(item, "argv"));
+	add_strings(&e.log, json_object_get(item, "log"));
+	if (!e.name || !e.state || !e.dir || !e.argv.count) { // not of ours
+		entry_done(&e);
+		return;
+	}
+	r->items = mem_grow(r->items, r->count + 1, sizeof(e));
+	r->items[r->count++] = e;
+}
+
+int daemon_record_read(const struct root *host, const char *boot, struct daemon_record *ret, struct err *err)
+{
+	size_t i;
+	json_t *item;
+	auto_json json_t *json = NULL;
+	int r = json_read(host, FILE_NAME, &json, err);
+	if (r < 0 && err->code != E_CONFIG)
+		return -1;
+	if (r <= 0 || !boot || !str_eq(json_string_value(json_object_get(json, "boot_id")), boot))
+		return 0;
+	const json_t *owner = json_object_get(json, "owner");
+	*ret = (struct daemon_record){ .owner = (int)number_of(owner, "pid"),
+				       .owner_start = (uint64_t)number_of(owner, "start"),
+				       .driver = text_of(json, "driver_root") };
+	json_array_foreach(json_object_get(json, "daemons"), i, item)
+	{
+		add_entry(ret, item);
+	}
+	return 1;
+}
+
+int daemon_record_now(const struct root *host, const struct root *kern, struct daemon_record *ret, struct err *err)
+{
+	auto_str char *boot = NULL;
+	int r = root_line(kern, "proc/sys/kernel/random/boot_id", &boot, err);
+	return r <= 0 ? r : daemon_record_read(host, boot, ret, err);
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "devices/cdi_hook.h"
+
+#include "base/formats/json.h"
+#include "base/linker/ldcache.h"
+#include "base/linker/ldconf.h"
+
+static const char CONF_DIR[] = "etc/ld.so.conf.d", CONF[] = "etc/ld.so.conf.d/00-kmodsmith.conf";
+
+// config.json of a bundle, whose root's path is absolute or below the bundle.
+static int root_of_bundle(const struct root *machine, const char *bundle, char **ret, struct err *err)
+{
+	auto_str char *config = str_fmt("%s/config.json", bundle);
+	auto_json json_t *json = NULL;
+	int r = json_read(machine, config, &json, err);
+	if (r < 0)
+		return -1;
+	const char *path = json_string_value(json_object_get(json_object_get(json, "root"), "path"));
+	if (!path || !*path)
+		return err_set(err, E_CONFIG, "'%s' %s", config, r ? "names no root" : "is not there");
+	*ret = *path == '/' ? str_dup(path) : str_fmt("%s/%s", bundle, path);
+	return 0;
+}
+
+int cdi_hook_open(const struct root *machine, const char *state, size_t len, struct root *ret, struct err *err)
+{
+	json_error_t problem;
+	auto_json json_t *json = json_loadb(state, len, JSON_REJECT_DUPLICATES, &problem);
+	auto_str char *path = NULL;
+	const char *bundle = json_string_value(json_object_get(json, "bundle"));
+	if (!json)
+		return err_set(err, E_CONFIG, "the state on standard input is not JSON: %s", problem.text);
+	if (!bundle || *bundle != '/')
+		return err_set(err, E_CONFIG, "the state on standard input names no bundle by an absolute path");
+	if (root_of_bundle(machine, bundle, &path, err) < 0 || root_sub(machine, path, ret, err) < 0)
+		return err_wrap(err, "find the container's root");
+	return 0;
+}
+
+// 1 = make it, 0 = it is there, or something else is.
+static int is_due(const struct root *root, const char *path, const char *target, struct strv *ret_kept, struct err *err)
+{
+	struct stat st;
+	auto_str char *now = NULL;
+	int r = root_stat(root, path, &st, err);
+	if (r <= 0)
+		return r < 0 ? -1 : 1;
+	if (S_ISLNK(st.st_mode))
+		return root_readlink(root, path, &now, err) < 0 ? -1 : !str_eq(now, target);
+	if (S_ISREG(st.st_mode) && st.st_size == 0)
+		return 1;
+	strv_add(ret_kept, str_dup(path));
+	return 0;
+}
+
+int cdi_hook_link(const struct root *root, const char *link, struct strv *ret_kept, struct err *err)
+{
+	const char *gap = strstr(link, "::"), *path = gap ? gap + 2 : "", *slash = strrchr(path, '/');
+	auto_str char *target = gap ? str_ndup(link, (size_t)(gap - link)) : NULL;
+	if (!target || !*target || strchr(target, '/') || *path != '/' || slash == path || !slash[1])
+		return err_set(err, E_USAGE, "'%s' is not TARGET::PATH: a name, and an absolute path below a directory",
+			       link);
+	auto_str char *dir = str_ndup(path, (size_t)(slash - path));
+	if (root_mkdirs(root, dir, 0755, err) < 0)
+		return -1;
+	int r = is_due(root, path, target, ret_kept, err);
+	return r <= 0 ? r : root_symlink(root, target, path, err);
+}
+
+static bool has_linker(const struct root *root)
+{
+	static const char *const linkers[] = { "lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1" };
+	for (size_t i = 0; i < ARRAY_SIZE(linkers); i++)
+		if (root_exists(root, linkers[i]))
+			return true;
+	return false;
+}
+
+static int tell_ldconfig(const struct root *root, const struct strv *folders, struct err *err)
+{
+	auto_strv struct strv known = { 0 };
+	auto_str char *text = NULL;
+	if (ldconf_read(root, &known, err) < 0)
+		return -1;
+	for (size_t i = 0; i < folders->count; i++)
+		if (!strv_has(&known, folders->items[i] + strspn(folders->items[i], "/")))
+			str_add(&text, "%s\n", folders->items[i]);
+	if (!text)
+		return 0;
+	return root_mkdirs(root, CONF_DIR, 0755, err) < 0 ? -1 : root_put(root, CONF, text, strlen(text), 0644, err);
+}
+
+int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct err *err)
+{
+	if (!has_linker(root))
+		return 0;
+	return tell_ldconfig(root, folders, err) < 0 || ldcache_write(root, folders, err) < 0 ? -1 : 1;
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a container gets of a driver root: the files that NVIDIA's container toolkit gives it (contract 1.8, and of
+// github.com/NVIDIA/nvidia-container-toolkit pkg/nvcdi/driver-nvml.go, internal/discover/graphics.go and ipc.go).
+#include "devices/cdi.h"
+
+#include "driver_root/root_record.h"
+
+#include <ctype.h>
+
+#define HOOK "usr/libexec/kmodsmith"
+
+static char *join(const char *dir, const char *name)
+{
+	return *dir ? str_fmt("%s/%s", dir, name) : str_dup(name);
+}
+
+static void add_mount(struct cdi *c, const char *source, const char *path, bool is_socket)
+{
+	c->mounts = mem_grow(c->mounts, c->mount_count + 1, sizeof(*c->mounts));
+	c->mounts[c->mount_count++] = (struct cdi_mount){ .source = str_fmt("/%s", source),
+							  .path = str_fmt("/%s", path),
+							  .is_socket = is_socket };
+}
+
+// The runtime opens the source by its path on the machine: a link that is absolute leads out of an exported root there.
+static bool is_mountable(const struct root *root, const char *export, const char *path)
+{
+	struct err ignored;
+	struct stat st;
+	auto_str char *target = NULL;
+	if (root_stat(root, path, &st, &ignored) <= 0)
+		return false;
+	if (!S_ISLNK(st.st_mode))
+		return S_ISREG(st.st_mode);
+	return root_exists(root, path) && root_readlink(root, path, &target, &ignored) > 0 &&
+	       (*target != '/' || !*export);
+}
+
+static bool add_file(const struct root *root, const char *export, const char *path, struct cdi *c)
+{
+	if (!is_mountable(root, export, path))
+		return false;
+	auto_str char *source = join(export, path);
+	add_mount(c, source, path, false);
+	return true;
+}
+
+// Names stand in arguments of hooks and in JSON.
+static bool is_plain(const char *name)
+{
+	static const char also[] = "._+-";
+	for (; *name; name++)
+		if (!isalnum((unsigned char)*name) && !strchr(also, *name))
+			return false;
+	return true;
+}
+
+static bool is_library(const char *name, const char *version)
+{
+	auto_str char *end = str_fmt(".so.%s", version);
+	return is_plain(name) && str_starts(name, "lib") && str_ends(name, end);
+}
+
+static int add_libraries(const struct root *root, const char *export, const char *dir, struct cdi *c, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(root, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = join(dir, names.items[i]);
+		if (is_library(names.items[i], c->version))
+			add_file(root, export, path, c);
+	}
+	return 0;
+}
+
+// 1 = a link that ends at a library of the version, with its target in the same directory.
+static int follow(const struct root *root, const char *dir, const char *name, const char *version, char **ret,
+		  struct err *err)
+{
+	enum { HOPS = 8 };
+	auto_str char *now = str_dup(name), *first = NULL;
+	for (int i = 0; i < HOPS; i++) {
+		auto_str char *path = join(dir, now), *target = NULL;
+		int r = root_readlink(root, path, &target, err);
+		if (r < 0)
+			return -1;
+		if (r == 0) {
+			if (!first || !is_library(now, version) || !root_exists(root, path))
+				return 0;
+			*ret = TAKE(first);
+			return 1;
+		}
+		if (!is_plain(target))
+			return 0;
+		if (!first)
+			first = str_dup(target);
+		free(now);
+		now = TAKE(target);
+	}
+	return 0;
+}
+
+static bool has_link(const struct cdi *c, const char *dir, const char *name)
+{
+	auto_str char *end = str_fmt("::/%s/%s", dir, name);
+	for (size_t i = 0; i < c->links.count; i++)
+		if (str_ends(c->links.items[i], end))
+			return true;
+	return false;
+}
+
+// Programs that open a library by hand ask for these, and packages of a distribution leave them to those for
+// development (internal/discover/symlinks.go).
+static void add_usual_links(const char *dir, struct cdi *c)
+{
+	static const char *const names[] = { "libcuda.so", "libnvidia-opticalflow.so" };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		auto_str char *target = str_fmt("%s.1", names[i]);
+		if (has_link(c, dir, target) && !has_link(c, dir, names[i]))
+			strv_add(&c->links, str_fmt("%s::/%s/%s", target, dir, names[i]));
+	}
+}
+
+static int add_links(const struct root *root, const char *dir, struct cdi *c, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(root, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *target = NULL;
+		if (!is_plain(names.items[i]) || !str_starts(names.items[i], "lib") || !strstr(names.items[i], ".so"))
+			continue;
+		int r = follow(root, dir, names.items[i], c->version, &target, err);
+		if (r < 0)
+			return -1;
+		if (r > 0)
+			strv_add(&c->links, str_fmt("%s::/%s/%s", target, dir, names.items[i]));
+	}
+	add_usual_links(dir, c);
+	return 0;
+}
+
+static int add_directory(const struct root *root, const char *export, const char *dir, struct cdi *c, struct err *err)
+{
+	size_t before = c->mount_count;
+	if (add_libraries(root, export, dir, c, err) < 0)
+		return -1;
+	if (c->mount_count > before)
+		strv_add(&c->folders, str_fmt("/%s", dir));
+	return add_links(root, dir, c, err);
+}
+
+static void add_programs(const struct root *root, const char *export, struct cdi *c)
+{
+	static const char *const dirs[] = { "usr/bin", "usr/sbin", "bin", "sbin" };
+	static const char *const names[] = { "nvidia-smi",
+					     "nvidia-debugdump",
+					     "nvidia-persistenced",
+					     "nvidia-cuda-mps-control",
+					     "nvidia-cuda-mps-server",
+					     "nvidia-imex",
+					     "nvidia-imex-ctl" };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		for (size_t j = 0; j < ARRAY_SIZE(dirs); j++) {
+			auto_str char *path = join(dirs[j], names[i]);
+			if (add_file(root, export, path, c))
+				break;
+		}
+}
+
+// What the loaders of OpenGL and Vulkan look for.
+static void add_data(const struct root *root, const char *export, struct cdi *c)
+{
+	static const char *const paths[] = {
+		"etc/vulkan/icd.d/nvidia_icd.json",
+		"etc/vulkan/implicit_layer.d/nvidia_layers.json",
+		"usr/share/vulkan/icd.d/nvidia_icd.json",
+		"usr/share/vulkan/implicit_layer.d/nvidia_layers.json",
+		"usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+		"usr/share/nvidia/nvoptix.bin",
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		add_file(root, export, paths[i], c);
+}
+
+static int add_firmware(const struct root *root, const char *export, struct cdi *c, struct err *err)
+{
+	auto_str char *dir = str_fmt("lib/firmware/nvidia/%s", c->version);
+	auto_strv struct strv names = { 0 };
+	if (root_list(root, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = join(dir, names.items[i]);
+		if (is_plain(names.items[i]) && str_starts(names.items[i], "gsp") && str_ends(names.items[i], ".bin"))
+			add_file(root, export, path, c);
+	}
+	return 0;
+}
+
+// Of the machine, or of the driver root where its daemons run there. Whether a daemon runs now does not matter: its
+// directory is there before it.
+static void add_sockets(const struct root *host, const char *export, struct cdi *c)
+{
+	static const char *const dirs[] = { "run/nvidia-persistenced", "run/nvidia-fabricmanager" };
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		auto_str char *exported = join(export, dirs[i]);
+		const char *const places[] = { dirs[i], exported };
+		for (size_t j = 0; j < ARRAY_SIZE(places); j++) {
+			struct err ignored;
+			struct stat st;
+			if (root_stat(host, places[j], &st, &ignored) <= 0 || !S_ISDIR(st.st_mode))
+				continue;
+			add_mount(c, places[j], dirs[i], true);
+			break;
+		}
+	}
+}
+
+static bool hook_in(const struct root *root, const char *export, struct cdi *c)
+{
+	static const char *const places[] = { HOOK, "usr/local/bin/kmodsmith", "usr/bin/kmodsmith" };
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+		if (is_mountable(root, export, places[i])) {
+			auto_str char *path = join(export, places[i]);
+			c->hook = str_fmt("/%s", path);
+			return true;
+		}
+	return false;
+}
+
+// The program that an exported root has of its image's base, else the one that is installed on the machine.
+static int find_hook(const struct root *host, const struct root *root, const char *export, struct cdi *c,
+		     struct err *err)
+{
+	if (hook_in(root, export, c) || hook_in(host, "", c))
+		return 0;
+	return err_set(err, E_NOT_FOUND, "'%s' has no " HOOK ", and containers need it to find the libraries",
+		       root->name);
+}
+
+static int add_all(const struct root *host, const struct root *root, const char *export, const char *dir, struct cdi *c,
+		   struct err *err)
+{
+	auto_str char *vdpau = join(dir, "vdpau");
+	if (add_directory(root, export, dir, c, err) < 0 || add_directory(root, export, vdpau, c, err) < 0 ||
+	    add_firmware(root, export, c, err) < 0 || find_hook(host, root, export, c, err) < 0)
+		return -1;
+	add_programs(root, export, c);
+	add_data(root, export, c);
+	add_sockets(host, export, c);
+	return 0;
+}
+
+int cdi_files(const struct root *host, const char *export, struct cdi *c, struct err *err)
+{
+	auto_root struct root root = ROOT_NONE;
+	auto_str char *dir = NULL;
+	if (root_sub(host, *export ? export : ".", &root, err) < 0)
+		return -1;
+	c->version = exported_libraries(&root, &dir);
+	if (!c->version)
+		return err_set(err, E_NOT_FOUND, "'%s' has no libcuda.so.VERSION and no libnvidia-ml.so.VERSION",
+			       root.name);
+	return add_all(host, &root, export, dir, c, err);
+}

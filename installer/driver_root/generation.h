@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// One generation of the exported driver root, prepared beside the place where it will be seen: a small tmpfs of its
+// own, with the directories and links, and in it mounts; nothing is copied. So it is one mount with others in it, which
+// can be put in place by one call, is recognised by its source, and leaves no directory behind.
+//
+// Each mount in it is made in two steps, through a private one. So it is nobody's peer but of its own copies, which
+// /run/nvidia passes on to the host and to other pods: a mount that shared its events with its source would take
+// /dev/pts of the machine along when it is detached. And the copies are read-only, too.
+#pragma once
+#include "driver_root/overmount.h"
+#include "driver_root/root_layout.h"
+
+#define GENERATION_SOURCE "kmodsmith" // of its tmpfs
+
+char *generation_name(const char *base, unsigned number);       // ".driver.7"
+unsigned generation_number(const char *base, const char *name); // 0 = it is none
+// Names in parent of all generations, and of what was left of one.
+int generation_list(const struct root *parent, const char *base, struct strv *ret, struct err *err);
+
+// An error of either leaves what was made so far to generation_remove(). First the root, with nothing in it.
+int generation_begin(const struct space *s, const struct root *parent, const char *name, struct err *err);
+int generation_make(const struct space *s, const struct root *parent, const char *name, const struct pieces *p,
+		    struct err *err);
+// 1 = parent/name is a generation, alone in its place, and has exactly these pieces, each mounted and from the right
+// place; 0 = not, with *ret_why (caller frees). Believes mountinfo and inodes, no record (R-D4).
+int generation_check(const struct space *s, const struct root *parent, const char *name, const struct pieces *p,
+		     char **ret_why, struct err *err);
+
+// Of one that was prepared: detaches all that is mounted in it, then removes; a directory on which something is mounted
+// is never entered. 1 = removed, 0 = there was none.
+int generation_remove(const struct space *s, const struct root *parent, const char *name, struct err *err);

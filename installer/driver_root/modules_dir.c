@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver_root/modules_dir.h"
+
+#include "base/file/copy.h"
+#include "host/module_set.h"
+#include "kmod/load/depindex.h"
+#include "kmod/load/load.h"
+
+#include <errno.h>
+
+// Of our modules, beside the kernel's own directories.
+static const char DIR_NAME[] = "kmodsmith";
+// A tree that another version of this file made is another tree.
+static const char FORMAT[] = "3";
+
+// Every distribution writes modules.dep anew when the tree changes.
+int modtree_key(const struct package *p, const char *release, const struct root *host, char ret[DIGEST_HEX + 1],
+		struct err *err)
+{
+	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release), *text = NULL;
+	struct digest *sum = digest_new();
+	size_t len = 0;
+	int r = root_read(host, path, &text, &len, err);
+	digest_add(sum, FORMAT, strlen(FORMAT));
+	digest_add(sum, p->manifest.digest, DIGEST_HEX);
+	digest_add(sum, release, strlen(release));
+	if (r > 0)
+		digest_add(sum, text, len);
+	digest_hex(sum, ret);
+	return r < 0 ? -1 : 0;
+}
+
+struct making {
+	const struct package *p;
+	const char *tree; // of the kernel, below host
+	const struct root *host, *into;
+};
+
+struct lines {
+	struct strv own, all; // of modules.dep
+};
+
+static void lines_done(struct lines *l)
+{
+	strv_done(&l->own);
+	strv_done(&l->all);
+}
+#define auto_lines __attribute__((cleanup(lines_done)))
+
+static char *path_of_line(const char *line)
+{
+	return str_ndup(line, strcspn(line, ":"));
+}
+
+// The line of a module; NULL = there is none.
+static const char *find_line(const struct strv *lines, const char *module)
+{
+	for (size_t i = 0; i < lines->count; i++) {
+		auto_str char *path = path_of_line(lines->items[i]), *name = depindex_name(path);
+		if (module_name_eq(name, module))
+			return lines->items[i];
+	}
+	return NULL;
+}
+
+static void drop(struct strv *v, const char *text)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < v->count; i++)
+		if (str_eq(v->items[i], text))
+			free(v->items[i]);
+		else
+			v->items[kept++] = v->items[i];
+	v->count = kept;
+}
+
+// What a module needs and all that this needs: the paths of a line, itself first. modprobe loads from the end of a
+// line, so what is needed again moves behind everything that needs it.
+static void add_needs(const char *line, struct strv *ret)
+{
+	auto_strv struct strv paths = { 0 };
+	strv_split(&paths, line, ": ");
+	for (size_t i = 0; i < paths.count; i++) {
+		drop(ret, paths.items[i]);
+		strv_add(ret, str_dup(paths.items[i]));
+	}
+}
+
+// Modules come after those that they need, so the lines of these are there already. What the machine does not have is
+// left out, as depmod does.
+static void add_line(const struct package_file *f, const struct module *m, const struct strv *kernel, struct lines *l)
+{
+	auto_strv struct strv needs = { 0 };
+	for (size_t i = 0; i < m->depends.count; i++) {
+		const char *own = find_line(&l->own, m->depends.items[i]);
+		const char *line = own ? own : find_line(kernel, m->depends.items[i]);
+		if (line)
+			add_needs(line, &needs);
+	}
+	auto_str char *text = needs.count ? strv_join(&needs, " ") : str_dup("");
+	strv_add(&l->own, str_fmt("%s/%s:%s%s", DIR_NAME, f->name, *text ? " " : "", text));
+}
+
+static int own_lines(const struct package *p, const struct module_set *set, const struct strv *kernel, struct lines *l,
+		     struct err *err)
+{
+	size_t *order = mem_alloc((set->count + 1) * sizeof(*order));
+	int r = load_order(set->pointers, set->count, order, err);
+	for (size_t i = 0; r == 0 && i < set->count; i++)
+		add_line(&p->files[order[i]], &set->items[order[i]], kernel, l);
+	free(order);
+	return r;
+}
+
+// A driver that the host has, too, is not the one of this root.
+static void add_kernel_lines(const struct strv *kernel, struct lines *l)
+{
+	for (size_t i = 0; i < l->own.count; i++)
+		strv_add(&l->all, str_dup(l->own.items[i]));
+	for (size_t i = 0; i < kernel->count; i++) {
+		auto_str char *path = path_of_line(kernel->items[i]), *name = depindex_name(path);
+		if (!str_starts(name, "nvidia") || !find_line(&l->own, name))
+			strv_add(&l->all, str_dup(kernel->items[i]));
+	}
+}
+
+static int put_index(const struct root *into, const char *name, const struct strv *lines,
+		     char *(*make)(const struct strv *, size_t *), struct err *err)
+{
+	size_t len = 0;
+	auto_str char *joined = lines->count ? strv_join(lines, "\n") : str_dup(""), *index = make(lines, &len);
+	auto_str char *bin = str_fmt("%s.bin", name);
+	str_add(&joined, "\n");
+	return root_write(into, name, joined, strlen(joined), 0644, err) < 0 ?
+		       -1 :
+		       root_write(into, bin, index, len, 0644, err);
+}
+
+static int read_lines(const struct making *k, const char *name, struct strv *ret, struct err *err)
+{
+	auto_str char *path = str_fmt("%s/%s", k->tree, name), *text = NULL;
+	int r = root_read(k->host, path, &text, NULL, err);
+	strv_split(ret, text ? text : "", "\n");
+	return r;
+}
+
+static int write_dependencies(const struct making *k, const struct module_set *set, struct err *err)
+{
+	auto_strv struct strv kernel = { 0 };
+	auto_lines struct lines l = { 0 };
+	if (read_lines(k, "modules.dep", &kernel, err) < 0 || own_lines(k->p, set, &kernel, &l, err) < 0)
+		return -1;
+	add_kernel_lines(&kernel, &l);
+	return put_index(k->into, "modules.dep", &l.all, depindex_make, err);
+}
+
+// "alias PATTERN MODULE"
+static bool is_own_alias(const char *line, const struct module_set *set)
+{
+	const char *module = strrchr(line, ' ');
+	for (size_t i = 0; module && i < set->count; i++)
+		if (module_name_eq(module + 1, set->items[i].name))
+			return true;
+	return false;
+}
+
+// The devices of our modules beside those of the kernel's own. A machine that has only the index, and not the text that
+// it was made from, keeps that: the kernel's own are the more.
+static int write_aliases(const struct making *k, const struct module_set *set, struct err *err)
+{
+	auto_strv struct strv kernel = { 0 }, all = { 0 };
+	int r = read_lines(k, "modules.alias", &kernel, err);
+	if (r < 0 || (r == 0 && root_exists(k->into, "modules.alias.bin")))
+		return r;
+	for (size_t i = 0; i < kernel.count; i++)
+		if (!is_own_alias(kernel.items[i], set))
+			strv_add(&all, str_dup(kernel.items[i]));
+	for (size_t i = 0; i < set->count; i++)
+		for (size_t j = 0; j < set->items[i].aliases.count; j++)
+			strv_add(&all, str_fmt("alias %s %s", set->items[i].aliases.items[j], set->items[i].name));
+	return put_index(k->into, "modules.alias", &all, depindex_aliases, err);
+}
+
+static int write_indexes(const struct making *k, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	for (size_t i = 0; i < k->p->count; i++)
+		strv_add(&names, str_dup(k->p->files[i].name));
+	return module_set_read(&k->p->dir, &names, &set, err) < 0 || write_dependencies(k, &set, err) < 0 ?
+		       -1 :
+		       write_aliases(k, &set, err);
+}
+
+// Its directories become places to mount them on; its other indexes name modules, not files, so they hold here, too.
+// The links build and source say where its headers would be.
+static int add_kernel_entry(const struct making *k, const char *name, struct err *err)
+{
+	auto_str char *path = str_fmt("%s/%s", k->tree, name);
+	struct stat st;
+	int r = root_stat(k->host, path, &st, err);
+	if (r <= 0 || str_starts(name, "modules.dep"))
+		return r < 0 ? -1 : 0;
+	if (S_ISDIR(st.st_mode))
+		return root_mkdirs(k->into, name, 0755, err);
+	if (S_ISLNK(st.st_mode) && (str_eq(name, "build") || str_eq(name, "source")))
+		return copy_entry(k->host, path, k->into, name, err);
+	return S_ISREG(st.st_mode) && str_starts(name, "modules.") ? copy_entry(k->host, path, k->into, name, err) : 0;
+}
+
+static int fill(const struct making *k, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(k->host, k->tree, &names, err) < 0 || root_mkdirs(k->into, DIR_NAME, 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++)
+		if (!str_eq(names.items[i], DIR_NAME) && add_kernel_entry(k, names.items[i], err) < 0)
+			return -1;
+	for (size_t i = 0; i < k->p->count; i++) {
+		auto_str char *path = str_fmt("%s/%s", DIR_NAME, k->p->files[i].name);
+		if (copy_entry(&k->p->dir, k->p->files[i].name, k->into, path, err) < 0)
+			return -1;
+	}
+	return write_indexes(k, err);
+}
+
+int modtree_make(const struct package *p, const char *release, const struct root *host, const struct root *store,
+		 const char *key, struct err *err)
+{
+	auto_scratch struct scratch into = SCRATCH_NONE;
+	auto_str char *tree = str_fmt("lib/modules/%s", release);
+	const struct making k = { .p = p, .tree = tree, .host = host, .into = &into.root };
+	if (root_exists(store, key))
+		return 0;
+	if (scratch_make(store, "modules", &into, err) < 0 || fill(&k, err) < 0)
+		return err_wrap(err, "make the tree of modules");
+	return scratch_keep(&into, key, err);
+}

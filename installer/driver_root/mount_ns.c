@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver_root/mount_ns.h"
+
+#include "base/file/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+enum { PATH_LEN = 4096 };
+
+static char *link_at(int dir, const char *path)
+{
+	char target[PATH_LEN + 1];
+	ssize_t len = readlinkat(dir, path, target, PATH_LEN);
+	return len > 0 ? str_ndup(target, (size_t)len) : NULL;
+}
+
+// "/proc/1/root": NULL when the host is not named so.
+static char *other_namespace(const struct root *host)
+{
+	unsigned pid;
+	int end = 0;
+	return sscanf(host->name, "/proc/%u/root%n", &pid, &end) == 1 && end &&
+			       strspn(host->name + end, "/") == strlen(host->name + end) ?
+		       str_fmt("%u/ns/mnt", pid) :
+		       NULL;
+}
+
+static int enter_failed(const char *what, struct err *err)
+{
+	return err_set(err, errno == EPERM ? E_RIGHTS : errno, "%s (CAP_SYS_ADMIN and CAP_SYS_CHROOT are needed)",
+		       what);
+}
+
+// Where to come back to. Below 0: it cannot be told.
+static int note_here(int proc, struct space *s)
+{
+	s->root = openat(proc, "self/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	s->cwd = openat(proc, "self/cwd", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return s->root < 0 || s->cwd < 0 ? -1 : openat(proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
+}
+
+static int enter(struct space *s, const char *ns, struct err *err)
+{
+	auto_str char *other = link_at(s->proc, ns), *own = link_at(s->proc, "self/ns/mnt");
+	if (!other || str_eq(own, other))
+		return 0;
+	s->other = openat(s->proc, ns, O_RDONLY | O_CLOEXEC);
+	auto_fd int back = s->other < 0 ? -1 : note_here(s->proc, s);
+	if (back < 0 || s->sys->mount_enter(s->sys, s->other) < 0)
+		return enter_failed("enter the host's mount namespace", err);
+	s->own = TAKE_FD(back);
+	return 0;
+}
+
+int space_open(const struct root *host, const struct root *kern, const struct sys *sys, struct space *ret,
+	       struct err *err)
+{
+	auto_space struct space s = SPACE_NONE;
+	auto_str char *ns = other_namespace(host);
+	s.kern = kern;
+	s.sys = sys;
+	s.proc = root_open(kern, "proc", O_PATH | O_DIRECTORY, err);
+	if (s.proc < 0 || (ns && enter(&s, ns, err) < 0))
+		return -1;
+	*ret = s;
+	s = SPACE_NONE;
+	return 0;
+}
+
+int space_copy(const struct space *s, int at, struct space *ret, struct err *err)
+{
+	auto_space struct space c = SPACE_NONE;
+	c.kern = s->kern;
+	c.sys = s->sys;
+	auto_fd int back = note_here(s->proc, &c);
+	if (back < 0 || fchdir(at) < 0)
+		return enter_failed("look at the own mount namespace", err);
+	if (s->sys->mount_copy(s->sys) < 0) {
+		int problem = errno;
+		int r = fchdir(c.cwd); // an error that follows an error
+		errno = r < 0 ? errno : problem;
+		return enter_failed("copy the mount namespace", err);
+	}
+	c.own = TAKE_FD(back);
+	*ret = c;
+	c = SPACE_NONE;
+	return 0;
+}
+
+void space_done(struct space *s)
+{
+	// A namespace's own root is not ours when we were started in a chroot.
+	if (s->own >= 0 && s->sys->mount_enter(s->sys, s->own) == 0 && fchdir(s->root) == 0 && chroot(".") == 0 &&
+	    fchdir(s->cwd) == 0)
+		close_fdp(&s->own);
+	close_fdp(&s->proc);
+	close_fdp(&s->root);
+	close_fdp(&s->cwd);
+	close_fdp(&s->other);
+	*s = SPACE_NONE;
+}
+
+int space_mounts(const struct space *s, struct mounts *ret, struct err *err)
+{
+	auto_str char *text = NULL;
+	auto_fd int fd = openat(s->proc, "self/mountinfo", O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || file_read(fd, "mountinfo", &text, NULL, err) < 0)
+		return fd < 0 ? file_fail("open", "self/mountinfo of proc", err) : -1;
+	mounts_parse(text, ret);
+	return 0;
+}
+
+char *space_path(const struct space *s, int fd)
+{
+	char link[32];
+	snprintf(link, sizeof(link), "self/fd/%d", fd);
+	return link_at(s->proc, link);
+}
+
+int space_mount_id(const struct space *s, int fd, unsigned *ret, struct err *err)
+{
+	char path[32];
+	auto_str char *text = NULL;
+	snprintf(path, sizeof(path), "self/fdinfo/%d", fd);
+	auto_fd int info = openat(s->proc, path, O_RDONLY | O_CLOEXEC);
+	if (info < 0 || file_read(info, path, &text, NULL, err) < 0)
+		return info < 0 ? file_fail("open", path, err) : -1;
+	const char *line = strstr(text, "mnt_id:");
+	if (!line || sscanf(line, "mnt_id: %u", ret) != 1)
+		return err_set(err, E_RIGHTS, "proc does not tell what is mounted where");
+	return 0;
+}
+
+int space_open_path(const struct space *s, const char *path, struct err *err)
+{
+	auto_str char *below = str_fmt("self/root%s", path);
+	int fd = openat(s->proc, below, O_PATH | O_CLOEXEC);
+	return fd < 0 ? file_fail("open", path, err) : fd;
+}

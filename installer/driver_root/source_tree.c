@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver_root/source_tree.h"
+
+#include "base/file/copy.h"
+#include "base/file/scratch.h"
+#include "journal/state_dir.h"
+
+static char *path_of(const char *driver)
+{
+	return str_fmt("usr/src/nvidia-%s", driver);
+}
+
+bool srctree_is_in(const struct root *payload, const char *driver)
+{
+	auto_str char *path = path_of(driver);
+	return root_exists(payload, path);
+}
+
+void srctree_key(const char *payload, const char *release, enum flavour flavour, char ret[DIGEST_HEX + 1])
+{
+	auto_str char *text = str_fmt("%s %s %s", payload, release, flavour_name(flavour));
+	digest_data(text, strlen(text), ret);
+}
+
+// Directories of the flavours, as NVIDIA's installer and our payloads name them.
+static const char OPEN[] = "kernel-open", PROPRIETARY[] = "kernel";
+
+static int list(const struct root *payload, const char *path, enum flavour flavour, struct strv *ret, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(payload, path, &names, err) < 0)
+		return -1;
+	const char *own = flavour == FLAVOUR_OPEN ? OPEN : PROPRIETARY, *other = own == OPEN ? PROPRIETARY : OPEN;
+	bool is_choice = flavour != FLAVOUR_AUTO && strv_has(&names, own);
+	for (size_t i = 0; i < names.count; i++)
+		if (!is_choice || !str_eq(names.items[i], other))
+			strv_add(ret, str_dup(names.items[i]));
+	return 0;
+}
+
+static int add_bytes(const struct root *payload, const char *path, uint64_t *sum, struct err *err)
+{
+	struct stat st;
+	int r = root_stat(payload, path, &st, err);
+	if (r > 0 && S_ISDIR(st.st_mode))
+		return copy_bytes(payload, path, sum, err);
+	*sum += r > 0 ? (uint64_t)st.st_size : 0;
+	return r < 0 ? -1 : 0;
+}
+
+static int copy(const struct root *payload, const char *path, const struct root *to, const char *name, struct err *err)
+{
+	struct stat st;
+	int r = root_stat(payload, path, &st, err);
+	if (r <= 0)
+		return r;
+	return S_ISDIR(st.st_mode) ? copy_tree(payload, path, to, name, err) : copy_entry(payload, path, to, name, err);
+}
+
+int srctree_make(const struct root *payload, const char *driver, enum flavour flavour, const struct root *store,
+		 const char *key, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	auto_scratch struct scratch into = SCRATCH_NONE;
+	auto_str char *path = path_of(driver);
+	uint64_t bytes = 0;
+	if (root_exists(store, key))
+		return 0;
+	int r = list(payload, path, flavour, &names, err);
+	for (size_t i = 0; i < names.count && r == 0; i++) {
+		auto_str char *from = str_fmt("%s/%s", path, names.items[i]);
+		r = add_bytes(payload, from, &bytes, err);
+	}
+	if (r == 0 && (state_dir_space(store, bytes, err) < 0 || scratch_make(store, "sources", &into, err) < 0))
+		r = -1;
+	for (size_t i = 0; i < names.count && r == 0; i++) {
+		auto_str char *from = str_fmt("%s/%s", path, names.items[i]);
+		r = copy(payload, from, &into.root, names.items[i], err);
+	}
+	return r < 0 ? err_wrap(err, "lay out the sources of driver %s", driver) : scratch_keep(&into, key, err);
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of the shared directory. Both containers may write all of them at any time, so each is looked at once, as
+// one open descriptor: a plain file, no longer than it may be.
+#include "base/file/copy.h"
+#include "base/file/file.h"
+#include "base/file/scratch.h"
+#include "base/formats/json.h"
+#include "driver_toolkit/dtk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#define PLACE "kmodsmith"
+#define REQUEST PLACE "/request.json"
+#define PROGRESS PLACE "/progress"
+#define SOURCE PLACE "/source"
+#define PATCHES PLACE "/patches"
+#define PACKAGE "package."
+#define REASON "driver_toolkit_broken.reason"
+#define PROGRAM "ocp_dtk_entrypoint"
+
+enum { SHORT = 64 << 10, BLOBS_MOST = 64 };
+static const off_t PACKAGE_MOST = (off_t)1 << 30;
+
+// 1 = open, 0 = absent, no plain file, or longer than it may be.
+static int open_plain(const struct root *root, const char *path, off_t most, int *ret, struct stat *ret_st)
+{
+	struct err ignored;
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, &ignored);
+	if (fd < 0 || fstat(fd, ret_st) < 0 || !S_ISREG(ret_st->st_mode) || ret_st->st_size > most)
+		return 0;
+	*ret = TAKE_FD(fd);
+	return 1;
+}
+
+// One that grows meanwhile is cut, which makes it unsound.
+static char *read_short(const struct root *root, const char *path)
+{
+	auto_fd int fd = -1;
+	struct stat st;
+	if (!open_plain(root, path, SHORT, &fd, &st))
+		return NULL;
+	auto_str char *text = mem_alloc(SHORT + 1);
+	size_t len = 0;
+	for (ssize_t got; len < SHORT && (got = read(fd, text + len, SHORT - len)) > 0;)
+		len += (size_t)got;
+	return strlen(text) == len ? TAKE(text) : NULL;
+}
+
+int dtk_flags_read(const struct root *shared, struct dtk_flags *ret, struct err *err)
+{
+	struct stat st;
+	*ret = (struct dtk_flags){ 0 };
+	if (root_stat(shared, ".", &st, err) < 0)
+		return -1;
+	for (int i = 0; i < DTK_FLAGS; i++) {
+		auto_str char *text = read_short(shared, dtk_flag_name((enum dtk_flag)i));
+		if (text && digest_is_hex(str_trim(text)))
+			memcpy(ret->id[i], text, DIGEST_HEX + 1);
+	}
+	return 0;
+}
+
+// What stands in the way of a file of ours goes: whoever shares the directory may have made anything.
+static int make_way(const struct root *shared, const char *path, struct err *err)
+{
+	struct stat st;
+	struct err ignored;
+	bool is_other = root_stat(shared, path, &st, &ignored) > 0 && !S_ISREG(st.st_mode);
+	return is_other && root_rmtree(shared, path, err) < 0 ? -1 : 0;
+}
+
+static int put(const struct root *shared, const char *path, const char *text, struct err *err)
+{
+	if (make_way(shared, path, err) < 0)
+		return -1;
+	return root_write(shared, path, text, strlen(text), 0644, err);
+}
+
+int dtk_flag_set(const struct root *shared, enum dtk_flag flag, const char *id, struct err *err)
+{
+	auto_str char *text = str_fmt("%s\n", id);
+	return put(shared, dtk_flag_name(flag), text, err);
+}
+
+int dtk_flag_clear(const struct root *shared, enum dtk_flag flag, struct err *err)
+{
+	return root_rmtree(shared, dtk_flag_name(flag), err) < 0 ? -1 : 0;
+}
+
+static int put_program(const struct root *shared, const char *from, struct err *err)
+{
+	static const char NEW[] = PLACE "/program.new";
+	if (root_rmtree(shared, NEW, err) < 0 || make_way(shared, PROGRAM, err) < 0)
+		return -1;
+	auto_fd int in = file_open_arg(from, O_RDONLY, err);
+	auto_fd int out = in < 0 ? -1 : root_create(shared, NEW, err);
+	if (out < 0 || file_copy(in, out, PROGRAM, err) < 0)
+		return -1;
+	if (fchmod(out, 0755) < 0 || fsync(out) < 0)
+		return file_fail("write", PROGRAM, err);
+	return root_rename(shared, NEW, PROGRAM, err);
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+// What a user named, file or directory, as NAME in a directory below the shared one.
+static int put_input(const struct root *shared, const char *from, const char *into, const char *name, struct err *err)
+{
+	auto_root struct root dir = ROOT_NONE;
+	struct stat st;
+	auto_str char *path = str_fmt("%s/%s", into, name);
+	auto_fd int in = file_open_arg(from, O_RDONLY, err);
+	if (in < 0 || fstat(in, &st) < 0)
+		return -1;
+	if (S_ISDIR(st.st_mode))
+		return root_init(&dir, from, err) < 0 ? -1 : copy_tree(&dir, ".", shared, path, err);
+	auto_fd int out = root_create(shared, path, err);
+	return out < 0 ? -1 : file_copy(in, out, path, err);
+}
+
+static int remove_packages(const struct root *shared, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(shared, PLACE, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt(PLACE "/%s", names.items[i]);
+		if (str_starts(names.items[i], PACKAGE) && root_rmtree(shared, path, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int clear(const struct root *shared, struct err *err)
+{
+	struct stat st;
+	for (int i = 0; i < DTK_FLAGS; i++)
+		if (dtk_flag_clear(shared, (enum dtk_flag)i, err) < 0)
+			return -1;
+	if (root_stat(shared, PLACE, &st, err) > 0 && !S_ISDIR(st.st_mode) && root_unlink(shared, PLACE, err) < 0)
+		return -1;
+	if (root_rmtree(shared, REASON, err) < 0 || root_rmtree(shared, SOURCE, err) < 0 ||
+	    root_rmtree(shared, PATCHES, err) < 0 || root_rmtree(shared, PROGRESS, err) < 0 ||
+	    remove_packages(shared, err) < 0)
+		return -1;
+	return root_mkdirs(shared, SOURCE, 0755, err);
+}
+
+int dtk_prepare(const struct root *shared, const struct dtk_inputs *inputs, const char *text, struct err *err)
+{
+	char id[DIGEST_HEX + 1];
+	auto_str char *source = str_dup(inputs->source);
+	for (size_t len = strlen(source); len > 1 && source[len - 1] == '/';)
+		source[--len] = '\0';
+	dtk_request_id(text, id);
+	if (clear(shared, err) < 0 || put_program(shared, inputs->program, err) < 0 ||
+	    put_input(shared, source, SOURCE, base_name(source), err) < 0 ||
+	    (inputs->patches && put_input(shared, inputs->patches, PLACE, "patches", err) < 0) ||
+	    put(shared, REQUEST, text, err) < 0)
+		return -1;
+	return dtk_flag_set(shared, DTK_PREPARED, id, err);
+}
+
+int dtk_request_read(const struct root *shared, struct dtk_request *ret, char ret_id[DIGEST_HEX + 1], struct err *err)
+{
+	auto_str char *text = read_short(shared, REQUEST);
+	if (!text || dtk_request_parse(text, strlen(text), ret, err) < 0)
+		return 0;
+	dtk_request_id(text, ret_id);
+	return 1;
+}
+
+int dtk_progress_write(const struct root *shared, const struct dtk_progress *p, struct err *err)
+{
+	auto_str char *text = str_fmt("%s %u %u %u\n", p->id, p->done, p->total, p->beat);
+	return root_put(shared, PROGRESS, text, strlen(text), 0644, err);
+}
+
+bool dtk_progress_read(const struct root *shared, struct dtk_progress *ret)
+{
+	auto_str char *text = read_short(shared, PROGRESS);
+	auto_strv struct strv words = { 0 };
+	unsigned *const numbers[] = { &ret->done, &ret->total, &ret->beat };
+	if (text)
+		strv_split(&words, text, " \n");
+	if (words.count != 1 + ARRAY_SIZE(numbers) || !digest_is_hex(words.items[0]))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		uint64_t n;
+		if (!str_u64(words.items[1 + i], 10, &n) || n > UINT32_MAX / 100) // a percentage can be made of it
+			return false;
+		*numbers[i] = (unsigned)n;
+	}
+	memcpy(ret->id, words.items[0], DIGEST_HEX + 1);
+	return ret->done <= ret->total;
+}
+
+int dtk_reason_write(const struct root *shared, const struct err *why, struct err *err)
+{
+	auto_str char *text = str_fmt("%s\n%s\n", err_info(why->code)->name, why->text);
+	return put(shared, REASON, text, err);
+}
+
+void dtk_reason_read(const struct root *shared, struct err *ret)
+{
+	auto_str char *text = read_short(shared, REASON);
+	char *line = text ? strchr(text, '\n') : NULL;
+	if (line)
+		*line++ = '\0';
+	const struct err_info *info = line ? err_info_by_name(text) : NULL;
+	for (char *p = line; p && *p; p++) // it goes into a log
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = ' ';
+	err_set(ret, info ? info->code : E_BUILD, "%s", line && *line ? str_trim(line) : "it does not say why");
+}
+
+char *dtk_package_dir(const char *id)
+{
+	return str_fmt(PLACE "/" PACKAGE "%s", id);
+}
+
+static int copy_plain(const struct root *from, const char *path, const struct root *into, off_t *left, struct err *err)
+{
+	auto_fd int in = -1;
+	struct stat st;
+	if (!open_plain(from, path, *left, &in, &st))
+		return err_set(err, E_MANIFEST, "'%s/%s' is not there, no plain file, or too large", from->name, path);
+	auto_fd int out = root_create(into, path, err);
+	if (out < 0)
+		return -1;
+	for (off_t done = 0; done < st.st_size;) { // and no more, should it grow
+		char buf[64 << 10];
+		size_t want = st.st_size - done < (off_t)sizeof(buf) ? (size_t)(st.st_size - done) : sizeof(buf);
+		ssize_t got = read(in, buf, want);
+		if (got <= 0)
+			return err_set(err, E_MANIFEST, "'%s/%s' became shorter", from->name, path);
+		if (file_write(out, path, buf, (size_t)got, err) < 0)
+			return -1;
+		done += got;
+	}
+	*left -= st.st_size;
+	return 0;
+}
+
+int dtk_package_copy(const struct root *shared, const char *id, const struct root *into, struct err *err)
+{
+	static const char BLOBS[] = "blobs/sha256";
+	auto_str char *dir = dtk_package_dir(id);
+	auto_root struct root from = ROOT_NONE;
+	auto_strv struct strv names = { 0 };
+	off_t left = PACKAGE_MOST;
+	if (root_sub(shared, dir, &from, err) < 0 || root_list(&from, BLOBS, &names, err) < 0 ||
+	    root_mkdirs(into, BLOBS, 0755, err) < 0 || copy_plain(&from, "oci-layout", into, &left, err) < 0 ||
+	    copy_plain(&from, "index.json", into, &left, err) < 0)
+		return -1;
+	if (names.count > BLOBS_MOST)
+		return err_set(err, E_TOO_LARGE, "'%s' has %zu blobs", from.name, names.count);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s/%s", BLOBS, names.items[i]);
+		if (digest_is_hex(names.items[i]) && copy_plain(&from, path, into, &left, err) < 0)
+			return -1;
+	}
+	return 0;
+}

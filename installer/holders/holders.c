@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// 5,000 processes in 100 ms (P11) is more than one processor can do, so the processes are dealt out to a few workers.
+#include "holders/holders.h"
+
+#include "holders/proc_scan.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdio.h>
+
+enum { WORKERS_MOST = 8, PROCESSES_PER_WORKER = 128 };
+
+struct worker {
+	pthread_t thread;
+	const struct scan *scan;
+	const int *pids;
+	size_t first, count, stride;
+	struct scan_result result;
+};
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	for (size_t i = w->first; i < w->count; i += w->stride)
+		scan_process(w->scan, w->pids[i], &w->result);
+	return NULL;
+}
+
+static void worker_done(struct worker *w)
+{
+	free(w->result.items);
+	free(w->result.first_pids);
+	free(w->result.buffer);
+	strv_done(&w->result.namespaces);
+}
+
+static int list_processes(const struct scan *s, int **ret, size_t *ret_count, struct err *err)
+{
+	int self = scan_own_pid(s);
+	auto_strv struct strv names = { 0 };
+	if (root_list(s->kern, "proc", &names, err) < 0)
+		return -1;
+	int *pids = mem_alloc((names.count + 1) * sizeof(*pids));
+	size_t count = 0;
+	for (size_t i = 0; i < names.count; i++) {
+		uint64_t pid;
+		if (isdigit((unsigned char)*names.items[i]) && str_u64(names.items[i], 10, &pid) && (int)pid != self)
+			pids[count++] = (int)pid;
+	}
+	*ret = pids;
+	*ret_count = count;
+	return 0;
+}
+
+static size_t worker_count(size_t processes)
+{
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t most = online < 1 ? 1 : online > WORKERS_MOST ? WORKERS_MOST : (size_t)online;
+	size_t useful = processes / PROCESSES_PER_WORKER + 1;
+	return useful < most ? useful : most;
+}
+
+// A worker that cannot be started does its share here.
+static void run(struct worker *workers, size_t count)
+{
+	bool is_started[WORKERS_MOST] = { false };
+	for (size_t i = 1; i < count; i++)
+		is_started[i] = pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
+	work(&workers[0]);
+	for (size_t i = 1; i < count; i++) {
+		if (is_started[i])
+			pthread_join(workers[i].thread, NULL);
+		else
+			work(&workers[i]);
+	}
+}
+
+// Each mount namespace once, by its lowest process; our own is none of a holder's.
+static void read_mounts(const struct scan *s, struct worker *workers, size_t count)
+{
+	auto_strv struct strv seen = { 0 };
+	char *own = scan_namespace(s, "self");
+	if (own)
+		strv_add(&seen, own);
+	for (size_t i = 0; i < count; i++) {
+		const struct scan_result *r = &workers[i].result;
+		for (size_t j = 0; j < r->namespaces.count; j++) {
+			if (strv_has(&seen, r->namespaces.items[j]))
+				continue;
+			strv_add(&seen, str_dup(r->namespaces.items[j]));
+			scan_mounts(s, r->first_pids[j], &workers[i].result);
+		}
+	}
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct holder *x = a, *y = b;
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return x->kind != y->kind ? (int)x->kind - (int)y->kind : strcmp(x->path, y->path);
+}
+
+static void merge(struct holders *h, const struct scan_result *r)
+{
+	h->processes += r->processes;
+	h->unreadable += r->unreadable;
+	if (!r->count)
+		return;
+	h->items = mem_grow(h->items, h->count + r->count, sizeof(*h->items));
+	memcpy(h->items + h->count, r->items, r->count * sizeof(*r->items));
+	h->count += r->count;
+}
+
+static void look(const struct scan *s, const int *pids, size_t count, struct holders *h)
+{
+	struct worker workers[WORKERS_MOST];
+	size_t most = worker_count(count);
+	for (size_t i = 0; i < most; i++)
+		workers[i] = (struct worker){ .scan = s, .pids = pids, .first = i, .count = count, .stride = most };
+	run(workers, most);
+	read_mounts(s, workers, most);
+	for (size_t i = 0; i < most; i++) {
+		merge(h, &workers[i].result);
+		worker_done(&workers[i]);
+	}
+}
+
+int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret, struct err *err)
+{
+	auto_holders struct holders h = { 0 };
+	__attribute__((cleanup(scan_done))) struct scan s = { .proc = -1 };
+	int *pids;
+	size_t count;
+	if (scan_open(&s, kern, loaded, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
+		return err_wrap(err, "look for processes that use the driver");
+	look(&s, pids, count, &h);
+	if (s.use == SCAN_IN_USE && !holders_block(&h)) { // the kernel counts somebody who was not found
+		holders_done(&h);
+		s.is_thorough = true;
+		look(&s, pids, count, &h);
+	}
+	free(pids);
+	for (size_t i = 0; i < loaded->count; i++)
+		if (!loaded->items[i].is_driver)
+			strv_add(&h.modules, str_dup(loaded->items[i].name));
+	if (h.count)
+		qsort(h.items, h.count, sizeof(*h.items), compare);
+	*ret = h;
+	h = (struct holders){ 0 };
+	return ret->count || ret->modules.count;
+}
+
+// Moves what holds one of the nodes.
+static void pick(struct holders *from, const struct strv *nodes, struct holders *to)
+{
+	for (size_t i = 0; i < from->count; i++) {
+		if (!strv_has(nodes, from->items[i].path))
+			continue;
+		to->items = mem_grow(to->items, to->count + 1, sizeof(*to->items));
+		to->items[to->count++] = from->items[i];
+		from->items[i] = (struct holder){ 0 };
+	}
+}
+
+int holders_of(const struct root *kern, const struct strv *nodes, struct holders *ret, struct err *err)
+{
+	static const struct loaded none;
+	auto_holders struct holders all = { 0 };
+	__attribute__((cleanup(scan_done))) struct scan s = { .proc = -1 };
+	int *pids;
+	size_t count;
+	if (!nodes->count)
+		return 0;
+	if (scan_open(&s, kern, &none, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
+		return err_wrap(err, "look for processes that use a GPU");
+	for (size_t i = 0; i < nodes->count; i++)
+		strv_add(&s.drm, str_dup(nodes->items[i]));
+	look(&s, pids, count, &all);
+	free(pids);
+	pick(&all, nodes, ret);
+	return ret->count > 0;
+}
+
+void holder_done(struct holder *h)
+{
+	free(h->comm);
+	free(h->cmdline);
+	free(h->runtime);
+	free(h->container);
+	free(h->pod);
+	free(h->path);
+}
+
+void holders_done(struct holders *h)
+{
+	for (size_t i = 0; i < h->count; i++)
+		holder_done(&h->items[i]);
+	free(h->items);
+	strv_done(&h->modules);
+	*h = (struct holders){ 0 };
+}
+
+size_t holders_blocking(const struct holders *h)
+{
+	size_t count = h->modules.count;
+	int last = 0;
+	for (size_t i = 0; i < h->count; i++)
+		if (h->items[i].kind != HOLDER_MOUNT && h->items[i].pid != last) {
+			last = h->items[i].pid;
+			count++;
+		}
+	return count;
+}
+
+char *holders_first(const struct holders *h)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->items[i].kind != HOLDER_MOUNT)
+			return holder_text(&h->items[i]);
+	return h->modules.count ? str_fmt("module %s", h->modules.items[0]) : str_dup("nobody");
+}
+
+bool holders_block(const struct holders *h)
+{
+	return holders_blocking(h) > 0;
+}
+
+const char *holder_kind_name(enum holder_kind k)
+{
+	static const char *const names[] = { "fd", "map", "mount" };
+	return names[k];
+}
+
+char *holder_text(const struct holder *h)
+{
+	char *text = str_fmt("pid %d %s (uid %u", h->pid, h->comm, h->uid);
+	if (h->pod)
+		str_add(&text, ", pod %s", h->pod);
+	if (h->container)
+		str_add(&text, ", %s%scontainer %.12s", h->runtime ? h->runtime : "", h->runtime ? " " : "",
+			h->container);
+	str_add(&text, ") %s %s", holder_kind_name(h->kind), h->path);
+	for (char *c = text; *c; c++) // names are the holder's choice: they must not speak to the terminal
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	return text;
+}

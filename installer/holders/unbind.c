@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "holders/unbind.h"
+
+#include "holders/holders.h"
+#include "kmod/load/bounded.h"
+#include "kmod/load/load.h"
+#include "kmod/load/provider.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+static const char OURS[] = "nvidia";
+
+void released_done(struct released *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		free(r->items[i].name);
+		free(r->items[i].driver);
+		free(r->items[i].override);
+	}
+	free(r->items);
+	strv_done(&r->modules);
+	*r = (struct released){ 0 };
+}
+
+static bool is_due(const struct gpu *gpu)
+{
+	return gpu_is_ours(gpu) && gpu_owner(gpu) == GPU_KERNEL;
+}
+
+char *owner_text(const struct gpus *gpus)
+{
+	char *text = NULL;
+	for (size_t i = 0; i < gpus->count; i++) {
+		const struct gpu *gpu = &gpus->items[i];
+		if (is_due(gpu))
+			str_add(&text, "%s%s from %s", text ? ", " : "", gpu->address, gpu->driver);
+		if (gpu->framebuffer)
+			str_add(&text, "%s%s", text ? ", " : "", gpu->framebuffer);
+	}
+	return text;
+}
+
+// The last part of what a link points to; NULL = no such link.
+static char *link_name(const struct root *kern, const char *path)
+{
+	struct err err;
+	auto_str char *target = NULL;
+	if (root_readlink(kern, path, &target, &err) <= 0)
+		return NULL;
+	const char *slash = strrchr(target, '/');
+	return str_dup(slash ? slash + 1 : target);
+}
+
+static char *driver_of(const struct root *kern, const char *bus, const char *device)
+{
+	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver", bus, device);
+	return link_name(kern, path);
+}
+
+static void add(struct released *r, const char *bus, const char *name, char *take_driver)
+{
+	r->items = mem_grow(r->items, r->count + 1, sizeof(*r->items));
+	r->items[r->count++] = (struct released_device){ .bus = bus, .name = str_dup(name), .driver = take_driver };
+}
+
+// Nodes that a process may have open: the device's DRM and framebuffer devices.
+static void nodes_of(const struct root *kern, const struct released_device *d, struct strv *ret)
+{
+	static const char *const classes[][2] = { { "drm", "/dev/dri" }, { "graphics", "/dev" } };
+	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
+		struct err err;
+		auto_strv struct strv names = { 0 };
+		auto_str char *path = str_fmt("sys/bus/%s/devices/%s/%s", d->bus, d->name, classes[i][0]);
+		root_list(kern, path, &names, &err);
+		for (size_t j = 0; j < names.count; j++)
+			strv_add(ret, str_fmt("%s/%s", classes[i][1], names.items[j]));
+	}
+}
+
+// 1 = somebody has the device open: *ret_who, caller frees.
+static int is_held(const struct owner_work *w, const struct released_device *d, char **ret_who, struct err *err)
+{
+	auto_strv struct strv nodes = { 0 };
+	auto_holders struct holders h = { 0 };
+	nodes_of(w->kern, d, &nodes);
+	int r = holders_of(w->kern, &nodes, &h, err);
+	if (r > 0)
+		*ret_who = holder_text(&h.items[0]);
+	return r;
+}
+
+struct write {
+	const struct owner_work *w;
+	const char *path, *text;
+};
+
+// In the child. What the caller has open must not stay open with a child that may never end.
+static int write_call(const void *ctx)
+{
+	const struct write *x = ctx;
+	struct root kern = *x->w->kern;
+	if (!x->w->sys->record) {
+		kern.fd = dup2(kern.fd, 0);
+		closefrom(1);
+	}
+	return x->w->sys->attribute_set(x->w->sys, &kern, x->path, x->text) < 0 ? errno : 0;
+}
+
+static int set(const struct owner_work *w, struct released_device *d, const char *path, const char *text,
+	       struct err *err)
+{
+	struct write x = { w, path, text };
+	struct bounded_result result;
+	if (bounded_call(write_call, &x, w->timeout_ms, &result, err) < 0)
+		return -1;
+	d->is_stuck = result.end != BOUNDED_DONE;
+	if (result.end == BOUNDED_LATE)
+		return err_set(
+			err, E_WEDGED,
+			"%s of %s: the kernel did not come back within %g s; process %d waits for whoever uses it",
+			d->driver, d->name, w->timeout_ms / 1e3, (int)result.child);
+	if (result.end == BOUNDED_DIED)
+		return err_set(err, E_WEDGED, "%s of %s: the kernel killed the caller", d->driver, d->name);
+	return result.error ? err_set(err, E_BOUND, "%s: write '%s' to %s: %s", d->name, text, path,
+				      strerrorname_np(result.error)) :
+			      0;
+}
+
+static int set_override(const struct owner_work *w, struct released_device *d, const char *text, struct err *err)
+{
+	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver_override", d->bus, d->name);
+	return set(w, d, path, *text ? text : "\n", err);
+}
+
+// Only the NVIDIA driver may have the device from here on. (The kernel's own drivers bind GPUs and never switches.)
+static int override(const struct owner_work *w, struct released_device *d, struct err *err)
+{
+	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver_override", d->bus, d->name), *text = NULL;
+	if (root_line(w->kern, path, &text, err) < 0)
+		return -1;
+	if (set_override(w, d, OURS, err) < 0)
+		return -1;
+	d->override = str_dup(!text || str_eq(text, "(null)") ? "" : text);
+	return 0;
+}
+
+static int bind(const struct owner_work *w, struct released_device *d, const char *verb, struct err *err)
+{
+	auto_str char *path = str_fmt("sys/bus/%s/drivers/%s/%s", d->bus, d->driver, verb);
+	return set(w, d, path, d->name, err);
+}
+
+static int refuse_held(const struct owner_work *w, const struct released_device *d, struct err *err)
+{
+	auto_str char *who = NULL;
+	int r = is_held(w, d, &who, err);
+	return r > 0 ? err_set(err, E_BOUND, "%s of %s is held by %s", d->driver, d->name, who) : r;
+}
+
+static int unbind(const struct owner_work *w, struct released_device *d, struct err *err)
+{
+	if (bind(w, d, "unbind", err) < 0)
+		return -1;
+	auto_str char *still = driver_of(w->kern, d->bus, d->name);
+	if (still)
+		return err_set(err, E_BOUND, "%s is still bound to %s after it was unbound", d->name, still);
+	d->is_unbound = true;
+	return 0;
+}
+
+// A module that nothing uses any more, and that the host could bring back.
+static int unload(const struct owner_work *w, const struct released_device *d, struct strv *ret, struct err *err)
+{
+	auto_str char *path = str_fmt("sys/bus/%s/drivers/%s/module", d->bus, d->driver);
+	auto_str char *module = link_name(w->kern, path);
+	if (!module || strv_has(ret, module) || !provider_has(w->host, w->release, module))
+		return 0;
+	int r = unload_module(w->sys, w->kern, module, w->timeout_ms, err);
+	if (r > 0)
+		strv_add(ret, TAKE(module));
+	else if (r < 0 && err->code == E_WEDGED)
+		return -1;
+	else if (r < 0)
+		watch_note(w->watch, "%s stays loaded: %s", module, err->text);
+	return 0;
+}
+
+// Held ones are looked for before the first is touched.
+static int release_gpus(const struct owner_work *w, const struct gpus *gpus, struct released *r, struct err *err)
+{
+	struct released found = { 0 };
+	for (size_t i = 0; i < gpus->count; i++)
+		if (is_due(&gpus->items[i]))
+			add(&found, "pci", gpus->items[i].address, str_dup(gpus->items[i].driver));
+	*r = found;
+	for (size_t i = 0; i < r->count; i++)
+		if (refuse_held(w, &r->items[i], err) < 0)
+			return -1;
+	for (size_t i = 0; i < r->count; i++)
+		if (override(w, &r->items[i], err) < 0 || unbind(w, &r->items[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+static void release_framebuffers(const struct owner_work *w, const struct gpus *gpus, struct released *r)
+{
+	for (size_t i = 0; i < gpus->count; i++) {
+		struct err err;
+		const char *name = gpus->items[i].framebuffer;
+		char *driver = name ? driver_of(w->kern, "platform", name) : NULL;
+		if (!driver)
+			continue;
+		add(r, "platform", name, driver);
+		struct released_device *d = &r->items[r->count - 1];
+		if (refuse_held(w, d, &err) < 0 || unbind(w, d, &err) < 0)
+			watch_note(w->watch, "%s is left alone: %s", name, err.text);
+	}
+}
+
+int owner_release(const struct owner_work *w, const struct gpus *gpus, struct released *r, struct err *err)
+{
+	if (release_gpus(w, gpus, r, err) < 0)
+		return -1;
+	release_framebuffers(w, gpus, r);
+	for (size_t i = 0; i < r->count; i++)
+		if (r->items[i].is_unbound && unload(w, &r->items[i], &r->modules, err) < 0)
+			return -1;
+	return 0;
+}
+
+// A driver that was loaded before does not look at the device by itself.
+static int probe(const struct owner_work *w, struct released_device *d, struct err *err)
+{
+	auto_str char *path = str_fmt("sys/bus/%s/drivers_probe", d->bus), *now = driver_of(w->kern, d->bus, d->name);
+	return now ? 0 : set(w, d, path, d->name, err);
+}
+
+int owner_settle(const struct owner_work *w, struct released *r, struct err *err)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		struct released_device *d = &r->items[i];
+		if (d->override && (probe(w, d, err) < 0 || set_override(w, d, d->override, err) < 0))
+			return -1;
+	}
+	return 0;
+}
+
+void owner_settle_left(const struct owner_work *w, const struct gpus *gpus)
+{
+	auto_released struct released left = { 0 };
+	for (size_t i = 0; i < gpus->count; i++) {
+		struct err err;
+		const char *address = gpus->items[i].address;
+		auto_str char *path = str_fmt("sys/bus/pci/devices/%s/driver_override", address), *text = NULL;
+		if (!gpu_is_ours(&gpus->items[i]) || root_line(w->kern, path, &text, &err) <= 0 || !str_eq(text, OURS))
+			continue;
+		add(&left, "pci", address, str_dup(OURS));
+		if (set_override(w, &left.items[left.count - 1], "", &err) < 0)
+			watch_note(w->watch, "driver_override stays: %s", err.text);
+	}
+}
+
+static void tell(char **problem, const struct err *err)
+{
+	str_add(problem, "%s%s", *problem ? "; " : "", err->text);
+}
+
+// Loading its module may have bound it already.
+static int bind_back(const struct owner_work *w, struct released_device *d, struct err *err)
+{
+	auto_str char *now = driver_of(w->kern, d->bus, d->name);
+	if (str_eq(now, d->driver))
+		return 0;
+	if (now)
+		return err_set(err, E_BOUND, "%s is bound to %s", d->name, now);
+	return bind(w, d, "bind", err);
+}
+
+void owner_restore(const struct owner_work *w, struct released *r, char **problem)
+{
+	struct err err;
+	for (size_t i = 0; i < r->count; i++)
+		if (r->items[i].override && !r->items[i].is_stuck &&
+		    set_override(w, &r->items[i], r->items[i].override, &err) < 0)
+			tell(problem, &err);
+	for (size_t i = r->modules.count; i-- > 0;)
+		if (provider_load(w->host, w->kern, w->sys, w->release, r->modules.items[i], 0, &err) < 0)
+			tell(problem, &err);
+	for (size_t i = 0; i < r->count; i++)
+		if (r->items[i].is_unbound && bind_back(w, &r->items[i], &err) < 0)
+			tell(problem, &err);
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What fails without one is in tests/vm/44-rights.sh, for the compile in tests/unit/sandbox_test.c. Not measured alone:
+// DAC_READ_SEARCH, SYS_CHROOT (the rule of setns(2)), and what the daemons need.
+// The daemons' needs are those of nvidia-persistenced's README and of its --user option (it gives up root by itself and
+// keeps CAP_SYS_ADMIN to set the persistence mode), and of NVIDIA's fabric manager, which runs as root.
+#include "host/capabilities.h"
+
+#include "base/process/capabilities.h"
+
+#include <linux/capability.h>
+
+enum kept { DROPPED, KEPT, WITH_DAEMONS }; // once the driver is ready
+
+static const struct {
+	unsigned bit;
+	unsigned uses;
+	enum kept kept;
+	const char *why;
+} rights[] = {
+	{ CAP_SYS_MODULE, RIGHTS_DRIVER, KEPT, "to load and unload modules" },
+	{ CAP_MKNOD, RIGHTS_DRIVER, DROPPED, "to make device nodes" },
+	{ CAP_SYS_ADMIN, RIGHTS_MOUNTS | RIGHTS_COMPILE | RIGHTS_DAEMONS, KEPT,
+	  "to mount the driver's root, and to fence a compile in" },
+	{ CAP_SYS_CHROOT, RIGHTS_MOUNTS, KEPT, "to mount in the host's mount namespace" },
+	{ CAP_SYS_PTRACE, RIGHTS_HOLDERS, KEPT, "to see which processes hold the driver, and the host's root" },
+	{ CAP_DAC_READ_SEARCH, RIGHTS_HOLDERS, KEPT, "to list the open files of other users' processes" },
+	{ CAP_KILL, RIGHTS_STOP | RIGHTS_COMPILE | RIGHTS_DAEMONS, KEPT,
+	  "to end holders, daemons, and a compile that is late" },
+	{ CAP_CHOWN, RIGHTS_COMPILE | RIGHTS_DAEMONS, WITH_DAEMONS, "to give a compile and a daemon their own files" },
+	{ CAP_SETUID, RIGHTS_COMPILE | RIGHTS_DAEMONS, WITH_DAEMONS, "to run a compile and daemons as ordinary users" },
+	{ CAP_SETGID, RIGHTS_COMPILE | RIGHTS_DAEMONS, WITH_DAEMONS, "to run a compile and daemons as ordinary users" },
+	{ CAP_SETPCAP, RIGHTS_COMPILE, DROPPED, "to take every capability from a compile, and from itself when ready" },
+};
+
+int rights_missing(const struct root *kern, unsigned uses, struct strv *ret, struct err *err)
+{
+	auto_str char *status = NULL;
+	int r = root_read(kern, "proc/self/status", &status, NULL, err);
+	if (r <= 0)
+		return r;
+	const char *line = strstr(status, "CapEff:");
+	uint64_t caps = line ? strtoull(line + strlen("CapEff:"), NULL, 16) : 0;
+	for (size_t i = 0; i < ARRAY_SIZE(rights); i++)
+		if (uses & rights[i].uses && !(caps & CAPS_BIT(rights[i].bit)))
+			strv_add(ret, str_fmt("%s (%s)", caps_name(rights[i].bit), rights[i].why));
+	return ret->count > 0;
+}
+
+int rights_settle(bool has_daemons, bool is_compiling, char **ret_dropped, struct err *err)
+{
+	uint64_t keep = 0, dropped = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(rights); i++)
+		if (rights[i].kept == KEPT || (has_daemons && rights[i].kept == WITH_DAEMONS) ||
+		    (is_compiling && rights[i].uses & RIGHTS_COMPILE))
+			keep |= CAPS_BIT(rights[i].bit);
+	if (caps_keep(keep, &dropped, err) < 0)
+		return err_wrap(err, "give up what serving does not take");
+	*ret_dropped = caps_text(dropped);
+	return 0;
+}
+
+json_t *rights_json(void)
+{
+	static const char *const kept[] = { "no", "always", "with daemons" };
+	json_t *list = json_array();
+	for (size_t i = 0; i < ARRAY_SIZE(rights); i++)
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "capability", caps_name(rights[i].bit), "why",
+						      rights[i].why, "kept", kept[rights[i].kept]));
+	return list;
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that a decision about this node rests on, read once.
+#pragma once
+#include "host/existing_driver.h"
+#include "host/kernel.h"
+#include "host/modules.h"
+
+struct facts {
+	struct host host;
+	struct gpus gpus;
+	struct loaded loaded;
+	struct resident resident; // by resident_read(), because it needs the store
+};
+
+int facts_read(const struct root *host, const struct root *kern, struct facts *ret, struct err *err);
+void facts_done(struct facts *f);
+#define auto_facts __attribute__((cleanup(facts_done)))
+
+bool facts_has_gpu(const struct facts *f); // false = NO_GPU: nothing here is ours to serve (R-P11)

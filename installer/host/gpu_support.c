@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table below is the whole knowledge of GPUs. Sources:
+//   device ids           pci.ids (chip names GK, GM, GP, GV, TU, GA, GH, AD) and, for Blackwell, the list of supported
+//                        GPUs in the README of NVIDIA's open-gpu-kernel-modules
+//   superchips           detect-self-hosted.h in the same place: 2340-237f, 2940-297f, 31c0-31ff; open only
+//   GSP from Turing on   NVIDIA driver installation guide, "Kernel Modules": open modules start with branch 515, serve
+//                        Turing and newer only, are the default from 560 on, and are required by Blackwell
+//   GSP firmware files   nv-firmware.h of the open modules: the chips TU10X, TU11X and GA100 have gsp_tu10x.bin, all
+//                        later ones gsp_ga10x.bin; their changelog: 525 has gsp_tu10x.bin and gsp_ad10x.bin instead,
+//                        older branches one gsp.bin. A file is named after the oldest chip that it serves
+//   first, last branch   "CUDA Toolkit, Driver, and Architecture Matrix": last drivers R470 for Kepler and R580 for
+//                        Maxwell to Volta; the first one is that of the first CUDA toolkit: 10.0 has R410, 11.0 R450,
+//                        11.8 R520 (Hopper and Ada), 12.8 R570 (Blackwell)
+#include "host/gpu_support.h"
+
+#include <limits.h>
+
+enum { BOTH = FLAVOUR_OPEN | FLAVOUR_PROPRIETARY, OPEN_FIRST_BRANCH = 515, OPEN_DEFAULT_BRANCH = 560 };
+
+struct generation {
+	uint16_t first, last; // device ids
+	const char *name;
+	unsigned first_branch, last_branch; // last 0 = still served
+	unsigned flavours;
+	enum gsp { NO_GSP, TU10X, GA10X, AD10X } gsp; // the oldest chip of those that share a file with it
+};
+
+static const struct generation generations[] = {
+	{ 0x0000, 0x0fbf, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x0fc0, 0x103f, "Kepler", 0, 470, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1040, 0x117f, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1180, 0x11ff, "Kepler", 0, 470, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1200, 0x127f, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1280, 0x133f, "Kepler", 0, 470, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1340, 0x15ef, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x15f0, 0x15ff, "Pascal", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1600, 0x171f, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1720, 0x172f, "Pascal", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1730, 0x17ff, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1b00, 0x1d7f, "Pascal", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1d80, 0x1dff, "Volta", 384, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x1e00, 0x1fff, "Turing", 410, 0, BOTH, TU10X },
+	{ 0x2080, 0x20ff, "Ampere", 450, 0, BOTH, TU10X },
+	{ 0x2180, 0x21ff, "Turing", 410, 0, BOTH, TU10X },
+	{ 0x2200, 0x22ff, "Ampere", 450, 0, BOTH, GA10X },
+	{ 0x2300, 0x233f, "Hopper", 520, 0, BOTH, AD10X },
+	{ 0x2340, 0x237f, "Grace Hopper", 520, 0, FLAVOUR_OPEN, AD10X },
+	{ 0x2380, 0x23ff, "Hopper", 520, 0, BOTH, AD10X },
+	{ 0x2400, 0x25ff, "Ampere", 450, 0, BOTH, GA10X },
+	{ 0x2600, 0x28ff, "Ada", 520, 0, BOTH, AD10X },
+	{ 0x2900, 0x29ff, "Blackwell", 570, 0, FLAVOUR_OPEN, AD10X },
+	{ 0x2b00, 0x2fff, "Blackwell", 570, 0, FLAVOUR_OPEN, AD10X },
+	{ 0x3100, 0x31ff, "Blackwell", 570, 0, FLAVOUR_OPEN, AD10X },
+};
+
+// An id that the table does not know belongs to a GPU newer than it: the driver itself has the last word at load.
+static const struct generation unknown = { 0, 0xffff, "unknown", 0, 0, BOTH, AD10X };
+
+static const struct generation *generation_of(uint16_t device)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(generations); i++)
+		if (device >= generations[i].first && device <= generations[i].last)
+			return &generations[i];
+	return &unknown;
+}
+
+bool flavour_is_superchip(uint16_t device)
+{
+	static const uint16_t ranges[][2] = { { 0x2340, 0x237f }, { 0x2940, 0x297f }, { 0x31c0, 0x31ff } };
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++)
+		if (device >= ranges[i][0] && device <= ranges[i][1])
+			return true;
+	return false;
+}
+
+// The flavours of this branch that can serve a GPU.
+static unsigned served_by(const struct gpu *gpu, unsigned branch)
+{
+	const struct generation *g = generation_of(gpu->device);
+	if (branch < g->first_branch || (g->last_branch && branch > g->last_branch))
+		return 0;
+	return branch < OPEN_FIRST_BRANCH ? g->flavours & ~(unsigned)FLAVOUR_OPEN : g->flavours;
+}
+
+unsigned flavour_serves(const struct gpu *gpu, const char *driver_version)
+{
+	return served_by(gpu, flavour_branch(driver_version));
+}
+
+const char *flavour_firmware(uint16_t device, unsigned branch)
+{
+	enum { TWO_FILES_FIRST = 525, GA10X_FIRST = 530 };
+	enum gsp gsp = generation_of(device)->gsp;
+	if (gsp == NO_GSP)
+		return NULL;
+	if (branch < TWO_FILES_FIRST)
+		return "gsp.bin";
+	if (branch < GA10X_FIRST)
+		return gsp == AD10X ? "gsp_ad10x.bin" : "gsp_tu10x.bin";
+	return gsp == TU10X ? "gsp_tu10x.bin" : "gsp_ga10x.bin";
+}
+
+const char *flavour_architecture(uint16_t device)
+{
+	return generation_of(device)->name;
+}
+
+unsigned flavour_branch(const char *driver_version)
+{
+	uint64_t branch;
+	auto_str char *first = str_ndup(driver_version, strcspn(driver_version, "."));
+	return str_u64(first, 10, &branch) && branch < 100000 && strchr(driver_version, '.') ? (unsigned)branch : 0;
+}
+
+void flavour_choice_done(struct flavour_choice *c)
+{
+	free(c->why);
+	strv_done(&c->left);
+	*c = (struct flavour_choice){ 0 };
+}
+
+// What one GPU needs, for messages: "0000:40:00.0 10de:1db6 Volta (proprietary only, branches up to 580)".
+static void describe(char **text, const struct gpu *gpu)
+{
+	const struct generation *g = generation_of(gpu->device);
+	str_add(text, "%s%s 10de:%04x %s", *text ? ", " : "", gpu->address, gpu->device, g->name);
+	const char *only = g->flavours == FLAVOUR_OPEN ? "open only" : g->flavours == BOTH ? NULL : "proprietary only";
+	if (!only && !g->first_branch)
+		return;
+	str_add(text, " (%s", only ? only : "");
+	if (g->last_branch)
+		str_add(text, ", branches up to %u)", g->last_branch);
+	else
+		str_add(text, "%sbranch %u or newer)", only ? ", " : "", g->first_branch);
+}
+
+struct tally {
+	size_t count;  // GPUs that count
+	size_t served; // of these, how many some flavour at hand serves
+	unsigned all;  // flavours at hand that serve every GPU
+	unsigned raw;  // flavours that serve any GPU, at hand or not
+	char *list;    // the first four GPUs described
+	char *names;   // their architectures, each once
+};
+
+static void tally_done(struct tally *t)
+{
+	free(t->list);
+	free(t->names);
+}
+
+static struct tally tally_gpus(const struct gpus *gpus, unsigned branch, unsigned available)
+{
+	enum { MOST_NAMED = 4 };
+	struct tally t = { .all = available };
+	for (size_t i = 0; i < gpus->count; i++) {
+		const struct gpu *gpu = &gpus->items[i];
+		if (gpu->kind != GPU_DISPLAY || !gpu_is_ours(gpu))
+			continue;
+		unsigned flavours = served_by(gpu, branch);
+		t.all &= flavours;
+		t.raw |= flavours;
+		t.served += (flavours & available) != 0;
+		if (!t.names || !strstr(t.names, generation_of(gpu->device)->name))
+			str_add(&t.names, "%s%s", t.names ? ", " : "", generation_of(gpu->device)->name);
+		if (t.count++ < MOST_NAMED)
+			describe(&t.list, gpu);
+	}
+	if (t.count > MOST_NAMED)
+		str_add(&t.list, " and %zu more", t.count - MOST_NAMED);
+	return t;
+}
+
+static int choose_auto(const struct tally *t, const char *version, unsigned branch, struct flavour_choice *ret,
+		       struct err *err)
+{
+	if (!t->all && !t->served)
+		return err_set(err, E_UNSUPPORTED_GPU, "driver %s cannot serve %s", version, t->list);
+	if (!t->all)
+		return err_set(err, E_MIXED_GPUS, "no flavour of driver %s serves all of %s", version, t->list);
+	bool is_free = t->all == BOTH;
+	enum flavour f = !is_free                     ? (enum flavour)t->all :
+			 branch < OPEN_DEFAULT_BRANCH ? FLAVOUR_PROPRIETARY :
+							FLAVOUR_OPEN;
+	char *why = is_free ?
+			    str_fmt("both flavours would do; %s is the default of branch %u", flavour_name(f), branch) :
+			    str_fmt("the only flavour at hand that serves all %zu GPUs (%s)", t->count,
+				    t->names ? t->names : "none");
+	*ret = (struct flavour_choice){ .flavour = f, .why = why };
+	return 0;
+}
+
+static int choose_wish(const struct gpus *gpus, const struct tally *t, const char *version, enum flavour wish,
+		       struct flavour_choice *ret, struct err *err)
+{
+	unsigned branch = flavour_branch(version);
+	struct flavour_choice choice = { .flavour = wish };
+	for (size_t i = 0; i < gpus->count; i++)
+		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) &&
+		    !(served_by(&gpus->items[i], branch) & wish))
+			strv_add(&choice.left, str_dup(gpus->items[i].address));
+	if (t->count && choice.left.count == t->count) {
+		flavour_choice_done(&choice);
+		return t->raw ? err_set(err, E_FLAVOUR, "the %s flavour of driver %s cannot serve %s; %s can",
+					flavour_name(wish), version, t->list,
+					flavour_name((enum flavour)(BOTH & ~wish))) :
+				err_set(err, E_UNSUPPORTED_GPU, "driver %s cannot serve %s", version, t->list);
+	}
+	auto_str char *left = strv_join(&choice.left, ", ");
+	choice.why = str_fmt("%s was asked for%s%s", flavour_name(wish), *left ? "; it leaves without a driver: " : "",
+			     left);
+	*ret = choice;
+	return 0;
+}
+
+int flavour_choose(const struct gpus *gpus, const char *driver_version, enum flavour wish, unsigned available,
+		   struct flavour_choice *ret, struct err *err)
+{
+	unsigned branch = flavour_branch(driver_version);
+	if (!branch)
+		return err_set(err, E_USAGE, "'%s' is no driver version", driver_version);
+	if (!available || (wish != FLAVOUR_AUTO && !(available & wish)))
+		return err_set(err, E_FLAVOUR, "the %s flavour of driver %s is not at hand", flavour_name(wish),
+			       driver_version);
+	__attribute__((cleanup(tally_done))) struct tally t = tally_gpus(gpus, branch, available);
+	return wish == FLAVOUR_AUTO ? choose_auto(&t, driver_version, branch, ret, err) :
+				      choose_wish(gpus, &t, driver_version, wish, ret, err);
+}
+
+int flavour_check_any(const struct gpus *gpus, struct err *err)
+{
+	unsigned first = 0, last = UINT_MAX, flavours = BOTH;
+	__attribute__((cleanup(tally_done))) struct tally t = tally_gpus(gpus, 0, BOTH);
+	for (size_t i = 0; i < gpus->count; i++) {
+		const struct generation *g = generation_of(gpus->items[i].device);
+		if (gpus->items[i].kind != GPU_DISPLAY || !gpu_is_ours(&gpus->items[i]))
+			continue;
+		first = g->first_branch > first ? g->first_branch : first;
+		last = g->last_branch && g->last_branch < last ? g->last_branch : last;
+		flavours &= g->flavours;
+	}
+	if (flavours == FLAVOUR_OPEN && first < OPEN_FIRST_BRANCH)
+		first = OPEN_FIRST_BRANCH;
+	return flavours && first <= last ? 0 : err_set(err, E_MIXED_GPUS, "no driver serves all of %s", t.list);
+}

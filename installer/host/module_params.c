@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// modprobe.d is read here and not through libkmod: libkmod always adds the real /proc/cmdline and follows links of the
+// configuration directories out of the host's root (Debian's nvidia.conf is an absolute link), both wrong when the
+// host is a directory. The rules are modprobe.d(5): file names in order, the first directory wins for a name, '\' at
+// the end joins lines, '#' starts a comment line. Words that cannot matter to a direct load (alias, install, softdep)
+// are skipped.
+#include "host/module_params.h"
+
+#include "host/module_set.h"
+
+#include <ctype.h>
+
+static const char *const modprobe_dirs[] = {
+	"etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d",
+};
+static const char *const driver_files[] = { "nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-peermem" };
+static const char command_line[] = "kernel command line";
+
+static void param_done(struct param *p)
+{
+	free(p->module);
+	free(p->name);
+	free(p->value);
+	free(p->where);
+}
+
+void params_done(struct params *p)
+{
+	for (size_t i = 0; i < p->count; i++)
+		param_done(&p->items[i]);
+	free(p->items);
+	strv_done(&p->blacklist);
+	*p = (struct params){ 0 };
+}
+
+// Next blank-separated word, quotes respected and dropped; NULL = end.
+static char *next_word(const char **text)
+{
+	const char *s = *text;
+	while (isspace((unsigned char)*s))
+		s++;
+	if (!*s)
+		return NULL;
+	char *word = mem_alloc(strlen(s) + 1), *end = word;
+	for (bool is_quoted = false; *s && (is_quoted || !isspace((unsigned char)*s)); s++) {
+		if (*s == '"')
+			is_quoted = !is_quoted;
+		else
+			*end++ = *s;
+	}
+	*text = s;
+	return word;
+}
+
+static bool is_name(const char *s, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)s[i]) && s[i] != '_' && s[i] != '-')
+			return false;
+	return len > 0;
+}
+
+// word = "name" or "name=value"; false = neither.
+static bool set(struct params *p, const char *module, const char *word, enum param_source source, const char *where)
+{
+	size_t len = strcspn(word, "=");
+	if (!is_name(word, len) || !is_name(module, strlen(module)))
+		return false;
+	struct param new = {
+		.module = module_canonical(module),
+		.name = str_ndup(word, len),
+		.value = word[len] ? str_dup(word + len + 1) : NULL,
+		.source = source,
+		.where = str_dup(where),
+	};
+	for (size_t i = 0; i < p->count; i++)
+		if (str_eq(p->items[i].module, new.module) && str_eq(p->items[i].name, new.name)) {
+			param_done(&p->items[i]);
+			p->items[i] = new;
+			return true;
+		}
+	p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
+	p->items[p->count++] = new;
+	return true;
+}
+
+static void blacklist(struct params *p, const char *module)
+{
+	auto_str char *name = module_canonical(module);
+	if (!strv_has(&p->blacklist, name))
+		strv_add(&p->blacklist, TAKE(name));
+}
+
+static void modprobe_line(struct params *p, const char *line, const char *where)
+{
+	auto_str char *verb = next_word(&line);
+	if (!str_eq(verb, "options") && !str_eq(verb, "blacklist"))
+		return;
+	auto_str char *module = next_word(&line);
+	if (!module)
+		return;
+	if (str_eq(verb, "blacklist")) {
+		blacklist(p, module);
+		return;
+	}
+	for (char *word; (word = next_word(&line)); free(word))
+		set(p, module, word, PARAM_MODPROBE, where);
+}
+
+static void modprobe_text(struct params *p, char *text, const char *where)
+{
+	for (char *join; (join = strstr(text, "\\\n"));)
+		join[0] = join[1] = ' ';
+	for (char *line = text, *next; line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		modprobe_line(p, line, where);
+	}
+}
+
+// Files of all directories by name; items are paths, names tells duplicates.
+static int modprobe_files(const struct root *host, struct strv *names, struct strv *dirs, struct err *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modprobe_dirs); i++) {
+		auto_strv struct strv here = { 0 };
+		if (root_list(host, modprobe_dirs[i], &here, err) < 0)
+			return -1;
+		for (size_t j = 0; j < here.count; j++) {
+			if (!str_ends(here.items[j], ".conf") || strv_has(names, here.items[j]))
+				continue;
+			strv_add(names, str_dup(here.items[j]));
+			strv_add(dirs, str_dup(modprobe_dirs[i]));
+		}
+	}
+	return 0;
+}
+
+static void cmdline_word(struct params *p, const char *word)
+{
+	static const char *const lists[] = { "modprobe.blacklist=", "module_blacklist=" };
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		if (str_starts(word, lists[i])) {
+			auto_strv struct strv names = { 0 };
+			strv_split(&names, word + strlen(lists[i]), ",");
+			for (size_t j = 0; j < names.count; j++)
+				blacklist(p, names.items[j]);
+			return;
+		}
+	size_t len = strcspn(word, ".=");
+	if (word[len] != '.')
+		return;
+	auto_str char *module = str_ndup(word, len);
+	set(p, module, word + len + 1, PARAM_CMDLINE, command_line);
+}
+
+int params_read_modprobe(struct params *p, const struct root *host, const struct root *kern, struct err *err)
+{
+	auto_strv struct strv names = { 0 }, dirs = { 0 }, order = { 0 };
+	if (modprobe_files(host, &names, &dirs, err) < 0)
+		return err_wrap(err, "read the host's module options");
+	for (size_t i = 0; i < names.count; i++)
+		strv_add(&order, str_fmt("%s/%s", names.items[i], dirs.items[i]));
+	strv_sort(&order);
+	for (size_t i = 0; i < order.count; i++) {
+		const char *slash = strchr(order.items[i], '/');
+		auto_str char *path = str_fmt("%s/%.*s", slash + 1, (int)(slash - order.items[i]), order.items[i]);
+		auto_str char *text = NULL;
+		int r = root_read(host, path, &text, NULL, err);
+		if (r < 0)
+			return err_wrap(err, "read the host's module options");
+		if (r > 0)
+			modprobe_text(p, text, path);
+	}
+	auto_str char *cmdline = NULL;
+	int r = root_read(kern, "proc/cmdline", &cmdline, NULL, err);
+	const char *rest = cmdline;
+	for (char *word; r > 0 && (word = next_word(&rest)); free(word))
+		cmdline_word(p, word);
+	return r < 0 ? -1 : 0;
+}
+
+int params_read_drivers(struct params *p, const struct root *self, struct err *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(driver_files); i++) {
+		auto_str char *path = str_fmt("drivers/%s.conf", driver_files[i]), *text = NULL;
+		auto_strv struct strv lines = { 0 };
+		int r = root_read(self, path, &text, NULL, err);
+		if (r < 0)
+			return -1;
+		strv_split(&lines, r > 0 ? text : "", "\n");
+		for (size_t j = 0; j < lines.count; j++) {
+			const char *rest = str_trim(lines.items[j]);
+			auto_str char *bad = NULL;
+			for (char *word; *rest != '#' && !bad && (word = next_word(&rest)); free(word))
+				if (!set(p, driver_files[i], word, PARAM_DRIVERS, path))
+					bad = str_dup(word);
+			if (bad)
+				return err_set(err, E_CONFIG, "/%s: '%s' is not NAME=VALUE", path, bad);
+		}
+	}
+	return 0;
+}
+
+int params_add_option(struct params *p, const char *text, struct err *err)
+{
+	const char *colon = strchr(text, ':');
+	auto_str char *module = str_ndup(text, colon ? (size_t)(colon - text) : 0);
+	if (!colon || !strchr(colon, '=') || strchr(text, '"') || !set(p, module, colon + 1, PARAM_OPTION, "--param"))
+		return err_set(err, E_USAGE, "--param '%s' is not MODULE:NAME=VALUE", text);
+	return 0;
+}
+
+int params_read(const struct root *host, const struct root *kern, const struct root *self, const struct strv *options,
+		struct params *ret, struct err *err)
+{
+	auto_params struct params p = { 0 };
+	if (params_read_modprobe(&p, host, kern, err) < 0 || params_read_drivers(&p, self, err) < 0)
+		return -1;
+	for (size_t i = 0; i < options->count; i++) {
+		auto_str char *module = str_ndup(options->items[i], strcspn(options->items[i], ":"));
+		if (params_add_option(&p, options->items[i], err) < 0 ||
+		    driver_module_check("--param", module, err) < 0)
+			return -1;
+	}
+	*ret = p;
+	p = (struct params){ 0 };
+	return 0;
+}
+
+char *param_text(const struct param *p)
+{
+	const char *quote = p->value && strpbrk(p->value, " \t") ? "\"" : "";
+	return p->value ? str_fmt("%s=%s%s%s", p->name, quote, p->value, quote) : str_dup(p->name);
+}
+
+char *params_text(const struct params *p, const char *module)
+{
+	auto_str char *name = module_canonical(module);
+	char *text = str_dup("");
+	for (size_t i = 0; i < p->count; i++) {
+		const struct param *param = &p->items[i];
+		if (!str_eq(param->module, name))
+			continue;
+		auto_str char *word = param_text(param);
+		str_add(&text, "%s%s", *text ? " " : "", word);
+	}
+	return text;
+}
+
+void params_options(const struct params *p, const char *module, struct strv *ret)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		const struct param *param = &p->items[i];
+		if (param->source == PARAM_OPTION && str_eq(param->module, module))
+			strv_add(ret, str_fmt("%s:%s=%s", module, param->name, param->value));
+	}
+}
+
+static const struct {
+	const char *module, *name, *value, *why;
+	bool (*is_due)(uint16_t device);
+} defaults[] = {
+	{ "nvidia", "NVreg_CoherentGPUMemoryMode", "driver", "a GPU that shares its memory with the processor",
+	  flavour_is_superchip },
+};
+
+static bool is_any(const struct gpus *gpus, bool (*is_due)(uint16_t device))
+{
+	for (size_t i = 0; i < gpus->count; i++)
+		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) && is_due(gpus->items[i].device))
+			return true;
+	return false;
+}
+
+void params_add_defaults(struct params *p, const struct gpus *gpus)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++) {
+		auto_str char *word = str_fmt("%s=%s", defaults[i].name, defaults[i].value);
+		if (is_any(gpus, defaults[i].is_due) && !params_has(p, defaults[i].module, defaults[i].name))
+			set(p, defaults[i].module, word, PARAM_DEFAULT, defaults[i].why);
+	}
+}
+
+static bool is_unknown_default(const struct module *m, const char *word)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++) {
+		auto_str char *mine = str_fmt("%s=%s", defaults[i].name, defaults[i].value);
+		if (str_eq(word, mine) && module_name_eq(m->name, defaults[i].module))
+			return !strv_has(&m->params, defaults[i].name);
+	}
+	return false;
+}
+
+char *params_known(const struct module *m, const char *text)
+{
+	char *known = str_dup("");
+	auto_strv struct strv words = { 0 };
+	params_words(text, &words);
+	for (size_t i = 0; i < words.count; i++)
+		if (!is_unknown_default(m, words.items[i]))
+			str_add(&known, "%s%s", *known ? " " : "", words.items[i]);
+	return known;
+}
+
+void params_words(const char *text, struct strv *ret)
+{
+	for (const char *p = text + strspn(text, " "), *end; *p; p = end + strspn(end, " ")) {
+		bool is_quoted = false;
+		for (end = p; *end && (is_quoted || *end != ' '); end++)
+			is_quoted ^= *end == '"';
+		strv_add(ret, str_ndup(p, (size_t)(end - p)));
+	}
+}
+
+void params_names(const char *text, struct strv *ret)
+{
+	auto_strv struct strv words = { 0 };
+	params_words(text, &words);
+	for (size_t i = 0; i < words.count; i++)
+		strv_add(ret, str_ndup(words.items[i], strcspn(words.items[i], "=")));
+}
+
+bool params_has(const struct params *p, const char *module, const char *name)
+{
+	auto_str char *canonical = module_canonical(module);
+	for (size_t i = 0; i < p->count; i++)
+		if (str_eq(p->items[i].module, canonical) && str_eq(p->items[i].name, name))
+			return true;
+	return false;
+}
+
+// Numbers in any base of C, and the kernel's booleans, where a bare name means yes.
+static bool number(const char *s, uint64_t *ret)
+{
+	if (!s || str_eq(s, "Y") || str_eq(s, "y"))
+		return *ret = 1, true;
+	if (str_eq(s, "N") || str_eq(s, "n"))
+		return *ret = 0, true;
+	return str_u64(s, 0, ret);
+}
+
+static bool is_same(const char *a, const char *b)
+{
+	uint64_t x, y;
+	return str_eq(a, b) || (number(a, &x) && number(b, &y) && x == y);
+}
+
+static const char *find(const struct strv *params, const char *name)
+{
+	size_t len = strlen(name);
+	for (size_t i = 0; i < params->count; i++)
+		if (str_starts(params->items[i], name) && params->items[i][len] == '=')
+			return params->items[i] + len + 1;
+	return NULL;
+}
+
+const char *param_shown(const struct param *p, const struct loaded *loaded)
+{
+	const struct loaded_module *m = loaded_find(loaded, p->module);
+	const char *has = m ? find(&m->params, p->name) : NULL;
+	if (m && !has && str_eq(m->name, "nvidia") && str_starts(p->name, "NVreg_"))
+		has = find(&loaded->params, p->name + strlen("NVreg_"));
+	return has;
+}
+
+int params_differ(const struct params *p, const struct loaded *loaded, struct strv *ret)
+{
+	struct strv differ = { 0 };
+	for (size_t i = 0; i < p->count; i++) {
+		const struct param *wish = &p->items[i];
+		const char *has = wish->source == PARAM_DEFAULT ? NULL : param_shown(wish, loaded);
+		if (has && !is_same(has, wish->value))
+			strv_add(&differ, str_fmt("%s %s: %s, wished %s", wish->module, wish->name, has,
+						  wish->value ? wish->value : "(set)"));
+	}
+	int r = differ.count > 0;
+	strv_done(ret);
+	*ret = differ;
+	return r;
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/modules.h"
+
+#include <ctype.h>
+
+// Modules of the driver and its usual companions, in the order in which they go. nvidia_fs and the stub form of
+// nvidia_drm use the driver without a holder relation (symbol_get, no symbols at all), so rank decides for them.
+static const struct {
+	const char *name;
+	bool is_driver;
+} known[] = {
+	{ "nvidia_drm", true },       { "nvidia_fs", false },     { "gdrdrv", false },    { "nvidia_peermem", true },
+	{ "nvidia_vgpu_vfio", true }, { "nvidia_modeset", true }, { "nvidia_uvm", true }, { "nvidia", true },
+};
+
+char *module_canonical(const char *name)
+{
+	static const char *const variants[] = { "-current", "-tesla", "-legacy" };
+	char *s = str_dup(name);
+	for (size_t i = 0; str_starts(s, "nvidia-") && i < ARRAY_SIZE(variants); i++) {
+		char *start = s + strlen("nvidia");
+		if (!str_starts(start, variants[i]))
+			continue;
+		char *end = start + strlen(variants[i]);
+		if (*end == '-' && isdigit((unsigned char)end[1])) // "-470", "-390xx"
+			end += 1 + strcspn(end + 1, "-");
+		memmove(start, end, strlen(end) + 1);
+		break;
+	}
+	for (char *c = s; *c; c++)
+		*c = *c == '-' ? '_' : *c;
+	return s;
+}
+
+const char *loaded_state_name(enum loaded_state s)
+{
+	static const char *const names[] = { "live", "coming", "going" };
+	return names[s];
+}
+
+static char *attribute(const struct root *kern, const char *module, const char *name)
+{
+	struct err err;
+	auto_str char *path = str_fmt("sys/module/%s/%s", module, name);
+	char *text = NULL;
+	root_line(kern, path, &text, &err);
+	return text;
+}
+
+static enum loaded_state state_of(const char *text)
+{
+	return str_eq(text, "coming") ? LOADED_COMING : str_eq(text, "going") ? LOADED_GOING : LOADED_LIVE;
+}
+
+static void read_params(const struct root *kern, struct loaded_module *m)
+{
+	struct err err;
+	auto_str char *path = str_fmt("sys/module/%s/parameters", m->name);
+	auto_strv struct strv names = { 0 };
+	root_list(kern, path, &names, &err);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *file = str_fmt("parameters/%s", names.items[i]);
+		auto_str char *value = attribute(kern, m->name, file); // some may be written only
+		if (value)
+			strv_add(&m->params, str_fmt("%s=%s", names.items[i], value));
+	}
+}
+
+// The file that modprobe would take: the entry of modules.dep whose name is the module's, under any of Debian's names.
+static char *find_file(const struct root *host, const char *release, const char *dep, const char *module)
+{
+	for (const char *line = dep; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+		auto_str char *path = str_ndup(line, strcspn(line, ":\n"));
+		const char *slash = strrchr(path, '/');
+		auto_str char *base = str_dup(slash ? slash + 1 : path);
+		char *suffix = strstr(base, ".ko");
+		if (!suffix)
+			continue;
+		*suffix = '\0';
+		auto_str char *name = module_canonical(base);
+		if (!str_eq(name, module))
+			continue;
+		auto_str char *file = str_fmt("lib/modules/%s/%s", release, path);
+		if (root_exists(host, file))
+			return TAKE(file);
+	}
+	return NULL;
+}
+
+static int read_dep(const struct root *host, const char *release, char **ret, struct err *err)
+{
+	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release);
+	return root_read(host, path, ret, NULL, err);
+}
+
+int loaded_host_file(const struct root *host, const char *release, const char *module, char **ret, struct err *err)
+{
+	auto_str char *dep = NULL;
+	if (read_dep(host, release, &dep, err) < 0)
+		return err_wrap(err, "look for the host's %s", module);
+	*ret = find_file(host, release, dep, module);
+	return *ret != NULL;
+}
+
+// 1 = loaded, 0 = not (a built-in module or one that only has parameters in sysfs has no initstate).
+static bool read_module(const struct root *kern, const char *name, bool is_driver, struct loaded_module *ret)
+{
+	auto_str char *state = attribute(kern, name, "initstate");
+	if (!state)
+		return false;
+	struct err err;
+	uint64_t refcount = 0;
+	auto_str char *count = attribute(kern, name, "refcnt");
+	auto_str char *holders = str_fmt("sys/module/%s/holders", name);
+	str_u64(count, 10, &refcount);
+	*ret = (struct loaded_module){
+		.name = str_dup(name),
+		.is_driver = is_driver,
+		.state = state_of(state),
+		.version = attribute(kern, name, "version"),
+		.srcversion = attribute(kern, name, "srcversion"),
+		.refcount = (unsigned)refcount,
+		.taint = attribute(kern, name, "taint"),
+	};
+	root_list(kern, holders, &ret->holders, &err);
+	read_params(kern, ret);
+	return true;
+}
+
+static void add(struct loaded *l, const struct root *kern, const char *name, bool is_driver)
+{
+	struct loaded_module m;
+	if (loaded_find(l, name) || !read_module(kern, name, is_driver, &m))
+		return;
+	l->items = mem_grow(l->items, l->count + 1, sizeof(*l->items));
+	l->items[l->count++] = m;
+}
+
+// "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build ..." or
+// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Sat Jun 14 ...": the first word that begins with digits
+// and a dot; the word Open tells the flavours apart.
+static void read_version(const struct root *kern, struct loaded *l)
+{
+	struct err err;
+	auto_str char *text = NULL;
+	if (root_read(kern, "proc/driver/nvidia/version", &text, NULL, &err) <= 0)
+		return;
+	text[strcspn(text, "\n")] = '\0';
+	auto_strv struct strv words = { 0 };
+	strv_split(&words, text, " \t");
+	l->flavour = strv_has(&words, "Open") ? FLAVOUR_OPEN : FLAVOUR_PROPRIETARY;
+	for (size_t i = 0; i < words.count && !l->version; i++) {
+		const char *digits = words.items[i] + strspn(words.items[i], "0123456789");
+		if (digits > words.items[i] && *digits == '.')
+			l->version = str_dup(words.items[i]);
+	}
+}
+
+static void read_nvidia_params(const struct root *kern, struct loaded *l)
+{
+	struct err err;
+	auto_str char *text = NULL;
+	auto_strv struct strv lines = { 0 };
+	if (root_read(kern, "proc/driver/nvidia/params", &text, NULL, &err) <= 0)
+		return;
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		char *colon = strchr(lines.items[i], ':');
+		if (!colon)
+			continue;
+		*colon = '\0';
+		char *value = str_trim(colon + 1);
+		size_t len = strlen(value);
+		if (len >= 2 && *value == '"' && value[len - 1] == '"') {
+			value[len - 1] = '\0';
+			value++;
+		}
+		strv_add(&l->params, str_fmt("%s=%s", lines.items[i], value));
+	}
+}
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(((const struct loaded_module *)a)->name, ((const struct loaded_module *)b)->name);
+}
+
+int loaded_read(const struct root *host, const struct root *kern, const char *release, struct loaded *ret,
+		struct err *err)
+{
+	struct loaded l = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		add(&l, kern, known[i].name, known[i].is_driver);
+	for (size_t i = 0; i < l.count; i++) // grows: holders of holders
+		for (size_t j = 0; j < l.items[i].holders.count; j++)
+			add(&l, kern, l.items[i].holders.items[j], false);
+	if (l.count) {
+		auto_str char *dep = NULL;
+		if (read_dep(host, release, &dep, err) < 0) {
+			loaded_done(&l);
+			return err_wrap(err, "look for the files of the loaded modules");
+		}
+		for (size_t i = 0; i < l.count; i++)
+			l.items[i].file = find_file(host, release, dep, l.items[i].name);
+		qsort(l.items, l.count, sizeof(*l.items), compare);
+		read_version(kern, &l);
+		read_nvidia_params(kern, &l);
+	}
+	*ret = l;
+	return l.count > 0;
+}
+
+static void module_done(struct loaded_module *m)
+{
+	free(m->name);
+	free(m->version);
+	free(m->srcversion);
+	free(m->taint);
+	free(m->file);
+	strv_done(&m->holders);
+	strv_done(&m->params);
+}
+
+void loaded_done(struct loaded *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		module_done(&l->items[i]);
+	free(l->items);
+	free(l->version);
+	strv_done(&l->params);
+	*l = (struct loaded){ 0 };
+}
+
+const struct loaded_module *loaded_find(const struct loaded *l, const char *name)
+{
+	auto_str char *wanted = module_canonical(name);
+	for (size_t i = 0; i < l->count; i++)
+		if (str_eq(l->items[i].name, wanted))
+			return &l->items[i];
+	return NULL;
+}
+
+enum { VISIT_NEW, VISIT_OPEN, VISIT_DONE };
+
+// Depth first: all holders of a module leave before it does.
+static int visit(const struct loaded *l, const struct loaded_module *m, char *marks, struct strv *order,
+		 struct err *err)
+{
+	char *mark = &marks[m - l->items];
+	if (*mark == VISIT_DONE)
+		return 0;
+	if (*mark == VISIT_OPEN)
+		return err_set(err, E_IN_USE, "module %s holds itself through its holders", m->name);
+	*mark = VISIT_OPEN;
+	for (size_t i = 0; i < m->holders.count; i++) {
+		const struct loaded_module *holder = loaded_find(l, m->holders.items[i]);
+		if (holder && visit(l, holder, marks, order, err) < 0)
+			return -1;
+	}
+	*mark = VISIT_DONE;
+	strv_add(order, str_dup(m->name));
+	return 0;
+}
+
+int loaded_unload_order(const struct loaded *l, struct strv *ret, struct err *err)
+{
+	auto_str char *marks = mem_alloc(l->count);
+	auto_strv struct strv order = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		const struct loaded_module *m = loaded_find(l, known[i].name);
+		if (m && visit(l, m, marks, &order, err) < 0)
+			return -1;
+	}
+	for (size_t i = 0; i < l->count; i++)
+		if (visit(l, &l->items[i], marks, &order, err) < 0)
+			return -1;
+	*ret = order;
+	order = (struct strv){ 0 };
+	return 0;
+}

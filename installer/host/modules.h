@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NVIDIA modules that are in the kernel now, and everything that holds them (R-D1, R-D3).
+// Source: sys/module, proc/driver/nvidia, and lib/modules/K of the host for where a module came from.
+#pragma once
+#include "host/gpu_support.h"
+
+enum loaded_state { LOADED_LIVE, LOADED_COMING, LOADED_GOING };
+
+struct loaded_module {
+	char *name;              // as the kernel writes it: "nvidia_uvm"
+	bool is_driver;          // of the driver's own set; false: somebody else's module that holds one of the set
+	enum loaded_state state; // sys/module/X/initstate
+	char *version;           // sys/module/X/version; NULL = not stated
+	char *srcversion;
+	unsigned refcount;   // of nvidia this is no count of opens: each open of /dev/nvidiaN adds 3
+	char *taint;         // "OE", "POE", "O", ""
+	struct strv holders; // modules that depend on this one
+	struct strv params;  // "name=value" of sys/module/X/parameters, sorted
+	// A file for it below the host root ("lib/modules/K/updates/dkms/nvidia.ko.xz"); NULL = none: loaded by hand or
+	// from another place, or its file was deleted (R-Q1).
+	char *file;
+};
+
+struct loaded {
+	struct loaded_module *items; // sorted by name; empty = the driver is not loaded
+	size_t count;
+	char *version;        // proc/driver/nvidia/version: "535.261.03"; NULL = nvidia is not loaded
+	enum flavour flavour; // from the same file; FLAVOUR_AUTO = not known
+	struct strv params;   // "DeviceFileMode=438" of proc/driver/nvidia/params, file order; strings keep no quotes
+};
+
+// 1 = something is loaded, 0 = nothing. release: of the running kernel, for module.file.
+int loaded_read(const struct root *host, const struct root *kern, const char *release, struct loaded *ret,
+		struct err *err);
+// The file that modprobe of the host would take for a module, under any of its names, as in module.file. 1 = found.
+int loaded_host_file(const struct root *host, const char *release, const char *module, char **ret, struct err *err);
+void loaded_done(struct loaded *l);
+#define auto_loaded __attribute__((cleanup(loaded_done)))
+
+const struct loaded_module *loaded_find(const struct loaded *l,
+					const char *name); // '-' and '_' are the same; NULL = not loaded
+
+// Names in the order in which they can be removed: every holder before what it holds, unknown dependents included.
+// Modules without a holder relation follow a fixed rank (nvidia_drm first, nvidia last). Deterministic.
+// E_IN_USE when the graph has a cycle, which a kernel cannot produce but a damaged recording can.
+int loaded_unload_order(const struct loaded *l, struct strv *ret, struct err *err);
+
+const char *loaded_state_name(enum loaded_state s); // "live", "coming", "going"
+// The kernel's name of a module file or alias: '-' to '_', and Debian's co-installable names to the real one
+// ("nvidia-current-uvm" and "nvidia-tesla-470-uvm" are nvidia_uvm).
+char *module_canonical(const char *name);

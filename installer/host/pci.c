@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/pci.h"
+
+#include "host/framebuffer.h"
+
+#include <stdio.h>
+
+static const char devices[] = "sys/bus/pci/devices";
+
+static bool attribute(const struct root *kern, const char *address, const char *name, uint64_t *ret)
+{
+	struct err err;
+	auto_str char *path = str_fmt("%s/%s/%s", devices, address, name), *text = NULL;
+	return root_line(kern, path, &text, &err) > 0 && str_u64(text, 0, ret);
+}
+
+static uint16_t id(const struct root *kern, const char *address, const char *name)
+{
+	uint64_t value = 0;
+	attribute(kern, address, name, &value);
+	return (uint16_t)value;
+}
+
+static char *bound_driver(const struct root *kern, const char *address)
+{
+	struct err err;
+	auto_str char *path = str_fmt("%s/%s/driver", devices, address), *target = NULL;
+	if (root_readlink(kern, path, &target, &err) <= 0)
+		return NULL;
+	const char *slash = strrchr(target, '/');
+	return str_dup(slash ? slash + 1 : target);
+}
+
+static int numa_node(const struct root *kern, const char *address)
+{
+	struct err err;
+	int node = -1;
+	auto_str char *path = str_fmt("%s/%s/numa_node", devices, address), *text = NULL;
+	if (root_line(kern, path, &text, &err) > 0 && sscanf(text, "%d", &node) != 1)
+		node = -1;
+	return node;
+}
+
+static bool look(const struct root *kern, const char *address, struct gpu *ret)
+{
+	enum { NVIDIA = 0x10de };
+	uint64_t vendor, class;
+	if (strlen(address) >= sizeof(ret->address) || !attribute(kern, address, "vendor", &vendor) ||
+	    vendor != NVIDIA || !attribute(kern, address, "class", &class))
+		return false;
+	bool is_display = class >> 8 == 0x0300 || class >> 8 == 0x0302, is_switch = class >> 8 == 0x0680;
+	if (!is_display && !is_switch)
+		return false;
+	auto_str char *physfn = str_fmt("%s/%s/physfn", devices, address);
+	*ret = (struct gpu){
+		.kind = is_display ? GPU_DISPLAY : GPU_SWITCH,
+		.class = (uint32_t) class,
+		.device = id(kern, address, "device"),
+		.subsystem_vendor = id(kern, address, "subsystem_vendor"),
+		.subsystem_device = id(kern, address, "subsystem_device"),
+		.driver = bound_driver(kern, address),
+		.numa_node = numa_node(kern, address),
+		.is_vf = root_exists(kern, physfn),
+	};
+	memcpy(ret->address, address, strlen(address) + 1);
+	return true;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct gpu *one = a, *other = b;
+	uint64_t x = strtoull(one->address, NULL, 16), y = strtoull(other->address, NULL, 16); // the domain
+	return x != y ? (x < y ? -1 : 1) : strcmp(one->address, other->address);
+}
+
+int gpus_read(const struct root *kern, struct gpus *ret, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(kern, devices, &names, err) < 0)
+		return err_wrap(err, "look for NVIDIA PCI functions");
+	struct gpus found = { 0 };
+	for (size_t i = 0; i < names.count; i++) {
+		struct gpu gpu;
+		if (!look(kern, names.items[i], &gpu))
+			continue;
+		found.items = mem_grow(found.items, found.count + 1, sizeof(*found.items));
+		found.items[found.count++] = gpu;
+	}
+	if (found.count)
+		qsort(found.items, found.count, sizeof(*found.items), compare);
+	framebuffers_find(kern, &found);
+	*ret = found;
+	return found.count > 0;
+}
+
+void gpus_done(struct gpus *g)
+{
+	for (size_t i = 0; i < g->count; i++) {
+		free(g->items[i].driver);
+		free(g->items[i].framebuffer);
+	}
+	free(g->items);
+	*g = (struct gpus){ 0 };
+}
+
+// nova_core registers its PCI driver as "NovaCore".
+static bool is_kernel_driver(const char *name)
+{
+	static const char *const names[] = { "nouveau", "nova_core", "nova-core", "NovaCore", "nvidiafb" };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (str_eq(name, names[i]))
+			return true;
+	return false;
+}
+
+enum gpu_owner gpu_owner(const struct gpu *gpu)
+{
+	if (!gpu->driver)
+		return GPU_FREE;
+	if (str_eq(gpu->driver, "nvidia") || str_eq(gpu->driver, "nvidia-nvswitch"))
+		return GPU_NVIDIA;
+	if (strstr(gpu->driver, "vfio"))
+		return GPU_VFIO;
+	return is_kernel_driver(gpu->driver) ? GPU_KERNEL : GPU_FOREIGN;
+}
+
+bool gpu_is_ours(const struct gpu *gpu)
+{
+	return !gpu->is_vf && gpu_owner(gpu) != GPU_VFIO;
+}
+
+size_t gpus_ours(const struct gpus *g, enum gpu_kind kind)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < g->count; i++)
+		count += g->items[i].kind == kind && gpu_is_ours(&g->items[i]);
+	return count;
+}
+
+// What modprobe knows the driver by.
+static const char *module_of(const char *driver)
+{
+	return str_starts(driver, "nova") || str_starts(driver, "Nova") ? "nova_core" : driver;
+}
+
+int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err)
+{
+	for (size_t i = 0; i < g->count; i++) {
+		const struct gpu *gpu = &g->items[i];
+		enum gpu_owner owner = gpu_owner(gpu);
+		if (!gpu->is_vf && (owner == GPU_FOREIGN || (owner == GPU_KERNEL && !is_released)))
+			return err_set(
+				err, E_BOUND,
+				"%s 10de:%04x is bound to %s; put 'blacklist %s' into a file of /etc/modprobe.d, "
+				"renew the initramfs and reboot",
+				gpu->address, gpu->device, gpu->driver, module_of(gpu->driver));
+	}
+	return 0;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "journal/optional_modules.h"
+
+#include "host/modules.h"
+
+static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/optional.json";
+
+static void failure_done(struct optional_failure *f)
+{
+	free(f->module);
+	free(f->params);
+	free(f->code);
+	free(f->text);
+}
+
+void optional_done(struct optional *o)
+{
+	for (size_t i = 0; i < o->count; i++)
+		failure_done(&o->items[i]);
+	free(o->items);
+	free(o->driver);
+	free(o->package);
+	*o = (struct optional){ 0 };
+}
+
+bool optional_is(const char *module)
+{
+	static const char *const core[] = { "nvidia", "nvidia_uvm" };
+	auto_str char *name = module_canonical(module);
+	for (size_t i = 0; i < ARRAY_SIZE(core); i++)
+		if (str_eq(name, core[i]))
+			return false;
+	return true;
+}
+
+static struct optional_failure *find(const struct optional *o, const char *module)
+{
+	auto_str char *name = module_canonical(module);
+	for (size_t i = 0; i < o->count; i++) {
+		auto_str char *has = module_canonical(o->items[i].module);
+		if (str_eq(has, name))
+			return &o->items[i];
+	}
+	return NULL;
+}
+
+const struct optional_failure *optional_find(const struct optional *o, const char *module)
+{
+	return o ? find(o, module) : NULL;
+}
+
+static void add(struct optional *o, const char *module, const char *params, const char *code, const char *text)
+{
+	struct optional_failure *f = find(o, module);
+	if (f) {
+		failure_done(f);
+	} else {
+		o->items = mem_grow(o->items, o->count + 1, sizeof(*o->items));
+		f = &o->items[o->count++];
+	}
+	*f = (struct optional_failure){
+		.module = str_dup(module), .params = str_dup(params), .code = str_dup(code), .text = str_dup(text)
+	};
+}
+
+void optional_add(struct optional *o, const char *module, const char *params, const struct err *why)
+{
+	add(o, module, params, err_info(why->code)->name, why->text);
+}
+
+void optional_keep(struct optional *o, const struct optional_failure *f)
+{
+	add(o, f->module, f->params, f->code, f->text);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	return text ? text : "";
+}
+
+int optional_read(const struct root *host, const char *boot_id, struct optional *ret, struct err *err)
+{
+	auto_json json_t *file = NULL;
+	int r = json_read(host, FILE_NAME, &file, err);
+	if (r < 0 && err->code != E_CONFIG)
+		return -1;
+	if (r <= 0 || !boot_id || !str_eq(text_of(file, "boot_id"), boot_id))
+		return 0;
+	struct optional o = { .driver = str_dup(text_of(file, "driver")),
+			      .package = str_dup(text_of(file, "package")) };
+	size_t i;
+	json_t *item;
+	json_array_foreach(json_object_get(file, "modules"), i, item)
+	{
+		if (*text_of(item, "module"))
+			add(&o, text_of(item, "module"), text_of(item, "params"), text_of(item, "code"),
+			    text_of(item, "text"));
+	}
+	optional_done(ret);
+	*ret = o;
+	return 1;
+}
+
+json_t *optional_json(const struct optional *o)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < o->count; i++) {
+		const struct optional_failure *f = &o->items[i];
+		json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o}", "module", json_text(f->module), "params",
+						      json_text(f->params), "code", json_text(f->code), "text",
+						      json_text(f->text)));
+	}
+	return list;
+}
+
+int optional_write(const struct root *host, const char *boot_id, const struct optional *o, struct err *err)
+{
+	if (!o->count)
+		return root_unlink(host, FILE_NAME, err) < 0 ? -1 : 0;
+	auto_json json_t *file =
+		json_pack("{s:o, s:o, s:o, s:o}", "boot_id", json_text(boot_id), "driver", json_text(o->driver),
+			  "package", json_text(o->package), "modules", optional_json(o));
+	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, FILE_NAME, file, err);
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "journal/state_dir.h"
+
+#include "kmod/build/jobs.h"
+
+#include <errno.h>
+#include <sys/statvfs.h>
+
+enum { JOURNAL_BYTES = 64 << 10 }; // the record of one replacement and the reasons of its end
+
+static const char DIR_NAME[] = "run/kmodsmith";
+
+void memstate_done(struct memstate *m)
+{
+	root_done(&m->root);
+	*m = MEMSTATE_NONE;
+}
+
+void memstate_init(struct memstate *m, const struct root *host, const struct root *kern, struct watch *watch,
+		   bool is_allowed)
+{
+	m->host = host;
+	m->kern = kern;
+	m->watch = watch;
+	m->is_allowed = is_allowed;
+}
+
+bool memstate_is_due(const struct err *err)
+{
+	static const int codes[] = { EROFS, ENOSPC, EDQUOT, EIO, E_NO_SPACE, E_STORE_FULL, E_READ_ONLY };
+	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+		if (err->code == codes[i])
+			return true;
+	return false;
+}
+
+static int open_dir(const struct root *host, struct root *ret, struct err *err)
+{
+	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : root_sub(host, DIR_NAME, ret, err);
+}
+
+uint64_t package_bytes(const struct package *p)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < p->count; i++)
+		bytes += p->files[i].size;
+	return bytes;
+}
+
+// While a module is loaded its file is in memory twice: unpacked here, and as the kernel reads it.
+int memstate_room(const struct memstate *m, uint64_t bytes, struct err *err)
+{
+	enum { COPIES = 2 };
+	auto_root struct root dir = ROOT_NONE;
+	struct jobs_facts memory;
+	struct statvfs fs;
+	if (open_dir(m->host, &dir, err) < 0)
+		return -1;
+	if (fstatvfs(dir.fd, &fs) < 0)
+		return err_set(err, errno, "look for room in '%s'", dir.name);
+	uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
+	jobs_read(m->kern, &memory);
+	if (room < bytes)
+		return err_set(err, E_NO_SPACE, "'%s' has %llu bytes free, %llu are needed", dir.name,
+			       (unsigned long long)room, (unsigned long long)bytes);
+	if (memory.memory_bytes && memory.memory_bytes / COPIES < bytes)
+		return err_set(err, E_NO_SPACE, "%llu bytes of memory are free, %llu are needed",
+			       (unsigned long long)memory.memory_bytes, (unsigned long long)bytes * COPIES);
+	return 0;
+}
+
+static int stage(struct memstate *m, const struct layout *from, struct package *p, struct err *err)
+{
+	if (memstate_room(m, package_bytes(p), err) < 0 || (m->root.fd < 0 && open_dir(m->host, &m->root, err) < 0))
+		return -1;
+	return stage_package(from, &m->root, p, err);
+}
+
+int memstate_stage(struct memstate *m, const struct layout *from, const struct root *state, struct package *p,
+		   struct err *err)
+{
+	int done = stage_package(from, state, p, err);
+	if (done == 0 || !m->is_allowed || !memstate_is_due(err))
+		return done;
+	struct err why = *err;
+	if (stage(m, from, p, err) < 0)
+		return err_wrap(err, "'%s' cannot be written (%s), and in memory", state->name, why.text);
+	watch_note(m->watch, "'%s' cannot be written (%s): driver %s is unpacked in memory; next: " MEMSTATE_NEXT,
+		   state->name, why.text, p->key.driver);
+	return 0;
+}
+
+int state_dir_space(const struct root *state, uint64_t bytes, struct err *err)
+{
+	struct statvfs fs;
+	if (fstatvfs(state->fd, &fs) < 0)
+		return err_set(err, errno, "look for room in '%s'", state->name);
+	if (fs.f_flag & ST_RDONLY)
+		return err_set(err, E_READ_ONLY, "'%s' is on a read-only file system", state->name);
+	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize, wanted = bytes + JOURNAL_BYTES;
+	if (free_bytes < wanted)
+		return err_set(err, E_NO_SPACE, "'%s' has %llu bytes free, %llu are needed", state->name,
+			       (unsigned long long)free_bytes, (unsigned long long)wanted);
+	return 0;
+}

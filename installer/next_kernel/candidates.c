@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "next_kernel/candidates.h"
+
+#include "next_kernel/boot_loader.h"
+#include "next_kernel/ostree.h"
+
+#include <ctype.h>
+#include <errno.h>
+
+enum { KERNELS_MAX = 64 };
+
+static void kernel_done(struct coming_kernel *k)
+{
+	free(k->release);
+	free(k->where);
+	free(k->lacks);
+	root_done(&k->root);
+}
+
+void coming_done(struct coming *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		kernel_done(&c->items[i]);
+	free(c->items);
+	free(c->next);
+	free(c->next_by);
+	*c = (struct coming){ 0 };
+}
+
+bool kernel_name_is_sane(const char *release)
+{
+	enum { NAME_MAX_ = 64 }; // __NEW_UTS_LEN of the kernel's linux/utsname.h
+	size_t len = strlen(release);
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)release[i]) && !strchr("._+~-", release[i]))
+			return false;
+	return len > 0 && len <= NAME_MAX_ && isalnum((unsigned char)release[0]);
+}
+
+struct mark {
+	const char *forms[5]; // any of them
+	const char *what;     // when none is there
+};
+
+static char *with_release(const char *form, const char *release)
+{
+	const char *at = strstr(form, "%s");
+	return str_fmt("%.*s%s%s", (int)(at - form), form, release, at + 2);
+}
+
+static bool has_any(const struct root *root, const char *const *forms, size_t most, const char *release)
+{
+	for (size_t i = 0; i < most && forms[i]; i++) {
+		auto_str char *path = with_release(forms[i], release);
+		if (root_exists(root, path))
+			return true;
+	}
+	return false;
+}
+
+// A package manager puts the files there first, under other names for a while, and depmod's index comes last.
+static char *lacks(const struct root *root, const char *release)
+{
+	static const struct mark marks[] = {
+		{ { "boot/vmlinuz-%s", "lib/modules/%s/vmlinuz", "boot/vmlinux-%s", "boot/Image-%s",
+		    "lib/modules/%s/vmlinux" },
+		  "no image" },
+		{ { "lib/modules/%s/modules.builtin" }, "no modules.builtin" },
+		{ { "lib/modules/%s/modules.dep", "lib/modules/%s/modules.dep.bin" }, "no index of depmod" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
+		if (!has_any(root, marks[i].forms, ARRAY_SIZE(marks[i].forms), release))
+			return str_dup(marks[i].what);
+	return NULL;
+}
+
+// What a removed kernel leaves behind has modules of others at most.
+static bool is_kernel(const struct root *root, const char *release)
+{
+	static const char *const marks[] = { "lib/modules/%s/kernel", "lib/modules/%s/modules.builtin",
+					     "lib/modules/%s/modules.order", "lib/modules/%s/vmlinuz",
+					     "boot/vmlinuz-%s" };
+	return kernel_name_is_sane(release) && has_any(root, marks, ARRAY_SIZE(marks), release);
+}
+
+static void make_stamp(struct coming_kernel *k)
+{
+	static const char *const forms[] = {
+		"boot/vmlinuz-%s",
+		"lib/modules/%s/vmlinuz",
+		"lib/modules/%s/modules.dep",
+		"lib/modules/%s/build/.config",
+		"lib/modules/%s/build/Makefile",
+		"lib/modules/%s/build/Module.symvers",
+		"lib/modules/%s/build/include/generated/utsrelease.h",
+		"usr/src/linux-headers-%s/Module.symvers",
+		"usr/src/kernels/%s/Module.symvers",
+	};
+	auto_str char *text = str_fmt("%s %s\n", k->where, k->release);
+	for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
+		struct err ignored;
+		struct stat st;
+		auto_str char *path = with_release(forms[i], k->release);
+		if (root_stat(&k->root, path, &st, &ignored) > 0)
+			str_add(&text, "%zu %ju %ju.%09ld\n", i, (uintmax_t)st.st_size, (uintmax_t)st.st_mtim.tv_sec,
+				st.st_mtim.tv_nsec);
+	}
+	digest_data(text, strlen(text), k->stamp);
+}
+
+static bool has(const struct coming *c, const char *release)
+{
+	for (size_t i = 0; i < c->count; i++)
+		if (str_eq(c->items[i].release, release))
+			return true;
+	return false;
+}
+
+static int add_root(const struct root *host, const char *where, const char *running, struct coming *c, struct err *err)
+{
+	static const char DIR_NAME[] = "lib/modules";
+	auto_root struct root root = ROOT_NONE;
+	auto_strv struct strv names = { 0 };
+	if (root_sub(host, *where ? where : ".", &root, err) < 0)
+		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
+	if (root_list(&root, DIR_NAME, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count && c->count < KERNELS_MAX; i++) {
+		const char *release = names.items[i];
+		struct coming_kernel k = { .root = ROOT_NONE };
+		if (str_eq(release, running) || has(c, release) || !is_kernel(&root, release))
+			continue;
+		if (root_sub(&root, ".", &k.root, err) < 0)
+			return -1;
+		k.release = str_dup(release);
+		k.where = str_dup(where);
+		k.lacks = lacks(&root, release);
+		make_stamp(&k);
+		c->items = mem_grow(c->items, c->count + 1, sizeof(k));
+		c->items[c->count++] = k;
+	}
+	return 0;
+}
+
+static int add_deployments(const struct root *host, const struct root *kern, const char *running, struct coming *c,
+			   struct err *err)
+{
+	auto_deployments struct deployments all = { 0 };
+	ostree_read(host, kern, &all);
+	for (size_t i = 0; i < all.count; i++)
+		if (!all.items[i].is_booted && add_root(host, all.items[i].path, running, c, err) < 0)
+			return -1;
+	return 0;
+}
+
+static bool is_before(const struct coming_kernel *a, const struct coming_kernel *b)
+{
+	return a->is_next != b->is_next ? a->is_next : str_version_cmp(a->release, b->release) > 0;
+}
+
+static void order(struct coming *c)
+{
+	for (size_t i = 1; i < c->count; i++) {
+		struct coming_kernel k = c->items[i];
+		size_t at = i;
+		for (; at > 0 && is_before(&k, &c->items[at - 1]); at--)
+			c->items[at] = c->items[at - 1];
+		c->items[at] = k;
+	}
+}
+
+// A root that was named for it is the next one; else the boot loader tells.
+static void find_next(const struct root *host, const struct root *kern, const char *running, const struct strv *roots,
+		      struct coming *c)
+{
+	auto_bootnext struct bootnext next = { 0 };
+	auto_strv struct strv releases = { 0 };
+	for (size_t i = 0; i < c->count; i++) {
+		const struct coming_kernel *k = &c->items[i];
+		strv_add(&releases, str_dup(k->release));
+		if (roots && strv_has(roots, k->where) &&
+		    (!next.release || str_version_cmp(next.release, k->release) < 0)) {
+			bootnext_done(&next);
+			next = (struct bootnext){ .release = str_dup(k->release),
+						  .by = str_fmt("the root of the next boot, /%s", k->where) };
+		}
+	}
+	strv_add(&releases, str_dup(running));
+	if (next.release || bootnext_read(host, kern, &releases, &next)) {
+		c->next = TAKE(next.release);
+		c->next_by = TAKE(next.by);
+	}
+	for (size_t i = 0; i < c->count; i++)
+		c->items[i].is_next = str_eq(c->items[i].release, c->next);
+}
+
+int coming_read(const struct root *host, const struct root *kern, const char *running, const struct strv *roots,
+		struct coming *ret, struct err *err)
+{
+	auto_coming struct coming c = { 0 };
+	auto_strv struct strv named = { 0 };
+	for (size_t i = 0; roots && i < roots->count; i++) {
+		strv_add(&named, str_dup(roots->items[i] + strspn(roots->items[i], "/")));
+		if (add_root(host, named.items[i], running, &c, err) < 0)
+			return -1;
+	}
+	if (add_root(host, "", running, &c, err) < 0 || add_deployments(host, kern, running, &c, err) < 0)
+		return -1;
+	find_next(host, kern, running, &named, &c);
+	order(&c);
+	*ret = c;
+	c = (struct coming){ 0 };
+	return 0;
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packages for the kernels that this machine may start next, while the running one serves (R-F1): the same order as an
+// install's (the store, the sources that were named, a compile), each package proven against its kernel before it
+// counts. Nothing of the running driver is touched or looked at.
+//
+//   ready again        a package that was proven for the same files is not proven again
+//   will not change    a compile that failed for a reason of the inputs is not repeated until one of them changes
+//   may pass           is tried again, after a quarter of an hour, then twice as long each time, at most a day
+//   removed            packages of a kernel that was there at the last look, and is gone, leave the store
+#pragma once
+#include "acquire/acquire.h"
+#include "acquire/compile_gate.h"
+#include "host/facts.h"
+#include "kmod/source/source.h"
+#include "next_kernel/candidates.h"
+#include "next_kernel/report.h"
+
+struct prebuild_order {        // one compile
+	struct obtain *obtain; // of this kernel
+	const struct source *source;
+	enum flavour flavour;
+	const char *release, *build_id, *arch;
+};
+
+struct prebuild_wish {
+	const char *driver;
+	enum flavour flavour;
+	enum reuse reuse;
+	const struct strv *modules;         // full names; empty = all of the source
+	const char *source, *source_sha256; // as a user typed it; NULL = only packages
+	const struct strv *headers;         // package files, for a kernel that was named; empty = what is found
+	const struct strv *only;            // releases; empty = all that there are
+	const struct strv *roots;           // see coming_read()
+	const struct root *patches;         // NULL = none
+	unsigned jobs, timeout_s;
+	unsigned limit; // compiles for so many kernels at most, in their order
+	uint64_t store_limit;
+	bool is_rt_allowed, is_cache_off, is_compile_forbidden, is_gated;
+	bool is_retry; // failures of before count for nothing
+	// Who compiles, of several nodes: asked before each compile. NULL, and what returns NULL: this one.
+	const struct compile_gate *(*share)(void *ctx, const struct prebuild_order *order);
+	void *share_ctx;
+};
+enum { PREBUILD_LIMIT = 4, PREBUILD_TIMEOUT_S = 4 * 60 * 60 };
+
+struct prebuild {
+	const struct prebuild_wish *wish;
+	const struct root *host, *kern, *state;
+	const struct facts *facts;
+	const struct fetch *fetch; // sources; borrowed
+	struct watch *watch;
+	struct forecast forecast; // what came of it; on disk after every change
+	// Of prebuild_run():
+	struct forecast before;
+	struct coming coming;
+	struct strv kept; // whose packages stay
+	struct scratch source_work;
+	struct source source; // opened when a kernel needs it
+	struct err unopened;  // why it could not be
+	char inputs[DIGEST_HEX + 1], source_digest[DIGEST_HEX + 1];
+};
+#define PREBUILD_NONE ((struct prebuild){ .source_work = SCRATCH_NONE, .source = { .root = ROOT_NONE } })
+
+// A failure of one kernel is its verdict; negative: nothing could be looked at, or told. E_NOT_FOUND: a kernel of
+// wish.only is not there.
+int prebuild_run(struct prebuild *p, struct err *err);
+void prebuild_done(struct prebuild *p);
+#define auto_prebuild __attribute__((cleanup(prebuild_done)))
+bool prebuild_is_well(const struct forecast *f); // every kernel is ready

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "peermem/peermem.h"
+
+#include "base/formats/json.h"
+#include "journal/node_lock.h"
+#include "kmod/load/load.h"
+#include "kmod/load/provider.h"
+#include "peermem/peermem_module.h"
+#include "transaction/unload.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/peermem.json", MODULE[] = "nvidia-peermem";
+static const char *const states[] = { "none", "waiting", "loaded", "failed" };
+
+const char *peermem_state_name(enum peermem_state s)
+{
+	return states[s];
+}
+
+static double boot_seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static bool is_live(const struct root *kern, const char *module)
+{
+	struct err ignored;
+	auto_str char *path = str_fmt("sys/module/%s/initstate", module), *state = NULL;
+	return root_line(kern, path, &state, &ignored) > 0 && str_eq(state, "live");
+}
+
+bool peermem_is_due(const struct root *kern)
+{
+	struct err ignored;
+	auto_strv struct strv functions = { 0 };
+	if (root_list(kern, "sys/bus/pci/devices", &functions, &ignored) < 0)
+		return false;
+	for (size_t i = 0; i < functions.count; i++) {
+		auto_str char *path = str_fmt("sys/bus/pci/devices/%s/vendor", functions.items[i]), *vendor = NULL;
+		if (root_line(kern, path, &vendor, &ignored) > 0 && str_eq(vendor, "0x15b3"))
+			return true;
+	}
+	return false;
+}
+
+static char *boot_id(const struct root *kern)
+{
+	struct err ignored;
+	char *id = NULL;
+	root_line(kern, "proc/sys/kernel/random/boot_id", &id, &ignored);
+	return id;
+}
+
+static void publish(const struct peermem *p, const struct err *failure)
+{
+	struct err why;
+	auto_str char *boot = boot_id(p->kern);
+	auto_json json_t *error = failure ? json_pack("{s:s, s:o}", "code", err_info(failure->code)->name, "text",
+						      json_text(failure->text)) :
+					    json_null();
+	auto_json json_t *file = json_pack("{s:o, s:s, s:o, s:f, s:i, s:b, s:O}", "boot_id", json_text(boot), "state",
+					   states[p->now], "why", json_text(p->why), "deadline", p->deadline, "pid",
+					   (int)getpid(), "dma_buf", p->has_dma_buf, "error", error);
+	if (root_mkdirs(p->host, DIR_NAME, 0755, &why) < 0 || json_put(p->host, FILE_NAME, file, &why) < 0)
+		watch_note(p->watch, "probes cannot see what nvidia-peermem does: %s", why.text);
+}
+
+// The same again is neither told nor written.
+static void enter(struct peermem *p, enum peermem_state now, const char *why)
+{
+	if (p->now == now && str_eq(p->why, why))
+		return;
+	p->now = now;
+	snprintf(p->why, sizeof(p->why), "%s", why);
+	if (now != PEERMEM_WAITING)
+		p->deadline = 0;
+	watch_note(p->watch, "nvidia-peermem: %s: %s", states[now], why);
+	publish(p, NULL);
+}
+
+static int fail(struct peermem *p, struct err *err)
+{
+	if (p->has_dma_buf)
+		err_wrap(err, "no nvidia-peermem (GPU memory can be shared through dma-buf all the same)");
+	p->now = PEERMEM_FAILED;
+	p->deadline = 0;
+	snprintf(p->why, sizeof(p->why), "%s", err->text);
+	publish(p, err);
+	return -1;
+}
+
+static int wait_for(struct peermem *p, const char *what, struct err *err)
+{
+	if (p->deadline <= 0)
+		p->deadline = boot_seconds() + p->timeout_ms / 1e3;
+	if (boot_seconds() < p->deadline) {
+		enter(p, PEERMEM_WAITING, what);
+		return 0;
+	}
+	err_set(err, E_PEERMEM, "waited %g s for %s", p->timeout_ms / 1e3, what);
+	return fail(p, err);
+}
+
+// Nothing is said of MOFED's state by its files once the host's own drivers serve (contract 2.3 K).
+static bool is_network_ready(const struct peermem *p)
+{
+	static const char FLAG[] = "run/mellanox/drivers/.driver-ready";
+	return p->is_host_mofed ? is_live(p->kern, "mlx5_core") :
+				  root_exists(p->kern, FLAG) || root_exists(p->host, FLAG);
+}
+
+// The kernel has the one that belongs to the driver; where no file tells, whatever it has.
+static bool is_loaded_right(const struct facts *facts, const struct peerfile *f)
+{
+	const struct loaded_module *now = loaded_find(&facts->loaded, MODULE);
+	return now && (!now->srcversion || !f->module.srcversion || str_eq(now->srcversion, f->module.srcversion));
+}
+
+static int unload_stale(const struct peermem *p, const struct facts *facts, const struct peerfile *f, struct err *err)
+{
+	const struct loaded_module *now = loaded_find(&facts->loaded, MODULE);
+	if (!now)
+		return 0;
+	watch_note(p->watch, "nvidia-peermem: the kernel has %s, the driver's is %s: it is replaced", now->srcversion,
+		   f->module.srcversion);
+	return unload_module(p->sys, p->kern, "nvidia_peermem", p->unload_timeout_ms, err) < 0 ? -1 : 0;
+}
+
+static int load_needs(const struct peermem *p, const struct facts *facts, const struct peerfile *f, struct err *err)
+{
+	for (size_t i = 0; i < f->needs.count; i++)
+		if (provider_load(p->host, p->kern, p->sys, facts->host.release, f->needs.items[i], 0, err) < 0)
+			return -1;
+	return 0;
+}
+
+// Of modules in the kernel: what changes.
+static int change(const struct peermem *p, const struct facts *facts, const struct peerfile *f, const char *params,
+		  struct err *err)
+{
+	auto_journal struct journal j = { 0 };
+	if (p->state &&
+	    (journal_find(p->host, p->state, &j, err) < 0 || journal_check_wedged(&j, facts->host.boot_id, err) < 0))
+		return -1;
+	if (unload_stale(p, facts, f, err) == 0 && load_needs(p, facts, f, err) == 0 &&
+	    load_module(p->sys, p->kern, &f->module, params, 0, err) >= 0)
+		return 0;
+	if (p->state)
+		unload_keep_wedge(p->host, p->state, &j, facts->host.boot_id, p->watch, err);
+	return -1;
+}
+
+static int load(struct peermem *p, struct err *err)
+{
+	static const struct strv none;
+	auto_facts struct facts facts = { 0 };
+	// Nothing is replaced by it, so that it may come from memory, too.
+	auto_memstate struct memstate memory = MEMSTATE_NONE;
+	auto_peerfile struct peerfile f = PEERFILE_NONE;
+	auto_params struct params params = { 0 };
+	if (facts_read(p->host, p->kern, &facts, err) < 0 ||
+	    params_read(p->host, p->kern, p->kern, &none, &params, err) < 0)
+		return -1;
+	memstate_init(&memory, p->host, p->kern, p->watch, true);
+	if (peerfile_find(p->host, p->state, p->trust_dir, &memory, &facts, &f, err) < 0) {
+		if (!is_live(p->kern, "nvidia_peermem"))
+			return -1;
+		if (err->code != E_NOT_FOUND)
+			watch_note(p->watch, "nvidia-peermem: what is loaded stays, and cannot be compared: %s",
+				   err->text);
+		return 0;
+	}
+	p->has_dma_buf = f.has_dma_buf;
+	if (is_loaded_right(&facts, &f))
+		return 0;
+	auto_str char *text = params_text(&params, MODULE);
+	if (peerfile_prove(p->host, p->kern, &facts, &f, err) < 0 || change(p, &facts, &f, text, err) < 0)
+		return -1;
+	watch_note(p->watch, "nvidia-peermem: loaded from %s", f.from);
+	return 0;
+}
+
+// Who installs the driver now will be done in a while.
+static int load_alone(struct peermem *p, struct err *err)
+{
+	auto_fd int lock = lock_take(p->host, err);
+	if (lock < 0 && err->code == E_LOCKED)
+		return wait_for(p, "a change of the driver that is under way", err);
+	if (lock < 0 || load(p, err) < 0)
+		return fail(p, err);
+	p->is_looked_at = true;
+	enter(p, PEERMEM_LOADED, "the kernel has it");
+	return 1;
+}
+
+int peermem_step(struct peermem *p, struct err *err)
+{
+	if (p->is_looked_at && is_live(p->kern, "nvidia_peermem")) {
+		enter(p, PEERMEM_LOADED, "the kernel has it");
+		return 1;
+	}
+	if (p->now == PEERMEM_LOADED)
+		watch_note(p->watch, "nvidia-peermem: is gone, and is loaded again");
+	if (!peermem_is_due(p->kern)) {
+		enter(p, PEERMEM_NONE, "no PCI function of vendor 15b3 is there");
+		return 1;
+	}
+	if (!is_live(p->kern, "nvidia"))
+		return wait_for(p, "the NVIDIA driver", err);
+	if (!is_network_ready(p))
+		return wait_for(p,
+				p->is_host_mofed ? "the host's network driver (mlx5_core)" :
+						   "the network driver's container "
+						   "(/run/mellanox/drivers/.driver-ready)",
+				err);
+	return load_alone(p, err);
+}
+
+static enum peermem_state state_of(const json_t *file)
+{
+	const char *name = json_string_value(json_object_get(file, "state"));
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
+		if (str_eq(states[i], name))
+			return (enum peermem_state)i;
+	return PEERMEM_FAILED;
+}
+
+// A load within its deadline is no loss, and neither is the moment until the one who loads looks again. When that one
+// is gone, its container is about to be started again anyway.
+static bool is_fine(const struct root *kern, const json_t *file, enum peermem_state state)
+{
+	auto_str char *process = str_fmt("proc/%d", (int)json_integer_value(json_object_get(file, "pid")));
+	double deadline = json_number_value(json_object_get(file, "deadline"));
+	if (state == PEERMEM_NONE || state == PEERMEM_FAILED)
+		return state == PEERMEM_NONE;
+	return root_exists(kern, process) && (state == PEERMEM_LOADED || boot_seconds() < deadline);
+}
+
+int peermem_look(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err)
+{
+	auto_json json_t *file = NULL;
+	auto_str char *boot = boot_id(kern);
+	struct peermem_look look = { .state = PEERMEM_LOADED, .why = "the kernel has it", .is_fine = true };
+	int r = json_read(host, FILE_NAME, &file, err);
+	bool is_live_now = is_live(kern, "nvidia_peermem");
+	if (r < 0 && err->code != E_CONFIG)
+		return -1;
+	bool is_told = r > 0 && boot && str_eq(json_string_value(json_object_get(file, "boot_id")), boot);
+	if (!is_live_now && !is_told)
+		return 0;
+	look.has_dma_buf = is_told && json_is_true(json_object_get(file, "dma_buf"));
+	if (!is_live_now) {
+		const char *why = json_string_value(json_object_get(file, "why"));
+		look.state = state_of(file);
+		look.is_fine = is_fine(kern, file, look.state);
+		snprintf(look.why, sizeof(look.why), "%s", why ? why : "");
+	}
+	*ret = look;
+	return 1;
+}
+
+int peermem_probe(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err)
+{
+	int r = peermem_look(host, kern, ret, err);
+	if (r == 0)
+		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded, and nobody loads it");
+	if (r > 0 && !ret->is_fine)
+		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded; last word: %s", ret->why);
+	return r < 0 ? -1 : 0;
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// nvidia-peermem beside a driver that is ready: loaded when the driver and the network driver are there, looked after,
+// and loaded again when it vanished (contract 1.2, 1.10, 2.3; R-P2). Nothing here makes the GPUs less ready.
+//
+// What goes on stands in run/kmodsmith/peermem.json of the host, for probes of other processes:
+//   {boot_id, state, why, deadline, pid, dma_buf, error}
+// state: none (there is nothing to do on this machine), waiting, loaded, failed; deadline: of a wait or load that is
+// under way, in seconds of this boot; dma_buf: the driver can share memory without nvidia-peermem; error: of a failure.
+#pragma once
+#include "base/process/progress.h"
+#include "host/module_params.h"
+
+enum peermem_state { PEERMEM_NONE, PEERMEM_WAITING, PEERMEM_LOADED, PEERMEM_FAILED };
+
+struct peermem {
+	const struct root *host, *kern;
+	const struct root *state; // holds the store; NULL = there is none
+	const char *trust_dir;    // as of trust_dir()
+	const struct sys *sys;
+	bool is_host_mofed; // the network driver is the host's, and not a container's
+	int timeout_ms;     // for whatever is waited for
+	int unload_timeout_ms;
+	struct watch *watch;
+	// Of peermem_step(), zero at first.
+	enum peermem_state now;
+	bool is_looked_at; // what was loaded already has been compared with the driver's file
+	bool has_dma_buf;
+	double deadline;                           // seconds of this boot; 0 = nothing is under way
+	char why[sizeof(((struct err *)0)->text)]; // what is waited for, or what there is
+};
+
+// What can be done now, without waiting: 1 = there is nothing more to do for the moment (loaded, or none), 0 = call
+// again soon, negative = it failed or the deadline is over. Cheap when nothing has changed.
+int peermem_step(struct peermem *p, struct err *err);
+
+struct peermem_look {
+	enum peermem_state state;
+	char why[sizeof(((struct err *)0)->text)];
+	bool has_dma_buf;
+	bool is_fine; // as of a probe
+};
+// 1 = something is known of it in this boot, 0 = nobody has asked for it.
+int peermem_look(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err);
+// For a probe: 0 = loaded, under way within its deadline, or nothing to do; E_NOT_READY when it is lost.
+int peermem_probe(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err);
+const char *peermem_state_name(enum peermem_state s);
+bool peermem_is_due(const struct root *kern); // some PCI function is of vendor 15b3 (Mellanox)

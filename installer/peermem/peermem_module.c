@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "peermem/peermem_module.h"
+
+#include "kmod/load/provider.h"
+#include "kmod/module/prove.h"
+#include "precompiled/store/store.h"
+#include "precompiled/trust/provenance.h"
+
+#include <fcntl.h>
+
+static const char PEERMEM[] = "nvidia-peermem", CORE[] = "nvidia", REGISTER[] = "ib_register_peer_memory_client";
+// Below a root that has them: the driver's export; the network driver's container shows its root here, too.
+static const char EXPORT[] = "run/nvidia/driver", OFED[] = "run/mellanox/drivers", OFA[] = "usr/src/ofa_kernel";
+
+void peerfile_done(struct peerfile *f)
+{
+	module_done(&f->module);
+	module_done(&f->core);
+	package_done(&f->package);
+	free(f->from);
+	strv_done(&f->needs);
+	*f = PEERFILE_NONE;
+}
+
+static int read_module(const struct root *root, const char *path, struct module *ret, struct err *err)
+{
+	auto_fd int fd = root_open(root, path, O_RDONLY, err);
+	return fd < 0 || module_read(fd, path, ret, err) < 0 ? -1 : 0;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+	return !a || !b || str_eq(a, b); // a kernel without srcversion tells nothing
+}
+
+// The driver's files must be those of what is loaded: peermem imports by CRC from it.
+static bool is_of_loaded(const struct facts *facts, const struct module *core)
+{
+	const struct loaded_module *now = loaded_find(&facts->loaded, CORE);
+	return now && is_same(core->srcversion, now->srcversion) && is_same(core->version, now->version);
+}
+
+// 1 = both files, of the driver that is loaded.
+static int find_in_root(const struct root *root, const struct facts *facts, struct peerfile *f, struct err *err)
+{
+	auto_str char *peermem = NULL, *core = NULL;
+	const char *release = facts->host.release;
+	int r = loaded_host_file(root, release, "nvidia_peermem", &peermem, err);
+	if (r > 0)
+		r = loaded_host_file(root, release, CORE, &core, err);
+	if (r <= 0)
+		return r;
+	if (read_module(root, core, &f->core, err) < 0 || read_module(root, peermem, &f->module, err) < 0)
+		return -1;
+	if (!is_of_loaded(facts, &f->core)) {
+		module_done(&f->core);
+		module_done(&f->module);
+		return 0;
+	}
+	f->from = str_fmt("%s/%s", root->name, peermem);
+	return 1;
+}
+
+static int find_in_export(const struct root *host, const struct facts *facts, struct peerfile *f, struct err *err)
+{
+	auto_root struct root root = ROOT_NONE;
+	if (!root_exists(host, EXPORT))
+		return 0;
+	return root_sub(host, EXPORT, &root, err) < 0 ? -1 : find_in_root(&root, facts, f, err);
+}
+
+static int read_of_package(const struct package *p, const char *module, struct module *ret, struct err *err)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (str_eq(p->files[i].module, module))
+			return read_module(&p->dir, p->files[i].name, ret, err);
+	return err_set(err, E_NOT_FOUND, "package %s has no %s", p->place, module);
+}
+
+static int find_in_store(const struct root *host, const struct root *state, const char *trust_dir,
+			 struct memstate *memory, const struct facts *facts, struct peerfile *f, struct err *distrust,
+			 struct err *err)
+{
+	auto_store struct store store = STORE_NONE;
+	auto_trust_now struct trust_now trust = { 0 };
+	auto_strv struct strv modules = { 0 };
+	const struct loaded_module *now = loaded_find(&facts->loaded, CORE);
+	strv_add(&modules, str_dup(PEERMEM));
+	const struct package_want want = { .driver = facts->loaded.version,
+					   .flavour = flavour_name(facts->loaded.flavour),
+					   .release = facts->host.release,
+					   .build_id = facts->host.build_id,
+					   .srcversion = now ? now->srcversion : NULL,
+					   .modules = &modules };
+	if (!state || !root_exists(state, "store"))
+		return 0;
+	if (store_open(state, 0, &store, err) < 0)
+		return -1;
+	int r = store_find(&store, &want, &f->package, err);
+	if (r <= 0)
+		return r;
+	trust_now(host, trust_dir, &trust);
+	if (provenance_check(&store.layout, f->package.manifest.digest, &trust, NULL, distrust) < 0) {
+		package_done(&f->package);
+		return 0;
+	}
+	distrust->code = 0;
+	if (memstate_stage(memory, &store.layout, state, &f->package, err) < 0 ||
+	    read_of_package(&f->package, CORE, &f->core, err) < 0 ||
+	    read_of_package(&f->package, PEERMEM, &f->module, err) < 0)
+		return -1;
+	f->from = str_dup(f->package.place);
+	return 1;
+}
+
+static bool has_import(const struct module *m, const char *symbol)
+{
+	for (size_t i = 0; i < m->import_count; i++)
+		if (str_eq(m->imports[i].name, symbol))
+			return true;
+	return false;
+}
+
+int peerfile_find(const struct root *host, const struct root *state, const char *trust_dir, struct memstate *memory,
+		  const struct facts *facts, struct peerfile *ret, struct err *err)
+{
+	auto_peerfile struct peerfile f = PEERFILE_NONE;
+	struct err distrust = { 0 };
+	int r = find_in_export(host, facts, &f, err);
+	if (r == 0)
+		r = find_in_store(host, state, trust_dir, memory, facts, &f, &distrust, err);
+	if (r == 0)
+		r = find_in_root(host, facts, &f, err);
+	if (r < 0)
+		return -1;
+	if (r == 0 && distrust.code) {
+		*err = distrust;
+		return -1;
+	}
+	if (r == 0)
+		return err_set(
+			err, E_NOT_FOUND,
+			"no nvidia-peermem of the loaded driver %s: neither in /%s, nor in the store, nor in the "
+			"host's lib/modules/%s",
+			facts->loaded.version, EXPORT, facts->host.release);
+	f.has_dma_buf = facts->loaded.flavour == FLAVOUR_OPEN && has_import(&f.core, "dma_buf_export");
+	*ret = f;
+	f = PEERFILE_NONE;
+	return 0;
+}
+
+static void add_exports(struct symvers *to, const struct symvers *from)
+{
+	for (size_t i = 0; i < symvers_count(from); i++)
+		symvers_add(to, symvers_at(from, i));
+}
+
+// The file that the loaded ib_core came from tells its CRCs. 1 = found.
+static int add_loaded_file(const struct root *root, const char *release, const char *srcversion, struct symvers *to,
+			   struct err *err)
+{
+	auto_module struct module m = MODULE_NONE;
+	auto_str char *path = NULL;
+	int r = loaded_host_file(root, release, "ib_core", &path, err);
+	if (r <= 0)
+		return r;
+	if (read_module(root, path, &m, err) < 0)
+		return -1;
+	if (!srcversion || !str_eq(m.srcversion, srcversion))
+		return 0;
+	add_exports(to, m.exports);
+	return 1;
+}
+
+// Where MLNX_OFED leaves the table of its build (nvidia-peermem.Kbuild looks in the same places). 1 = found.
+static int add_table(const struct root *root, const struct facts *facts, struct symvers *to, struct err *err)
+{
+	const char *release = facts->host.release;
+	auto_strv struct strv places = { 0 };
+	strv_add(&places, str_fmt("%s/%s/%s/Module.symvers", OFA, facts->host.arch, release));
+	strv_add(&places, str_fmt("%s/%s/Module.symvers", OFA, release));
+	strv_add(&places, str_fmt("%s/default/Module.symvers", OFA));
+	int r = 0;
+	for (size_t i = 0; i < places.count && r == 0; i++) {
+		if (!root_exists(root, places.items[i]))
+			continue;
+		auto_fd int fd = root_open(root, places.items[i], O_RDONLY, err);
+		r = fd < 0 || symvers_add_file(to, fd, places.items[i], err) < 0 ? -1 : 1;
+	}
+	return r;
+}
+
+// What the loaded ib_core exports: of its own file, else of the table of its build. Where neither is at hand, the
+// kernel's own table has the last word.
+static int add_ib_core(const struct root *host, const struct root *kern, const struct facts *facts, struct symvers *to,
+		       struct err *err)
+{
+	auto_root struct root ofed = ROOT_NONE;
+	auto_str char *srcversion = NULL;
+	const char *release = facts->host.release;
+	if (!root_exists(kern, "sys/module/ib_core"))
+		return 0;
+	const struct root *seen = root_exists(kern, OFED) ? kern : host;
+	if (root_line(kern, "sys/module/ib_core/srcversion", &srcversion, err) < 0 ||
+	    (root_exists(seen, OFED) && root_sub(seen, OFED, &ofed, err) < 0))
+		return -1;
+	int r = add_loaded_file(host, release, srcversion, to, err);
+	if (r == 0 && ofed.fd >= 0)
+		r = add_loaded_file(&ofed, release, srcversion, to, err);
+	if (r == 0 && ofed.fd >= 0)
+		r = add_table(&ofed, facts, to, err);
+	if (r == 0)
+		r = add_table(host, facts, to, err);
+	return r < 0 ? -1 : 0;
+}
+
+int peerfile_prove(const struct root *host, const struct root *kern, const struct facts *facts, struct peerfile *f,
+		   struct err *err)
+{
+	auto_symvers struct symvers *loaded = symvers_new();
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_proof struct proof proof = { 0 };
+	const struct module *module = &f->module;
+	if (!has_import(module, REGISTER))
+		return err_set(err, E_SYMBOL,
+			       "%s was compiled where no %s was known, and such a module never starts; build the "
+			       "driver's package again with the network driver's headers",
+			       f->from, REGISTER);
+	add_exports(loaded, f->core.exports);
+	if (add_ib_core(host, kern, facts, loaded, err) < 0 || kernel_abi_read(&abi, host, kern, NULL, err) < 0)
+		return err_wrap(err, "compare nvidia-peermem with the loaded ib_core");
+	prove_modules(&module, 1, &abi, loaded, &proof);
+	if (proof_error(&proof, err) < 0)
+		return -1;
+	for (size_t i = 0; i < proof.needs.count; i++)
+		if (provider_check(host, kern, facts->host.release, proof.needs.items[i], err) < 0)
+			return -1;
+	strv_done(&f->needs);
+	f->needs = proof.needs;
+	proof.needs = (struct strv){ 0 };
+	return 0;
+}

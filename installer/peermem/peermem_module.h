@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file of nvidia-peermem that belongs to the loaded driver, and whether the kernel will take it beside the ib_core
+// that is loaded (R-P2).
+//
+// nvidia-peermem imports ib_register_peer_memory_client from ib_core: of MLNX_OFED / DOCA, or of a distribution's
+// kernel that carries it (Ubuntu); a plain kernel has none. Compiled where it was not known, the module has no such
+// import and always refuses to start (nvidia-peermem.c: NV_MLNX_IB_PEER_MEM_SYMBOLS_PRESENT).
+#pragma once
+#include "host/facts.h"
+#include "journal/state_dir.h"
+#include "kmod/module/abi.h"
+
+struct peerfile {
+	struct module module, core; // nvidia-peermem, and the nvidia that it imports from
+	char *from;                 // for messages
+	struct package package;     // that holds them, unless they are files of a root
+	struct strv needs;          // modules of the kernel's own tree, known after peerfile_prove()
+	bool has_dma_buf;           // the driver can share memory without nvidia-peermem (dma_buf_export, open modules)
+};
+#define PEERFILE_NONE ((struct peerfile){ .module = MODULE_NONE, .core = MODULE_NONE, .package = PACKAGE_NONE })
+void peerfile_done(struct peerfile *f);
+#define auto_peerfile __attribute__((cleanup(peerfile_done)))
+
+// Of the exported driver root, of the store in state (may be NULL), or of the host; the first that has the version and
+// build (srcversion) of the nvidia that is loaded. E_NOT_FOUND names where it was looked for. trust_dir: as of
+// trust_dir(), by which the store's package is judged; E_UNTRUSTED and the like: only that one has it. memory must
+// outlive ret.
+int peerfile_find(const struct root *host, const struct root *state, const char *trust_dir, struct memstate *memory,
+		  const struct facts *facts, struct peerfile *ret, struct err *err);
+// E_ABI with the CRCs of both sides, E_SYMBOL when ib_core or the module lacks the interface.
+int peerfile_prove(const struct root *host, const struct root *kern, const struct facts *facts, struct peerfile *f,
+		   struct err *err);

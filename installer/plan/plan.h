@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What installing would do and why, decided without touching anything: facts, wish and what is at hand in; steps out.
+// plan_make does no I/O, so `plan`, --dry-run and the real run cannot disagree.
+#pragma once
+#include "daemons/holders_wait.h"
+#include "host/facts.h"
+#include "host/module_params.h"
+#include "journal/journal.h"
+#include "journal/optional_modules.h"
+#include "precompiled/package/package.h"
+
+// What somebody wants on this node.
+struct wish {
+	const char *driver;   // version; NULL = that of the package or the source
+	enum flavour flavour; // FLAVOUR_AUTO = by the GPUs
+	// Full names to load, and none of them may fail; empty = nvidia, nvidia-uvm, nvidia-modeset, see optional.h.
+	const struct strv *modules;
+	const struct params *params;
+	bool is_compile_forbidden;
+	enum drain_policy holders; // what to do with those who use a driver that has to go
+	bool is_retry;             // also what failed here before
+	enum host_policy host_driver;
+};
+
+// What the modules could come from.
+struct at_hand {
+	const struct package *package; // given or kept, known to fit release and build id; NULL = none
+	const char *compatible;        // why it serves although it was made for another kernel; NULL = it was not
+	bool is_named;                 // the package was named by hand
+	const char *package_why_not;   // why no source has one that fits
+	int package_code;              // of the first source that failed otherwise; 0 = none did
+	const char *source_version;    // of a driver source; NULL = none given
+	unsigned source_flavours;      // set of enum flavour
+	const struct journal *journal; // what happened here before; NULL = nothing is known
+	const char *payload;           // digest of the user-space files that are to be exported; NULL = nothing is
+	const char *payload_why_not;   // why user space that has to be exported is not at hand; NULL = none has to be
+	const char *export_why;        // why what is exported now is not that; NULL = it is
+	bool has_signing;              // modules made here can be signed with a key that this kernel trusts
+	const struct optional *failed; // optional modules that failed in this boot; NULL = none is known
+};
+
+// In the order of a plan: nothing up to STEP_PROVE touches anything, everything behind STEP_LOAD finds modules loaded.
+enum step_kind {
+	STEP_PAYLOAD,
+	STEP_ADOPT,
+	STEP_PREFLIGHT,
+	STEP_PACKAGE,
+	STEP_COMPILE,
+	STEP_PROVE,
+	STEP_HOLDERS,
+	STEP_UNLOAD,
+	STEP_UNBIND,
+	STEP_LOAD,
+	STEP_NODES,
+	STEP_EXPORT,
+	STEP_VERIFY
+};
+
+struct step {
+	enum step_kind kind;
+	char *subject; // "nvidia-uvm, nvidia-modeset, nvidia"
+	char *why;
+};
+
+enum plan_outcome {
+	PLAN_NO_GPU, // nothing here to serve: no steps
+	PLAN_ADOPT,  // the kernel has what is wished: only nodes and user space are looked after (R-D1, R-E4)
+	PLAN_CHANGE, // modules are loaded or replaced
+};
+
+struct plan {
+	enum plan_outcome outcome;
+	char *driver;         // target version
+	enum flavour flavour; // target flavour
+	char *flavour_why;
+	char *compatible;     // the release that its package was made for, where it is another one; NULL = it is not
+	struct strv modules;  // to be loaded in the end, full names
+	struct strv optional; // those of them that may fail
+	struct step *steps;
+	size_t count;
+};
+
+// Refusals are errors: E_WEDGED (this boot's kernel is stuck), E_TARGET_FAILED (see plan_why_not), E_BOUND,
+// E_HOST_DRIVER, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, holders stop it, and that
+// is not to be changed), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1),
+// E_USAGE (nothing says what to install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
+int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
+	      const struct holders *holders, struct plan *ret, struct err *err);
+void plan_done(struct plan *p);
+#define auto_plan __attribute__((cleanup(plan_done)))
+
+// The version that would be installed: as wished, else of what is at hand, else what the kernel has; NULL = unknown.
+const char *plan_driver(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand);
+// And of which flavour; FLAVOUR_AUTO = none can be.
+enum flavour plan_flavour(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand);
+bool plan_has(const struct plan *p, enum step_kind kind);
+
+// The driver that a plan ends in, with this package (NULL = not known yet).
+void plan_target(const struct plan *p, const struct wish *wish, const char *digest, const char *build_id,
+		 struct driver *ret);
+// Why it must not be put in: it was tried and failed. NULL = it may be: nothing is known against it, or there is
+// neither a driver to lose nor a better one to fall back to. Caller frees.
+char *plan_why_not(const struct driver *target, const struct wish *wish, const struct facts *facts,
+		   const struct journal *journal);
+
+const char *step_kind_name(enum step_kind kind);    // "adopt", "package", ...
+const char *plan_outcome_name(enum plan_outcome o); // "no-gpu", "adopt", "change"

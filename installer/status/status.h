@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the driver works, measured: post-conditions one by one (R-K2).
+#pragma once
+#include "daemons/daemon_record.h"
+#include "devices/wanted.h"
+#include "host/facts.h"
+#include "journal/optional_modules.h"
+
+struct check {
+	const char *name; // "module nvidia", "gpus", "nodes"
+	char *evidence;   // "8 of 8"
+	bool is_ok;
+	int code; // of one that fails and has a code of its own; else 0, E_NOT_READY
+};
+
+struct status {
+	bool has_gpu, is_ready;
+	char *compatible; // release that the loaded modules were made for, where it is another one; NULL = it is not
+	struct check *checks;
+	size_t count;
+	struct devices devices;   // with verdicts
+	struct optional optional; // modules that failed in this boot and are not loaded; they count for nothing
+};
+
+// Compares and changes nothing. dev_root holds dev/.
+int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
+		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err);
+// One more post-condition: what the run wanted is what the kernel has. modules may be empty.
+void status_wish(struct status *s, const struct loaded *l, const char *driver, enum flavour flavour,
+		 const struct strv *modules);
+// And one more: the daemons that GPUs cannot be used without are up (R-P1). Not of a run that changes the driver: they
+// come after it.
+void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern);
+void status_done(struct status *s);
+#define auto_status __attribute__((cleanup(status_done)))
+// 0 when ready or without a GPU, else E_NOT_READY, or a code of its own, with the first failed check.
+int status_error(const struct status *s, struct err *err);

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the daemons of this node as the rules want them: starts, adopts, watches, starts again, and tells how they are.
+// The state machine of each is supervisor.h; here are its events and actions. Every start happens under the node's
+// lock, so that none comes between an unload and what follows it.
+//
+// Whoever keeps leaves the daemons running when it ends, whatever ends it: the driver outlives it, too, and the next
+// start adopts what still runs. Where a container runtime ends every process of a container with its first, they go
+// with it, and the next start starts them; an orderly stop would only take them from those who use the GPUs earlier.
+#pragma once
+#include "base/process/progress.h"
+#include "daemons/daemon_record.h"
+#include "daemons/daemon_rules.h"
+#include "supervisor/restart_policy.h"
+
+#include <poll.h>
+
+struct kept {
+	struct supervised s;
+	bool is_foreign;
+	int process; // a descriptor that tells its end; -1 = none
+	int out;     // its output; -1 = none
+	char line[1024];
+	size_t len;
+	char *since;     // of the state, RFC 3339
+	struct strv log; // the last lines that it wrote
+};
+struct keeper {
+	const struct root *host, *kern;
+	const struct sys *sys;
+	struct watch *watch;
+	struct daemon_wish wish;
+	char *boot, *release;
+	char *driver;             // the exported driver root, below host
+	struct daemons plan;      // empty until there is a driver and its user space
+	struct kept *kept;        // of plan
+	struct daemon_record old; // of who kept them before
+	bool is_known;            // whether there is a driver, and what belongs to it
+	int64_t due_ms;           // of the next look whether there is something to keep
+	int syslog;               // their socket; -1 = none
+	int after;                // pid of a program that runs once; 0 = none
+	char *written;            // what daemons.json says
+};
+int keeper_open(struct keeper *k, char *const *environment, struct err *err);
+void keeper_done(struct keeper *k);
+
+size_t keeper_fds(const struct keeper *k, struct pollfd *ret, size_t room); // that something has happened
+void keeper_ended(struct keeper *k, int pid, int status, int64_t now_ms);   // a child, by waitpid()
+// What is due. Returns when the next is; SUPERVISED_NEVER = when something happens.
+int64_t keeper_tick(struct keeper *k, int64_t now_ms);
+bool keeper_is_well(const struct keeper *k); // no daemon that is needed is down

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Execute a plan, step by step; on a failure undo, last step first, what this run has changed in the kernel.
+#pragma once
+#include "acquire/acquire.h"
+#include "acquire/compile_gate.h"
+#include "driver_root/driver_root.h"
+#include "kmod/module/prove.h"
+#include "plan/plan.h"
+#include "status/status.h"
+
+struct apply {
+	const struct root *host, *kern, *dev_root;
+	const struct sys *sys;
+	const struct root *state; // headers, scratch; holds the store
+	const struct facts *facts;
+	const struct wish *wish;
+	const struct plan *plan;
+	struct obtain *obtain;              // store, and of STEP_PACKAGE what was found
+	const struct compile_wish *compile; // of STEP_COMPILE; output and flavour are filled in here
+	const struct compile_gate *gate;    // NULL = every node compiles for itself
+	struct export *export;              // NULL = user space is not exported
+	const char *cdi;                    // as of cdi_keep()
+	unsigned imex_channels;
+	bool is_kept; // the daemons that belong to the driver will be started: what they need is looked for first
+	int unload_timeout_ms, holders_timeout_ms;
+	int load_timeout_ms;        // as of load_module()
+	bool is_unproven_allowed;   // a driver that works may go for one of which nothing could be compared
+	enum proof_basis *compared; // of STEP_PROVE, when it has run
+	struct watch *watch;
+	const struct err *failure; // of apply_back(): why what worked last is brought back
+};
+
+// The node's lock must be held. ret is the status measured at the end. A failure before the first unload or load has
+// changed nothing in the kernel; a later one is undone, and the message says so or says what could not be undone.
+int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
+
+// The part of a plan that touches nothing and takes long: everything is brought or made, kept in the store, and proven.
+// Without the node's lock: whoever changes this node meanwhile is not held up.
+int apply_stage(const struct apply *apply, struct err *err);
+
+// When no driver is loaded, or this boot was cut off in the middle of a change: what was loaded before, or worked last,
+// comes back from the node's own store, journaled as any change. plan, wish and compile are not needed; facts must be
+// of now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.
+int apply_back(const struct apply *a, struct status *ret, struct err *err);
+
+// A run that ended before it came to either: what there is, and why, for others to read (publish.h).
+void apply_failed(const struct apply *a, const char *outcome, const struct err *failure);

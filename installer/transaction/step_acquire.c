@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// What comes before anything is touched: the modules are brought or made, and proven to fit.
+#include "transaction/apply_internal.h"
+
+#include "kmod/load/load.h"
+#include "kmod/load/provider.h"
+#include "kmod/module/prove.h"
+
+int step_adopt(struct run *r, const struct step *step, struct err *err)
+{
+	(void)err;
+	watch_end(r->a->watch, "adopt", "%s is loaded already", step->subject);
+	return 0;
+}
+
+int step_package(struct run *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	const struct apply *a = r->a;
+	if (obtain_take(a->obtain, &r->package, err) < 0)
+		return -1;
+	auto_str char *tag = package_tag(&r->package.key);
+	watch_end(a->watch, "package", "%s from %s", tag, r->package.place);
+	return 0;
+}
+
+static int compile(struct run *r, struct err *err)
+{
+	const struct apply *a = r->a;
+	auto_compile_report struct compile_report report = { 0 };
+	struct compile_wish wish = *a->compile;
+	struct headers_offer offer = { .bring = obtain_headers, .ctx = a->obtain };
+	wish.offer = &offer;
+	wish.builder = obtain_builder;
+	wish.builder_ctx = a->obtain;
+	wish.flavour = a->plan->flavour;
+	wish.output = obtain_output;
+	wish.output_ctx = a->obtain;
+	return gate_compile(a->gate, &wish, a->watch, &r->package, &report, err);
+}
+
+int step_compile(struct run *r, const struct step *step, struct err *err)
+{
+	int made = compile(r, err);
+	return made > 0 ? step_package(r, step, err) : made;
+}
+
+// Files of the package for the modules that a step names, in the package's order, without those that did not fit.
+static void files_of(const struct run *r, const char *subject, struct strv *ret)
+{
+	const struct package *p = &r->package;
+	auto_strv struct strv names = { 0 };
+	strv_split(&names, subject, ", ");
+	for (size_t i = 0; i < p->count; i++)
+		if (strv_has(&names, p->files[i].module) && !optional_find(&r->failed, p->files[i].module))
+			strv_add(ret, str_dup(p->files[i].name));
+}
+
+// Exports of driver modules that stay loaded are those of the package's own files: differs() saw equal srcversions.
+static int exports_of_loaded(const struct run *r, struct symvers *ret, struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	for (size_t i = 0; i < r->package.count; i++)
+		if (loaded_find(&r->a->facts->loaded, r->package.files[i].module))
+			strv_add(&files, str_dup(r->package.files[i].name));
+	if (module_set_read(&r->package.dir, &files, &set, err) < 0)
+		return -1;
+	for (size_t i = 0; i < set.count; i++)
+		for (size_t s = 0; s < symvers_count(set.items[i].exports); s++)
+			symvers_add(ret, symvers_at(set.items[i].exports, s));
+	return 0;
+}
+
+static bool is_of_this_kernel(const struct run *r)
+{
+	return str_eq(r->package.key.release, r->a->facts->host.release);
+}
+
+// A package that is not what it says must not be found again. One of another kernel may be all that it says.
+static void quarantine(const struct run *r, const struct err *why)
+{
+	struct err err;
+	bool is_bad = (why->code == E_ABI && is_of_this_kernel(r)) || why->code == E_ELF || why->code == E_ARCH;
+	if (is_bad && store_quarantine(&r->a->obtain->store, r->package.layer.digest, NULL, &err) < 0)
+		watch_note(r->a->watch, "the package stays in the store: %s", err.text);
+}
+
+// The host has what one module of the set needs of the kernel's own tree.
+static int check_needs_of(const struct run *r, const struct proof_module *m, struct err *err)
+{
+	for (size_t i = 0; i < m->needs.count; i++)
+		if (provider_check(r->a->host, r->a->kern, r->a->facts->host.release, m->needs.items[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+static int check_needs(const struct run *r, const struct proof *proof, struct err *err)
+{
+	for (size_t i = 0; i < proof->count; i++) {
+		auto_str char *name = module_set_name(&r->set, i);
+		if (check_needs_of(r, &proof->modules[i], err) < 0)
+			return err_wrap(err, "%s", name);
+	}
+	return 0;
+}
+
+// Nor is it to come back as the last good driver, when it is a module that every driver needs: the reason holds for
+// that, too. What is wrong with the machine's own files is no proof, and says nothing of what worked on this very
+// kernel.
+static void note_unfit(const struct run *r, const struct proof *proof)
+{
+	struct obtain *o = r->a->obtain;
+	for (size_t i = 0; i < proof->count; i++) {
+		auto_str char *name = module_set_name(&r->set, i);
+		if (proof->modules[i].code && !optional_is(name))
+			memcpy(o->unfit, r->package.manifest.digest, sizeof(o->unfit));
+	}
+}
+
+static int prove(struct run *r, const struct step *step, struct proof *proof, struct err *err)
+{
+	const struct apply *a = r->a;
+	auto_strv struct strv files = { 0 };
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_symvers struct symvers *loaded = symvers_new();
+	files_of(r, step->subject, &files);
+	if (module_set_read(&r->package.dir, &files, &r->set, err) < 0 || exports_of_loaded(r, loaded, err) < 0 ||
+	    kernel_abi_read(&abi, a->host, a->kern, NULL, err) < 0)
+		return -1;
+	prove_modules(r->set.pointers, r->set.count, &abi, loaded, proof);
+	return proof_error(proof, err) < 0 ? -1 : check_needs(r, proof, err);
+}
+
+// R-P3: those that do not fit are left out, when the driver works without every one of them.
+static bool is_spared(struct run *r, const struct proof *proof)
+{
+	bool is_any = false;
+	for (size_t i = 0; i < proof->count; i++) {
+		const struct proof_module *m = &proof->modules[i];
+		auto_str char *name = module_set_name(&r->set, i);
+		struct err why;
+		if (m->code)
+			err_set(&why, m->code, "%s", m->text);
+		else if (check_needs_of(r, m, &why) == 0)
+			continue;
+		if (!run_spare(r, name, &why))
+			return false;
+		is_any = true;
+	}
+	return is_any;
+}
+
+// What is left out may have been needed by another one, which the next proof then tells.
+static int prove_what_fits(struct run *r, const struct step *step, struct proof *proof, struct err *err)
+{
+	while (prove(r, step, proof, err) < 0) {
+		if (!is_spared(r, proof))
+			return -1;
+		proof_done(proof);
+		module_set_done(&r->set);
+	}
+	return 0;
+}
+
+// A driver that works does not go for one of which nothing is known. Where there is none, or a run that was cut off has
+// left who knows what, trying is the best that can be done.
+static int check_basis(const struct run *r, struct proof *proof, struct err *err)
+{
+	const struct apply *a = r->a;
+	const struct host *host = &a->facts->host;
+	proof_add_build(proof, host->release, r->package.key.build_id, host->build_id);
+	if (a->compared)
+		*a->compared = proof->basis;
+	if (proof->basis != PROOF_BY_NOTHING)
+		return 0;
+	if (plan_has(a->plan, STEP_UNLOAD) && !r->was_open && !a->is_unproven_allowed)
+		return err_set(err, E_UNPROVEN, "%s", proof->text);
+	watch_note(a->watch, "whether the modules fit this kernel is not known before they are loaded");
+	return 0;
+}
+
+int step_prove(struct run *r, const struct step *step, struct err *err)
+{
+	const struct apply *a = r->a;
+	auto_proof struct proof proof = { 0 };
+	if (prove_what_fits(r, step, &proof, err) < 0) {
+		quarantine(r, err);
+		note_unfit(r, &proof);
+		return -1;
+	}
+	if (check_basis(r, &proof, err) < 0)
+		return -1;
+	r->needs = mem_alloc(proof.count * sizeof(*r->needs));
+	for (size_t i = 0; i < proof.count; i++) {
+		r->needs[i] = proof.modules[i].needs;
+		proof.modules[i].needs = (struct strv){ 0 };
+	}
+	r->order = mem_alloc(r->set.count * sizeof(*r->order));
+	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0)
+		return -1;
+	if ((run_keep_reuse(r, &r->package, err) < 0 ||
+	     store_set_target(&a->obtain->store, r->package.manifest.digest, err) < 0) &&
+	    run_without_note(r, err) < 0)
+		return -1;
+	watch_end(a->watch, "prove", "%s", proof.text);
+	return 0;
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What comes after the modules: nodes, the measured end, and the word about it.
+#include "transaction/apply_internal.h"
+
+#include "devices/cdi_spec_file.h"
+#include "status/status_file.h"
+
+int step_nodes(struct run *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	const struct apply *a = r->a;
+	auto_devices struct devices d = { 0 };
+	if (devices_want(a->kern, a->imex_channels, &d, err) < 0 ||
+	    devices_apply(a->dev_root, a->sys, false, &d, err) < 0)
+		return -1;
+	watch_end(a->watch, "nodes", "%zu nodes, %zu changes", d.count, d.changes);
+	return 0;
+}
+
+static int measure(const struct apply *a, struct facts *now, struct status *ret, struct err *err)
+{
+	return facts_read(a->host, a->kern, now, err) < 0 ||
+			       status_read(now, a->host, a->kern, a->dev_root, a->sys, ret, err) < 0 ?
+		       -1 :
+		       0;
+}
+
+// The rest may fail, see optional.h.
+static void demanded(const struct plan *plan, struct strv *ret)
+{
+	for (size_t i = 0; i < plan->modules.count; i++)
+		if (!strv_has(&plan->optional, plan->modules.items[i]))
+			strv_add(ret, str_dup(plan->modules.items[i]));
+}
+
+int run_verify(struct run *r, const struct plan *plan, struct err *err)
+{
+	auto_strv struct strv modules = { 0 };
+	run_settle_optional(r);
+	if (measure(r->a, &r->now, r->status, err) < 0)
+		return -1;
+	if (plan) {
+		demanded(plan, &modules);
+		status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
+	}
+	return status_error(r->status, err);
+}
+
+int step_verify(struct run *r, const struct step *step, struct err *err)
+{
+	if (run_verify(r, r->a->plan, err) < 0)
+		return -1;
+	watch_end(r->a->watch, "verify", "%s, every post-condition holds", step->subject);
+	return 0;
+}
+
+int run_publish(const struct run *r, const char *step, const char *subject, bool is_touch, struct err *err)
+{
+	struct err why;
+	const struct apply *a = r->a;
+	if (publish_step(a->host, &a->facts->host, step, subject, is_touch, &why) == 0)
+		return 0;
+	if (is_touch && !r->is_touched) {
+		*err = why;
+		return err_wrap(err, "withdraw what is published of this node");
+	}
+	watch_note(a->watch, "the state of this node is not published: %s", why.text);
+	return 0;
+}
+
+// A node that works is not failed for it.
+static void tell_runtimes(const struct apply *a, const struct status *status)
+{
+	struct err why;
+	const struct cdi_where w = {
+		.host = a->host, .kern = a->kern, .dev_root = a->dev_root, .sys = a->sys, .boot = a->facts->host.boot_id
+	};
+	int r = cdi_keep(&w, a->cdi, status->has_gpu && status->is_ready, &why);
+	if (r < 0)
+		watch_note(a->watch, "container runtimes are told of no GPU: %s", why.text);
+	else if (r > 0)
+		watch_note(a->watch, "container runtimes are told of the GPUs anew");
+}
+
+static void end(const struct apply *a, const struct facts *now, const struct status *status, const char *outcome,
+		const struct err *failure)
+{
+	struct err why;
+	const struct publish_end e = { .outcome = outcome, .watch = a->watch, .failure = failure };
+	tell_runtimes(a, status);
+	if (publish_end(a->host, now, status, &e, &why) < 0)
+		watch_note(a->watch, "the state of this node is not published: %s", why.text);
+}
+
+void run_publish_end(const struct run *r, const char *outcome)
+{
+	end(r->a, &r->now, r->status, outcome, r->a->failure);
+}
+
+void apply_failed(const struct apply *a, const char *outcome, const struct err *failure)
+{
+	auto_facts struct facts now = { 0 };
+	auto_status struct status status = { 0 };
+	struct err why;
+	if (measure(a, &now, &status, &why) < 0)
+		watch_note(a->watch, "the state of this node is not published: %s", why.text);
+	else
+		end(a, &now, &status, outcome, failure);
+}
