@@ -2,9 +2,9 @@
 // The agent on this machine: its turns until a signal, with children of this program that do the work.
 #pragma once
 #include "base/process/launch.h"
-#include "cluster/agent_look.h"
-#include "cluster/agent_work.h"
-#include "cluster/kube.h"
+#include "cluster/agent/observe.h"
+#include "cluster/agent/work.h"
+#include "cluster/kube/client.h"
 
 struct agent_host { // all borrowed
 	struct agent_place place;

@@ -5,7 +5,7 @@
 #include "base/formats/json.h"
 #include "base/process/launch.h"
 #include "base/process/log.h"
-#include "cluster/kube.h"
+#include "cluster/kube/client.h"
 
 #include <poll.h>
 #include <signal.h>

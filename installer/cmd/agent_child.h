@@ -2,7 +2,7 @@
 // One child of the agent: started, awaited without waiting, and what it said in the words of an acknowledgement.
 #pragma once
 #include "base/process/launch.h"
-#include "cluster/agent.h"
+#include "cluster/agent/decide.h"
 
 #include <sys/types.h>
 

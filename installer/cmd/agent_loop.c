@@ -2,7 +2,7 @@
 // This machine as the agent's turn wants it: a policy in a file, what is loaded and stored, children, and a log.
 #include "base/file/file.h"
 #include "base/process/log.h"
-#include "cluster/agent_turn.h"
+#include "cluster/agent/loop.h"
 #include "cmd/agent.h"
 #include "cmd/agent_child.h"
 #include "cmd/serve.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/cluster.h"
 
-#include "cluster/api.h"
+#include "cluster/kube/api.h"
 
 #include <unistd.h>
 

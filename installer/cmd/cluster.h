@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the commands that talk to a cluster share.
 #pragma once
-#include "cluster/coordinator.h"
+#include "cluster/coordinator/coordinator.h"
 #include "cmd/common.h"
 
 struct cluster_values { // first member of each command's values

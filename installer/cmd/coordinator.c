@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The roll-out controller of a cluster, as a Deployment of two.
-#include "cluster/metrics.h"
+#include "cluster/coordinator/metrics.h"
 #include "cmd/cluster.h"
 #include "status/liveness.h"
 

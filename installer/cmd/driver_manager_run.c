@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the operator's init container does, in order. Up to the proof nothing is written but the node's store.
 #include "base/http/proxy.h"
-#include "cluster/driverpod.h"
-#include "cluster/evacuate.h"
+#include "cluster/driver_manager/driver_pod.h"
+#include "cluster/driver_manager/evacuate.h"
 #include "cmd/driver_manager.h"
 #include "cmd/entry.h"
 #include "cmd/nvidia_driver.h"

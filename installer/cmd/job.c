@@ -2,7 +2,7 @@
 #include "cmd/job.h"
 
 #include "base/file/file.h"
-#include "cluster/buildlease.h"
+#include "cluster/kube/build_lease.h"
 #include "daemons/holders_wait.h"
 #include "devices/cdi_spec_file.h"
 #include "host/module_set.h"

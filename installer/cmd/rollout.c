@@ -3,9 +3,9 @@
 #include "cmd/rollout.h"
 #include "base/core/date.h"
 #include "base/file/file.h"
-#include "cluster/patch.h"
-#include "cluster/roster.h"
-#include "cluster/slots.h"
+#include "cluster/policy/node_list.h"
+#include "cluster/rollout/merge_patch.h"
+#include "cluster/rollout/scheduler.h"
 
 #include <fcntl.h>
 #include <stdio.h>

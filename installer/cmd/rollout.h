@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inside the commands of the roll-out: how results are shown.
 #pragma once
-#include "cluster/slots.h"
+#include "cluster/rollout/scheduler.h"
 #include "cmd/common.h"
 
 char *reason_text(const struct reason *reason); // "code object"; "" for none

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout status, why: what the coordinator of a cluster sees, and what it will do next.
-#include "cluster/api.h"
+#include "cluster/kube/api.h"
 #include "cmd/cluster.h"
 #include "cmd/rollout.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (cluster/rollstatus.h),
+// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (cluster/rollout/rollout_status.h),
 // never as an edit of it. Whoever writes there between our look and our word makes us look again.
 #include "base/core/date.h"
-#include "cluster/api.h"
-#include "cluster/keys.h"
-#include "cluster/undo.h"
+#include "cluster/kube/api.h"
+#include "cluster/node_state/annotations.h"
+#include "cluster/rollout/undo.h"
 #include "cmd/cluster.h"
 
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #include "cmd/rollout.h"
 
 #include "base/core/date.h"
-#include "cluster/patch.h"
-#include "cluster/why.h"
+#include "cluster/rollout/explain.h"
+#include "cluster/rollout/merge_patch.h"
 
 #include <stdio.h>
 

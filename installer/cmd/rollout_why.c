@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/why.h"
+#include "cluster/rollout/explain.h"
 
 #include "base/core/date.h"
 #include "cmd/rollout.h"

@@ -2,7 +2,7 @@
 #include "cmd/serve_agent.h"
 
 #include "base/process/launch.h"
-#include "cluster/agent_look.h"
+#include "cluster/agent/observe.h"
 
 #include <poll.h>
 #include <sys/wait.h>

@@ -9,7 +9,7 @@
 //   the push of one fails      it is ready all the same; those who waited compile, at once, and not one by one
 //   not found, not believed    as seen from here: this node compiles
 #pragma once
-#include "cluster/buildlease.h"
+#include "cluster/kube/build_lease.h"
 #include "cmd/job.h"
 #include "cmd/signers.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/nodereport.h"
+#include "cluster/node_state/next_kernel_report.h"
 #include "cmd/share.h"
 #include "cmd/watch.h"
 #include "journal/journal.h"

@@ -5,11 +5,11 @@
 //   crowd beat SECONDS           each of them tells its status every five minutes, as a kubelet does
 //   crowd play SECONDS [STATE COUNT]
 //                                agents, until that many nodes are in the state. They choose, journal and write by the
-//                                agent's own rules (cluster/agent.h, agent_words.h); what is made up is the work
+//                                agent's own rules (cluster/agent/decide.h, agent_words.h); what is made up is the work
 //   crowd state STATE            how many nodes are in it
-#include "cluster/agent_node.h"
-#include "cluster/api.h"
-#include "cluster/keys.h"
+#include "cluster/agent/node_object.h"
+#include "cluster/kube/api.h"
+#include "cluster/node_state/annotations.h"
 #include "tests/unit/node.h"
 
 #include <inttypes.h>
@@ -90,7 +90,7 @@ static int take(void *ctx, json_t *node, struct err *err)
 		snprintf(p->name, sizeof(p->name), "%s", name);
 		p->node = (struct agent_node){ .kube = crowd.kube, .name = p->name };
 		p->facts = (struct agent_facts){ .is_known = true, .loaded = OLD, .store = { OLD } };
-		snprintf(p->facts.version, sizeof(p->facts.version), "535.1"); // made up
+		snprintf(p->facts.version, sizeof(p->facts.version), "535.1");               // made up
 		snprintf(p->facts.release, sizeof(p->facts.release), "6.1.0-1-cloud-amd64"); // made up
 		snprintf(p->facts.srcversion, sizeof(p->facts.srcversion), "0123456789ABCDEF0123456");
 		p->journal.current = OLD;

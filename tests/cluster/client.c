@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What client.bats names, one test a run: our client against the API server of $KUBECONFIG.
-#include "cluster/api.h"
+#include "cluster/kube/api.h"
 
 #include "tests/unit/test.h"
 

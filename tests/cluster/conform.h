@@ -2,7 +2,7 @@
 // Sends the rows of conform_rows.h, and what one request alone does not show: watches, and what is too old. Whoever
 // includes this says whom to ask (tests/unit/sim_conform_test.c the simulated server, conform.c a real one).
 #pragma once
-#include "cluster/api.h"
+#include "cluster/kube/api.h"
 #include "tests/cluster/conform_rows.h"
 #include "tests/unit/test.h"
 

@@ -6,8 +6,8 @@
 // than all annotations of an object may have together. ' stands for ".
 // facts: "keys=JSON", joined by ';'. "keys=-": absent, "keys=*": there is something, "keys#=3": so many.
 #pragma once
-#include "cluster/driversets.h"
-#include "cluster/kube.h"
+#include "cluster/coordinator/driver_daemonsets.h"
+#include "cluster/kube/client.h"
 
 struct conform_row {
 	const char *what, *method, *path, *body;

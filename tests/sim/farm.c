@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/farm.h"
 
-#include "cluster/keys.h"
+#include "cluster/node_state/annotations.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 // policy, and coordinators that can be killed and started again. Agents look once a second and write as a real one
 // does: their own keys, and only what differs.
 #pragma once
-#include "cluster/coordinator.h"
+#include "cluster/coordinator/coordinator.h"
 #include "tests/sim/sim.h"
 
 enum { FARM_TEXT = 256 };

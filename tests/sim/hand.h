@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real agent of a node (cluster/agent_turn.c, with its journal in a real file) on a machine that is a script: what
+// The real agent of a node (cluster/agent/loop.c, with its journal in a real file) on a machine that is a script: what
 // is in its kernel and on its disk is in struct farm_node, and children stage, unload, load and measure in their time.
 // The machine outlives the agent, and a child outlives it too unless all of the container is killed or the machine is
 // booted. Whoever died is started again a little later, as a kubelet does.
 #pragma once
-#include "cluster/agent_journal.h"
-#include "cluster/agent_turn.h"
+#include "cluster/agent/agent_journal.h"
+#include "cluster/agent/loop.h"
 #include "tests/sim/farm.h"
 
 enum hand_end {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Kubernetes API server in this process, on a clock that moves only when somebody waits. A test program that links
-// tests/sim runs the real client (cluster/kube.c) and all that stands on it: what is replaced is what lies beneath,
+// tests/sim runs the real client (cluster/kube/client.c) and all that stands on it: what is replaced is what lies beneath,
 // the HTTP client (http_sim.c) and the client's clocks and dice (clock.c). The same requests give the same answers as a
 // real kube-apiserver's: tests/cluster/conform.c asks both.
 //
 // Who asks is told apart by its token: struct kube *a = sim_client(sim, "a").
 // Texts of JSON: ' stands for ".
 #pragma once
-#include "cluster/api.h"
+#include "cluster/kube/api.h"
 
 enum { SIM_EPOCH = 1800000000 }; // 2027-01-15T08:00:00Z, where the clock starts
 

@@ -2,7 +2,7 @@
 // Who keeps the driver of a node in use, as its agent counts them for whoever waits for them to go: the recorded
 // machines of tests/hosts, with processes that came, went, or may not be looked at. T08, R-D2.
 #include "base/file/copy.h"
-#include "cluster/agent_look.h"
+#include "cluster/agent/observe.h"
 #include "tests/unit/tempdir.h"
 
 #include <sys/stat.h>

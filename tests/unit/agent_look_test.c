@@ -2,7 +2,7 @@
 // What a node has, in the words of a policy: the recorded machine h100x8, which runs 535.261.03 (open), with other
 // names for the same and for others. T36, T39.
 #include "base/file/copy.h"
-#include "cluster/agent_look.h"
+#include "cluster/agent/observe.h"
 #include "journal/journal.h"
 #include "precompiled/package/create.h"
 #include "precompiled/store/store.h"

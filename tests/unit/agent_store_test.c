@@ -3,7 +3,7 @@
 // it has whole for the kernel that runs (T36, T42). The recorded machine h100x8, which runs 535.261.03 (open), with
 // packages in its store.
 #include "base/file/copy.h"
-#include "cluster/agent_look.h"
+#include "cluster/agent/observe.h"
 #include "host/existing_driver.h"
 #include "precompiled/package/create.h"
 #include "precompiled/store/store.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent of a node does next, one situation a row; the names begin with the scenarios of upgrade-design 3. And
 // the life of an order from its acceptance to its end, through boots.
-#include "cluster/agent.h"
+#include "cluster/agent/decide.h"
 #include "tests/unit/test.h"
 
 enum { NOTHING, OLD, NEW, OTHER };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent writes: on its Node, read back by the coordinator's own parser; and on its disk, read back by itself,
 // damaged, or cut off by a kill. T36, T57, T76, I9.
-#include "cluster/agent_journal.h"
-#include "cluster/agent_words.h"
+#include "cluster/agent/agent_annotations.h"
+#include "cluster/agent/agent_journal.h"
 #include "tests/unit/test.h"
 
 static const char DIGEST[] = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";

@@ -3,7 +3,7 @@
 // same types, bounds, choices and defaults.
 #include "base/file/file.h"
 #include "base/formats/yaml.h"
-#include "cluster/policy_own.h"
+#include "cluster/policy/policy_internal.h"
 #include "tests/unit/test.h"
 
 struct schema {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the operator's init container reads of the pod that it is in: is the image that will load the driver ours and of
 // this version, with which environment, and where its module parameters lie on the host.
-#include "cluster/driverpod.h"
+#include "cluster/driver_manager/driver_pod.h"
 #include "tests/unit/test.h"
 
 static json_t *pod_of(const char *text)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Node, its pods and a driver manager on the simulated API server.
 #pragma once
-#include "cluster/evacuate.h"
-#include "cluster/operands.h"
+#include "cluster/driver_manager/evacuate.h"
+#include "cluster/node_state/operands.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

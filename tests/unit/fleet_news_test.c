@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of what is known of a Node when there is news of it: another version, another object of its name, an
 // object that means nothing, an answer about a Node that is gone, a list without it. T59, T70, T71, T73.
-#include "cluster/fleet.h"
+#include "cluster/coordinator/node_cache.h"
 #include "tests/unit/test.h"
 
 static const struct policy policy;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // T84: what the coordinator keeps of thousands of Nodes, through the reader that it has.
 #include "base/formats/json_stream.h"
-#include "cluster/fleet.h"
+#include "cluster/coordinator/node_cache.h"
 #include "tests/unit/node.h"
 #include "tests/unit/test.h"
 

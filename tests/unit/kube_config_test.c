@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/config.h"
+#include "cluster/kube/kubeconfig.h"
 
 #include "base/formats/yaml.h"
 #include "tests/unit/tempdir.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client against an API server that lies, stalls, truncates, refuses and closes. What a real one does is in
 // tests/cluster.
-#include "cluster/api.h"
+#include "cluster/kube/api.h"
 
 #include "tests/unit/server.h"
 #include "tests/unit/tempdir.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What can happen in the small world, and what must hold whenever the coordinator decides something.
 #pragma once
-#include "cluster/keys.h"
+#include "cluster/node_state/annotations.h"
 #include "tests/unit/rollout_world.h"
 #include "tests/unit/test.h"
 

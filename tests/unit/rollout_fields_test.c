@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a field of the policy may hold, at its edges: what is taken is taken as it was written, and everything else is
 // refused with words that say what would be right. Policies as a whole: rollout_policy_test.
-#include "cluster/policy.h"
+#include "cluster/policy/policy.h"
 #include "tests/unit/test.h"
 
 #define POOL(more) "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"535.1\"}" more "}]}"

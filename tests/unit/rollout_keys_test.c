@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is written on a node, read back: round trips, and values that nobody of ours wrote. T13, T62, T83, I9.
-#include "cluster/fleet.h"
-#include "cluster/keys.h"
-#include "cluster/patch.h"
+#include "cluster/coordinator/node_cache.h"
+#include "cluster/node_state/annotations.h"
+#include "cluster/rollout/merge_patch.h"
 #include "tests/unit/test.h"
 
 static const struct record full = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cluster is a line of words, one for each node, and what is planned of it a line of letters.
 #pragma once
-#include "cluster/slots.h"
+#include "cluster/rollout/scheduler.h"
 #include "tests/unit/test.h"
 
 #define NOW INT64_C(1800000000)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pool has a node, by labels that somebody wrote, and when it may be worked on: windows to the minute.
-#include "cluster/policy.h"
+#include "cluster/policy/policy.h"
 #include "tests/unit/test.h"
 
 enum { MINUTE = 60, HOUR = 3600, DAY = 24 * HOUR };

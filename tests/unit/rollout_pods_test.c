@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pods have to go before a driver is replaced, and which stay whatever happens. T07 to T12, T77, T79.
-#include "cluster/pods.h"
+#include "cluster/coordinator/pods.h"
 #include "tests/unit/test.h"
 
 static json_t *parse(const char *text)

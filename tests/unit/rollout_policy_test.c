@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policies that make no sense are refused with the field; limits and windows at their edges. T80, T81, T83, T38, T39.
-#include "cluster/policy.h"
+#include "cluster/policy/policy.h"
 #include "tests/unit/test.h"
 
 #define POOL "\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"535.1\"}"

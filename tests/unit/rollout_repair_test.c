@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What people and accidents did to our keys, in every state: what exactly is written then, and what is not touched.
 // T13, T17, T62.
-#include "cluster/keys.h"
+#include "cluster/node_state/annotations.h"
 #include "tests/unit/rollout_said.h"
 
 #define AT(phase_) .phase = PHASE_##phase_

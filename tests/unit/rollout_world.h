@@ -3,8 +3,8 @@
 // a coordinator that does one thing at a time. A world packs into a few bytes without loss of what decisions can see:
 // times as ticks before now, numbers of orders as "heard or not".
 #pragma once
-#include "cluster/patch.h"
-#include "cluster/slots.h"
+#include "cluster/rollout/merge_patch.h"
+#include "cluster/rollout/scheduler.h"
 
 enum { NODES_MOST = 3, TICK = 60, LONG_AGO = 2, FAR_AHEAD = 6, SIDES = 4 };
 #define NOW INT64_C(1800000000)

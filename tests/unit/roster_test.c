@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes as the API server and `kubectl get nodes -o json` write them: what is taken of each, and a list that is none is
 // refused with the item, so that `rollout plan` shows no plan of half a cluster.
-#include "cluster/roster.h"
+#include "cluster/policy/node_list.h"
 #include "tests/unit/test.h"
 
 #define POLICY                                                                                   \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Label selectors mean what they mean to the API server, and what means nothing is refused with the place.
-#include "cluster/selector.h"
+#include "cluster/policy/label_selector.h"
 #include "tests/unit/test.h"
 
 static void meets(void **state)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mode self: a node's whole way by its own orders, every step from what is on the disk alone. The test is the agent.
-#include "cluster/keys.h"
-#include "cluster/self.h"
+#include "cluster/agent/single_node.h"
+#include "cluster/node_state/annotations.h"
 #include "tests/unit/test.h"
 
 #define POLICY(driver) "{\"mode\": \"self\", \"pools\": [{\"name\": \"n\", \"target\": {\"driver\": \"" driver "\"}}]}"

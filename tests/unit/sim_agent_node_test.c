@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How an agent hears of its own Node and what it writes there: also when the API server has forgotten what was before
 // (T59), cannot be had, or has another Node of the name.
-#include "cluster/agent_node.h"
+#include "cluster/agent/node_object.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

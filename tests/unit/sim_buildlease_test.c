@@ -2,7 +2,7 @@
 // Who compiles, of two nodes that need the same (R-H4): taken once, renewed while it runs, given back with what came of
 // it, and taken over from who has died.
 #include "base/file/digest.h"
-#include "cluster/buildlease.h"
+#include "cluster/kube/build_lease.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

@@ -2,7 +2,7 @@
 // The status of a DriverRollout, word by word: `kubectl get` and `kubectl wait` read it, and Argo CD decides by it.
 // Which object is the policy: sim_driverrollout_test.
 #include "base/core/date.h"
-#include "cluster/undo.h"
+#include "cluster/rollout/undo.h"
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 

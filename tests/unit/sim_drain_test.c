@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One look after the other at the pods of a node that is drained, on the simulated API server: how fast evictions are
 // asked for, how long a budget is believed to block, and when the next look is due. T04, T05, T82, 5.7.
-#include "cluster/drain.h"
+#include "cluster/coordinator/drain.h"
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 

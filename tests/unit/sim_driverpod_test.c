@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pod the operator's init container takes for its own: what it asks of the API server, and what it takes of
 // several. What it then reads of it is in driverpod_test.c.
-#include "cluster/driverpod.h"
+#include "cluster/driver_manager/driver_pod.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

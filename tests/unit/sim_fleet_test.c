@@ -2,7 +2,7 @@
 // Watches go on while the coordinator waits for an answer: nodes change, go and come inside of the LIST of pods, of an
 // eviction, of a node's patch and of the read after a conflict. AddressSanitizer sees what is kept for too long. T70,
 // T71.
-#include "cluster/metrics.h"
+#include "cluster/coordinator/metrics.h"
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What people say in the middle of a roll-out counts for the nodes that are drained and for those that failed: undo,
 // another target, a pin, an abort.
-#include "cluster/undo.h"
+#include "cluster/rollout/undo.h"
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 

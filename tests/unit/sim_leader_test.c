@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who coordinates (upgrade-design 5.1, 5.6): the Lease kmodsmith-coordinator between two of them, to the second, and
 // how often it is asked for. T51, T58, T60.
-#include "cluster/leader.h"
-#include "cluster/ledger.h"
+#include "cluster/coordinator/leader_election.h"
+#include "cluster/coordinator/slot_ledger.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a look at the pods of a node finds out, to the word, whom it asks to go, and when it asks nobody any more: in
 // each state of a drain, with jobs that are waited for, and where the API server does not answer. T04, T08, T12, T77.
-#include "cluster/drain.h"
+#include "cluster/coordinator/drain.h"
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 

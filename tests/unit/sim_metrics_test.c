@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Prometheus reads of a coordinator, word by word: dashboards and alerts are written against these names, labels
 // and numbers (upgrade-design 5.11).
-#include "cluster/metrics.h"
+#include "cluster/coordinator/metrics.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

@@ -2,10 +2,10 @@
 // A patch of a Node counts only if nobody was faster: what it was decided by is tested by the server with the write
 // (upgrade-design 5.2; I2, I3, I4, and who was deposed). A decision and what happens on the Node before it is written,
 // a row each.
-#include "cluster/fleet.h"
-#include "cluster/keys.h"
-#include "cluster/nodepatch.h"
-#include "cluster/rules.h"
+#include "cluster/coordinator/node_cache.h"
+#include "cluster/node_state/annotations.h"
+#include "cluster/rollout/node_patch.h"
+#include "cluster/rollout/rules.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

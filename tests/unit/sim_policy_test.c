@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A policy that means nothing leaves the last good one in force, at once and after a restart. T83.
-#include "cluster/undo.h"
+#include "cluster/rollout/undo.h"
 #include "tests/sim/farm.h"
 #include "tests/unit/test.h"
 

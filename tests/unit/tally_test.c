@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a coordinator counts for its metrics (upgrade-design 5.11).
-#include "cluster/tally.h"
+#include "cluster/coordinator/tally.h"
 #include "tests/unit/test.h"
 
 static void move(struct tally *t, enum phase from, enum phase to, int64_t seconds, enum failing failing)

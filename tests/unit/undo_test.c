@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `rollout undo` says beside a policy, and what becomes of it.
-#include "cluster/undo.h"
+#include "cluster/rollout/undo.h"
 #include "tests/unit/test.h"
 
 static const char two[] = "{\"pools\":[{\"name\":\"a\",\"selector\":{\"x\":\"y\"},\"target\":{\"driver\":\"2.0\"}},"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `rollout why` and `rollout status` say beside the state: what the deadline will bring, whose the cordon is, how
 // the last drain ended, and which row decided. They are read before somebody intervenes, so each has to be true.
-#include "cluster/why.h"
+#include "cluster/rollout/explain.h"
 
-#include "cluster/admit.h"
+#include "cluster/rollout/scheduler_admit.h"
 #include "tests/unit/test.h"
 
 #define NOW INT64_C(1800000000)

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/agent/agent_journal.h"
+
+#include "base/file/digest.h"
+#include "cluster/node_state/annotations.h"
+#include "cluster/policy/json_fields.h"
+
+#include <stdio.h>
+
+static const char DIR_NAME[] = "agent", FILE_NAME[] = "agent/journal.json", DAMAGED[] = "agent/journal.damaged";
+enum { SCHEMA = 1 };
+
+// The order in the spelling of its annotation.
+static const struct key *go_key(void)
+{
+	const struct key *key = keys;
+	while (!str_eq(key->name, KEY_PREFIX "go"))
+		key++;
+	return key;
+}
+
+static json_t *aim_json(const struct aim *aim)
+{
+	char text[AIM_TEXT];
+	aim_text(aim, text);
+	return json_string(text);
+}
+
+static json_t *known_json(const struct agent_journal *j)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < j->known_count; i++) {
+		const struct target *t = &j->known[i];
+		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o}", "driver", t->driver, "flavour",
+						      t->flavour, "package", json_text(t->package), "parameters",
+						      json_text(t->parameters)));
+	}
+	return list;
+}
+
+int agent_journal_write(const struct root *state, const struct agent_journal *j, struct err *err)
+{
+	char order[KEY_TEXT] = "";
+	const struct record record = { .go = j->order };
+	go_key()->text(&record, order, sizeof(order));
+	auto_json json_t *json = json_pack(
+		"{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:i, s:o, s:s, s:s, s:o}", "schema",
+		SCHEMA, "order", order, "node", j->node, "step", agent_step_names[j->step], "failing",
+		failing_names[j->failing], "code", j->code, "boot", j->boot, "boots", (int)j->boots, "tries",
+		(int)j->tries, "previous", aim_json(&j->previous), "current", aim_json(&j->current), "revived",
+		j->revived, "revivals", (int)j->revivals, "probed", aim_json(&j->probed), "probe",
+		result_names[j->probe], "probe-code", j->probe_code, "known", known_json(j));
+	if (!json)
+		return err_set(err, E_SYSTEM, "the agent's journal cannot be written as JSON");
+	return root_mkdirs(state, DIR_NAME, 0755, err) < 0 ? -1 : json_write(state, FILE_NAME, json, err);
+}
+
+static int bad(const char *name, struct err *err)
+{
+	return err_set(err, E_CONFIG, "%s: is not what is written there", name);
+}
+
+static int read_text(const json_t *json, const char *name, char *ret, size_t size, struct err *err)
+{
+	const char *text = json_string_value(json_object_get(json, name));
+	if (!text || (*text && !word_copy(ret, size, text, strlen(text))))
+		return bad(name, err);
+	return 0;
+}
+
+static int read_aim(const json_t *json, const char *name, struct aim *ret, struct err *err)
+{
+	const char *text = json_string_value(json_object_get(json, name));
+	return text && aim_parse(text, ret) ? 0 : bad(name, err);
+}
+
+static int read_name(const json_t *json, const char *name, const char *const *names, int count, int *ret,
+		     struct err *err)
+{
+	const char *text = json_string_value(json_object_get(json, name));
+	*ret = text ? name_index(names, count, text, strlen(text)) : -1;
+	return *ret < 0 ? bad(name, err) : 0;
+}
+
+static int read_count(const json_t *json, const char *name, unsigned *ret, struct err *err)
+{
+	const json_t *value = json_object_get(json, name);
+	if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > UINT16_MAX)
+		return bad(name, err);
+	*ret = (unsigned)json_integer_value(value);
+	return 0;
+}
+
+// What an older agent did not write.
+static int read_later_count(const json_t *json, const char *name, unsigned *ret, struct err *err)
+{
+	*ret = 0;
+	return json_object_get(json, name) ? read_count(json, name, ret, err) : 0;
+}
+
+static int read_order(const json_t *json, struct order *ret, struct err *err)
+{
+	struct record record = { 0 };
+	const char *text = json_string_value(json_object_get(json, "order"));
+	if (!text || (*text && !go_key()->parse(text, &record)))
+		return bad("order", err);
+	*ret = record.go;
+	return 0;
+}
+
+static int read_target(const json_t *item, struct target *t, struct err *err)
+{
+	const char *parameters = json_string_value(json_object_get(item, "parameters"));
+	const json_t *package = json_object_get(item, "package");
+	if (read_text(item, "driver", t->driver, sizeof(t->driver), err) < 0 ||
+	    read_text(item, "flavour", t->flavour, sizeof(t->flavour), err) < 0)
+		return -1;
+	const char *digest = json_string_value(package);
+	if (!*t->driver || !parameters || (!json_is_null(package) && !digest))
+		return bad("known", err);
+	if (digest && (!str_starts(digest, "sha256:") || !digest_is_hex(digest + 7)))
+		return bad("package", err);
+	t->parameters = str_dup(parameters);
+	t->package = str_dup(digest);
+	target_name(t);
+	return 0;
+}
+
+static int read_known(const json_t *json, struct agent_journal *j, struct err *err)
+{
+	const json_t *list = json_object_get(json, "known"), *item;
+	size_t i;
+	if (!json_is_array(list))
+		return bad("known", err);
+	json_array_foreach(list, i, item)
+	{
+		struct target t = { 0 };
+		int r = read_target(item, &t, err);
+		if (r == 0)
+			agent_learn(j, &t);
+		target_done(&t);
+		if (r < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int parse(const json_t *json, struct agent_journal *j, struct err *err)
+{
+	int step, failing, probe;
+	if (json_integer_value(json_object_get(json, "schema")) != SCHEMA)
+		return bad("schema", err);
+	if (read_order(json, &j->order, err) < 0 ||
+	    read_name(json, "step", agent_step_names, AGENT_STEPS, &step, err) < 0 ||
+	    read_name(json, "failing", failing_names, FAILING_COUNT, &failing, err) < 0 ||
+	    read_name(json, "probe", result_names, RESULT_COUNT, &probe, err) < 0 ||
+	    read_text(json, "code", j->code, sizeof(j->code), err) < 0 ||
+	    read_text(json, "node", j->node, sizeof(j->node), err) < 0 ||
+	    read_text(json, "boot", j->boot, sizeof(j->boot), err) < 0 ||
+	    read_text(json, "revived", j->revived, sizeof(j->revived), err) < 0 ||
+	    read_text(json, "probe-code", j->probe_code, sizeof(j->probe_code), err) < 0 ||
+	    read_count(json, "boots", &j->boots, err) < 0 || read_count(json, "tries", &j->tries, err) < 0 ||
+	    read_later_count(json, "revivals", &j->revivals, err) < 0 ||
+	    read_aim(json, "previous", &j->previous, err) < 0 || read_aim(json, "current", &j->current, err) < 0 ||
+	    read_aim(json, "probed", &j->probed, err) < 0)
+		return -1;
+	j->step = (enum agent_step)step;
+	j->failing = (enum failing)failing;
+	j->probe = (enum result)probe;
+	if (j->step != AGENT_IDLE && j->order.verb == VERB_NONE)
+		return bad("step", err);
+	if ((j->step == AGENT_FAILED) != (j->failing != FAILING_NONE) ||
+	    (j->step == AGENT_FAILED) != (*j->code != '\0'))
+		return bad("code", err);
+	return read_known(json, j, err);
+}
+
+// A name that has not been used: what damaged it twice is worth looking at twice.
+static int set_aside(const struct root *state, const struct err *why, char **ret_why, struct err *err)
+{
+	auto_str char *name = str_dup(DAMAGED);
+	for (unsigned i = 2; root_exists(state, name); i++) {
+		free(name);
+		name = str_fmt("%s.%u", DAMAGED, i);
+	}
+	if (root_rename(state, FILE_NAME, name, err) < 0)
+		return -1;
+	*ret_why = str_fmt("%s; it lies at '%s' now", why->text, name);
+	return 0;
+}
+
+// 1 = read, 0 = there is none; E_CONFIG: it is damaged.
+static int read_journal(const struct root *state, struct agent_journal *ret, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	auto_agent_journal struct agent_journal j = { 0 };
+	int r = json_read(state, FILE_NAME, &json, err);
+	if (r <= 0 || parse(json, &j, err) < 0)
+		return r == 0 ? 0 : -1;
+	*ret = j;
+	j = (struct agent_journal){ 0 };
+	return 1;
+}
+
+int agent_journal_read(const struct root *state, struct agent_journal *ret, char **ret_why, struct err *err)
+{
+	struct err why;
+	*ret_why = NULL;
+	int r = read_journal(state, ret, &why);
+	if (r >= 0)
+		return r;
+	if (why.code == E_CONFIG)
+		return set_aside(state, &why, ret_why, err);
+	*err = why;
+	return -1;
+}
+
+int agent_current(const struct root *state, struct target *ret, struct err *err)
+{
+	auto_agent_journal struct agent_journal j = { 0 };
+	if (read_journal(state, &j, err) < 0)
+		return err->code == E_CONFIG ? 0 : -1;
+	const struct target *t = agent_known(&j, &j.current);
+	if (!aim_is(&j.current) || !t)
+		return 0;
+	target_copy(t, ret);
+	return 1;
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/agent/agent_internal.h"
+#include "cluster/kube/api.h"
+#include "cluster/node_state/annotations.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum {
+	ACCEPT_MS = 10000, // an order that ends sooner is told once (S5); three times a minute is waited for it
+	BUSY_MS = 200,
+	CHOICES_MOST = 8,
+};
+
+static void say(const struct agent *a, const char *fmt, ...) PRINTF(2, 3);
+static void say(const struct agent *a, const char *fmt, ...)
+{
+	char text[256];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	a->site->machine.did(a->site->machine.ctx, text);
+}
+
+// Acts
+
+// What was meant to be journaled and could not be did not happen.
+static bool commit(struct agent *a, const struct agent_journal *before)
+{
+	if (agent_write(a))
+		return true;
+	struct target *known = a->journal.known;
+	size_t count = a->journal.known_count;
+	a->journal = *before;
+	a->journal.known = known;
+	a->journal.known_count = count;
+	return false;
+}
+
+static bool take(struct agent *a)
+{
+	const struct order *go = &agent_orders(a)->go;
+	const struct target *t = agent_meaning(a, &go->aim);
+	if (t && aim_is(&go->aim))
+		agent_learn(&a->journal, t);
+	struct agent_journal before = a->journal;
+	agent_take(&a->journal, go);
+	if (!commit(a, &before))
+		return false;
+	say(a, "order %u.%u: %s", go->seq.epoch, go->seq.n, verb_names[go->verb]);
+	a->taken_ms = a->now_ms;
+	a->look_ms = 0; // it is judged by what is so now
+	return true;
+}
+
+static bool finish(struct agent *a, const struct agent_choice *c)
+{
+	struct agent_journal before = a->journal;
+	agent_finish(&a->journal, c);
+	if (!commit(a, &before))
+		return false;
+	a->has_end = false;
+	say(a, "%s: %s%s%s: %s", verb_names[a->journal.order.verb], result_names[c->result], c->code ? " " : "",
+	    c->code ? c->code : "", c->rule);
+	return true;
+}
+
+static bool cannot(struct agent *a, const struct err *why)
+{
+	const struct err_info *info = err_info(why->code);
+	a->has_end = true;
+	a->end = (struct agent_end){ .failing = agent_failing(info) };
+	snprintf(a->end.code, sizeof(a->end.code), "%s", info->name);
+	return true;
+}
+
+static enum agent_work work_of(const struct agent *a, enum agent_act act)
+{
+	if (act == AGENT_REVIVE)
+		return AGENT_WORK_REVIVE;
+	return act == AGENT_REVERT || agent_changes(a->journal.order.verb) ? AGENT_WORK_SWAP :
+	       a->journal.order.verb == VERB_STAGE                         ? AGENT_WORK_STAGE :
+									     AGENT_WORK_PROBE;
+}
+
+static bool run(struct agent *a, const struct agent_choice *c)
+{
+	struct err why;
+	struct agent_journal *j = &a->journal;
+	const struct aim aim = c->act == AGENT_REVERT ? j->previous :
+			       c->act == AGENT_REVIVE ? j->current :
+							j->order.aim;
+	const struct target *t = agent_meaning(a, &aim);
+	const struct agent_machine *m = &a->site->machine;
+	if (t)
+		agent_learn(j, t);
+	t = agent_known(j, &aim);
+	struct agent_journal before = *j;
+	agent_begin(j, c->act, a->site->boot, &a->facts.loaded);
+	if (!commit(a, &before))
+		return false;
+	a->has_end = false;
+	say(a, "%s: %s", c->act == AGENT_REVIVE ? "boot" : verb_names[j->order.verb], c->rule);
+	if (m->begin(m->ctx, work_of(a, c->act), t, &why) == 0) {
+		a->running = c->act;
+		a->begun_ms = a->now_ms;
+		return true;
+	}
+	m->trouble(m->ctx, "the work cannot begin", &why);
+	return c->act != AGENT_REVIVE && cannot(a, &why);
+}
+
+static void describe(const struct agent *a, struct agent_view *v)
+{
+	const struct agent_journal *j = &a->journal;
+	const struct record *orders = agent_orders(a);
+	int64_t since = j->step == AGENT_ACCEPTED ? a->taken_ms : a->start_ms;
+	*v = (struct agent_view){ .journal = j,
+				  .facts = &a->facts,
+				  .end = a->has_end ? &a->end : NULL,
+				  .boot = a->site->boot,
+				  .is_read = orders != NULL,
+				  .is_running = a->running != AGENT_WAIT,
+				  .is_meant = agent_meaning(a, &j->order.aim) != NULL,
+				  .is_back_meant = agent_meaning(a, &j->previous) != NULL,
+				  .waited_s = (unsigned)((a->now_ms - since) / 1000) };
+	if (!orders)
+		return;
+	if (!key_is_bad(orders, KEY_PREFIX "go")) // what means nothing orders nothing
+		v->go = orders->go;
+	v->phase = orders->phase;
+	v->is_paused = a->node.is_read && a->node.m.facts.is_paused;
+}
+
+// True: something was done, and there may be more to do.
+static bool act(struct agent *a)
+{
+	struct agent_view v;
+	struct agent_choice c;
+	describe(a, &v);
+	agent_choose(&v, &c);
+	switch (c.act) {
+	case AGENT_TAKE:
+		return take(a);
+	case AGENT_FINISH:
+		return finish(a, &c);
+	case AGENT_RUN:
+	case AGENT_REVERT:
+	case AGENT_REVIVE:
+		return run(a, &c);
+	default:
+		return false;
+	}
+}
+
+// The end of a child that nobody ordered is only looked at.
+static void reap(struct agent *a)
+{
+	const struct agent_machine *m = &a->site->machine;
+	struct agent_end end;
+	if (!a->running || !m->ended(m->ctx, &end))
+		return;
+	a->end = end;
+	a->has_end = a->running != AGENT_REVIVE;
+	if (a->running == AGENT_REVIVE && !end.is_crash) {
+		agent_revived(&a->journal);
+		agent_write(a);
+	}
+	a->running = AGENT_WAIT;
+	a->look_ms = 0;
+}
+
+// Once, as far as the Node has not been told before; what stands there says how long it lasts.
+static void tell_trouble(struct agent *a)
+{
+	struct err why;
+	auto_str char *message = str_fmt("the agent begins nothing, and the driver stays as it is: %s", a->trouble);
+	const struct api_event event = { .node = a->site->node,
+					 .uid = a->node.m.uid,
+					 .reason = "AgentTrouble",
+					 .message = message,
+					 .is_warning = true,
+					 .component = "kmodsmith-agent" };
+	if (api_event(a->site->kube, &event, &why) < 0)
+		agent_complain(a, "an event", &why);
+}
+
+static void tell(struct agent *a)
+{
+	struct err why;
+	struct agent_words words;
+	const struct agent_node *n = &a->node;
+	bool is_young = a->running && a->now_ms - a->begun_ms < ACCEPT_MS;
+	bool is_news = *a->trouble && !*n->value[AGENT_TROUBLE];
+	agent_words(&a->journal, &a->facts, &a->told, a->site->boot, &words);
+	snprintf(words.value[AGENT_TROUBLE], AGENT_VALUE, "%s", a->trouble);
+	// What is not known, and what nobody asked about, stays as it was said.
+	if (is_young || !*words.value[AGENT_ACK])
+		memcpy(words.value[AGENT_ACK], n->value[AGENT_ACK], AGENT_VALUE);
+	if (is_young && !*words.value[AGENT_HOLDERS]) // that nobody asks any more is told with the end of the child
+		memcpy(words.value[AGENT_HOLDERS], n->value[AGENT_HOLDERS], AGENT_VALUE);
+	for (int i = AGENT_LOADED; !a->facts.is_known && i <= AGENT_STORE; i++)
+		memcpy(words.value[i], n->value[i], AGENT_VALUE);
+	int r = agent_node_tell(&a->node, &words, &why);
+	if (r < 0)
+		agent_complain(a, "the Node is not told", &why);
+	else if (r > 0)
+		*a->said = '\0';
+	if (r > 0 && is_news)
+		tell_trouble(a);
+}
+
+static void recognise(struct agent *a)
+{
+	struct agent_journal before = a->journal;
+	if (agent_is_self(a) || !a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
+		return;
+	if (*before.node)
+		say(a, "the Node %s is another one now: orders begin anew", a->site->node);
+	commit(a, &before);
+}
+
+static void do_what_is_due(struct agent *a)
+{
+	a->now_ms = kube_now_ms();
+	reap(a);
+	if (a->now_ms >= a->policy_ms)
+		agent_read_policy(a);
+	if (a->is_unwritten && a->now_ms >= a->hold_ms) // it is told no longer than it lasts
+		agent_write(a);
+	for (unsigned i = 0; i < CHOICES_MOST && a->now_ms >= a->hold_ms; i++) {
+		if (a->now_ms >= a->look_ms)
+			agent_see(a);
+		recognise(a);
+		agent_command(a);
+		if (!act(a))
+			break;
+	}
+	agent_see_holders(a);
+	tell(a);
+}
+
+void agent_turn(struct agent *a, int wait_ms)
+{
+	struct err why;
+	do_what_is_due(a);
+	a->node.is_new = false;
+	if (agent_node_wait(&a->node, a->running && wait_ms > BUSY_MS ? BUSY_MS : wait_ms, &why) < 0)
+		agent_complain(a, "the Node is not seen", &why);
+}
+
+int agent_open(const struct agent_site *site, struct agent *ret, struct err *err)
+{
+	auto_str char *why = NULL, *lost = NULL;
+	struct err damage;
+	*ret = (struct agent){ .site = site, .policy = POLICY_NONE };
+	if (agent_journal_read(site->state, &ret->journal, &why, err) < 0)
+		return -1;
+	if (why) {
+		err_set(&damage, E_CONFIG, "%s", why);
+		site->machine.trouble(site->machine.ctx,
+				      "the agent's journal is damaged, and nothing in it is believed", &damage);
+	}
+	if (self_read(site->state, &ret->self, &lost, err) < 0) {
+		agent_journal_done(&ret->journal);
+		return -1;
+	}
+	if (lost) {
+		err_set(&damage, E_CONFIG, "%s", lost);
+		site->machine.trouble(site->machine.ctx, "what the agent ordered itself is not known any more",
+				      &damage);
+	}
+	agent_node_init(site->kube, site->node, &ret->node);
+	ret->start_ms = ret->taken_ms = kube_now_ms();
+	return 0;
+}
+
+void agent_done(struct agent *a)
+{
+	agent_node_done(&a->node);
+	agent_holders_done(&a->seen);
+	agent_holders_done(&a->told);
+	agent_journal_done(&a->journal);
+	self_done(&a->self);
+	policy_done(&a->policy);
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/agent/observe.h"
+
+#include "daemons/holders_wait.h"
+#include "host/facts.h"
+#include "journal/loaded_params.h"
+#include "precompiled/store/store.h"
+#include "precompiled/trust/provenance.h"
+
+#include <stdio.h>
+
+struct look {
+	const struct agent_place *at;
+	const struct target *const *names;
+	size_t count;
+	struct facts facts;
+	struct store store;
+	struct trust_now trust;
+	bool has_store;
+	struct journal node;         // what the node remembers of its changes
+	const struct driver *record; // and of the load of what is in the kernel; NULL = nothing
+	struct params usual;         // of every load on this node
+	struct strv given;           // of what is loaded, what is not usual: a policy said it, or somebody by hand
+};
+
+static void look_done(struct look *l)
+{
+	strv_done(&l->given);
+	params_done(&l->usual);
+	journal_done(&l->node);
+	store_done(&l->store);
+	trust_now_done(&l->trust);
+	facts_done(&l->facts);
+}
+#define auto_look __attribute__((cleanup(look_done)))
+
+// All that the target names, as it names it; and nothing that nobody names any more. The kernel does not tell which of
+// its values are defaults: what was given tells that.
+static bool has_params(const struct look *l, const struct target *t)
+{
+	auto_params struct params params = { 0 };
+	auto_strv struct strv words = { 0 }, differ = { 0 }, given = { 0 };
+	const struct loaded *loaded = &l->facts.loaded;
+	struct err ignored;
+	target_params(t, &words);
+	for (size_t i = 0; i < words.count; i++)
+		if (params_add_option(&params, words.items[i], &ignored) < 0)
+			return false;
+	if (l->record)
+		given_options(l->record, &params, &given);
+	auto_str char *lacks = l->record ? given_lacks(l->record, loaded, &params) : NULL;
+	for (size_t i = 0; i < l->given.count; i++)
+		if (strv_has(&given, l->given.items[i]))
+			return false;
+	return !lacks && params_differ(&params, loaded, &differ) == 0;
+}
+
+static bool is_any_flavour(const char *flavour)
+{
+	return !*flavour || str_eq(flavour, "auto");
+}
+
+static bool is_loaded(const struct look *l, const struct target *t)
+{
+	const struct loaded *loaded = &l->facts.loaded;
+	const struct driver *record = l->record;
+	return str_eq(t->driver, loaded->version) &&
+	       (is_any_flavour(t->flavour) || str_eq(t->flavour, flavour_name(loaded->flavour))) &&
+	       (!t->package || (record && str_eq(t->package + strlen("sha256:"), record->digest))) && has_params(l, t);
+}
+
+// Versions are words; what is none is not worth a name.
+static void take_word(char *to, size_t size, const char *from)
+{
+	if (from)
+		word_copy(to, size, from, strlen(from));
+}
+
+// Of several names for the same that which was ordered or worked before, else that which says most.
+static const struct target *name_loaded(const struct look *l)
+{
+	const struct target *best = NULL;
+	for (size_t i = 0; i < l->count; i++) {
+		const struct target *t = l->names[i];
+		if (is_loaded(l, t) && i == 0)
+			return t;
+		if (is_loaded(l, t) && (!best || strlen(t->parameters) > strlen(best->parameters)))
+			best = t;
+	}
+	return best;
+}
+
+// As a policy that wants this would name it.
+static void make_name(const struct look *l, struct target *ret)
+{
+	const struct loaded *loaded = &l->facts.loaded;
+	*ret = (struct target){ .parameters = strv_join(&l->given, "\n") };
+	take_word(ret->driver, sizeof(ret->driver), loaded->version);
+	if (loaded->flavour != FLAVOUR_AUTO)
+		take_word(ret->flavour, sizeof(ret->flavour), flavour_name(loaded->flavour));
+	target_name(ret);
+}
+
+static void look_at_kernel(const struct look *l, struct agent_facts *f, struct target *ret_new)
+{
+	const struct facts *x = &l->facts;
+	const struct loaded_module *core = loaded_find(&x->loaded, "nvidia");
+	const char *version = x->loaded.version ? x->loaded.version : core ? core->version : x->resident.version;
+	f->is_empty = !x->loaded.count;
+	f->is_foreign = !f->is_empty && (!core || !x->loaded.version || x->resident.is_foreign);
+	if (f->is_empty)
+		return;
+	take_word(f->version, sizeof(f->version), version);
+	take_word(f->srcversion, sizeof(f->srcversion), core ? core->srcversion : NULL);
+	if (f->is_foreign)
+		return;
+	const struct target *t = name_loaded(l);
+	if (!t)
+		make_name(l, ret_new);
+	f->loaded = t ? t->aim : ret_new->aim;
+}
+
+static bool is_trusted(const struct look *l, const struct package *p)
+{
+	struct err ignored;
+	return l->at->is_unverified ||
+	       provenance_check(&l->store.layout, p->manifest.digest, &l->trust, NULL, &ignored) == 0;
+}
+
+// 1 = the store has all of it, for the kernel that runs. What would be refused when it is to be loaded is not there.
+static bool is_stored(const struct look *l, const struct target *t)
+{
+	struct err ignored;
+	auto_package struct package p = PACKAGE_NONE;
+	const struct host *h = &l->facts.host;
+	const struct package_want want = { .digest = t->package ? t->package + strlen("sha256:") : NULL,
+					   .driver = t->driver,
+					   .flavour = is_any_flavour(t->flavour) ? NULL : t->flavour,
+					   .release = h->release,
+					   .build_id = h->build_id,
+					   .arch = h->arch };
+	return l->has_store &&
+	       (store_find(&l->store, &want, &p, &ignored) > 0 ||
+		store_find_reused(&l->store, &want, &p, &ignored) > 0) &&
+	       is_trusted(l, &p);
+}
+
+static void look_at_store(const struct look *l, struct agent_facts *f)
+{
+	size_t used = 0;
+	for (size_t i = 0; i < l->count && used < AGENT_STORED; i++) {
+		bool is_told = false;
+		for (size_t k = 0; k < used; k++)
+			is_told = is_told || f->store[k].payload == l->names[i]->aim.payload;
+		if (!is_told && is_stored(l, l->names[i]))
+			f->store[used++] = l->names[i]->aim;
+	}
+}
+
+static int open_all(struct look *l, struct err *err)
+{
+	const struct agent_place *at = l->at;
+	if (facts_read(at->host, at->kern, &l->facts, err) < 0 ||
+	    params_read(at->host, at->kern, at->kern, at->params, &l->usual, err) < 0 ||
+	    journal_find(at->host, at->state, &l->node, err) < 0)
+		return -1;
+	params_add_defaults(&l->usual, &l->facts.gpus);
+	l->record = given_record(&l->node, l->facts.host.boot_id, l->facts.loaded.version, NULL);
+	if (l->record)
+		given_options(l->record, &l->usual, &l->given);
+	l->has_store = root_exists(at->state, "store/index.json");
+	if (l->has_store && !at->is_unverified)
+		trust_now(at->host, at->trust_dir, &l->trust);
+	if (l->has_store && store_open(at->state, 0, &l->store, err) < 0)
+		return -1;
+	return resident_read(at->host, &l->facts.host, &l->facts.loaded, l->has_store ? &l->store : NULL,
+			     &l->usual.blacklist, &l->facts.resident, err);
+}
+
+int agent_look(const struct agent_place *at, const struct target *const *names, size_t count, struct agent_facts *ret,
+	       struct target *ret_new, struct err *err)
+{
+	auto_look struct look l = { .at = at, .names = names, .count = count, .store = STORE_NONE };
+	struct agent_facts f = { .is_known = true };
+	*ret_new = (struct target){ 0 };
+	if (open_all(&l, err) < 0)
+		return -1;
+	snprintf(f.release, sizeof(f.release), "%s", l.facts.host.release);
+	look_at_kernel(&l, &f, ret_new);
+	look_at_store(&l, &f);
+	*ret = f;
+	return 0;
+}
+
+void agent_holders_done(struct agent_holders *h)
+{
+	strv_done(&h->pods);
+	*h = (struct agent_holders){ 0 };
+}
+
+static int count_holders(const struct agent_place *at, struct strv *pods)
+{
+	struct err ignored;
+	auto_str char *release = NULL;
+	auto_loaded struct loaded loaded = { 0 };
+	auto_holders struct holders h = { 0 };
+	if (root_line(at->kern, "proc/sys/kernel/osrelease", &release, &ignored) <= 0 ||
+	    loaded_read(at->host, at->kern, release, &loaded, &ignored) < 0)
+		return AGENT_UNKNOWN;
+	if (!loaded.count)
+		return 0;
+	if (holders_find(at->kern, &loaded, &h, &ignored) < 0 ||
+	    drain_omit_daemons(at->host, at->kern, &h, &ignored) < 0)
+		return AGENT_UNKNOWN;
+	for (size_t i = 0; i < h.count; i++)
+		if (h.items[i].pod && h.items[i].kind != HOLDER_MOUNT && !strv_has(pods, h.items[i].pod))
+			strv_add(pods, str_dup(h.items[i].pod));
+	size_t count = holders_blocking(&h);
+	strv_sort(pods);
+	return !count && h.unreadable ? AGENT_UNKNOWN : count > INT16_MAX ? INT16_MAX : (int)count;
+}
+
+void agent_look_holders(const struct agent_place *at, struct agent_holders *ret)
+{
+	struct strv pods = { 0 };
+	int count = count_holders(at, &pods);
+	auto_str char *was = strv_join(&ret->pods, " "), *is = strv_join(&pods, " ");
+	ret->generation += count != ret->count || !str_eq(was, is);
+	ret->count = count;
+	strv_done(&ret->pods);
+	ret->pods = pods;
+}

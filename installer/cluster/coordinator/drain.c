@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/coordinator/drain.h"
+
+#include "cluster/coordinator/pods.h"
+#include "cluster/kube/api.h"
+
+#include <stdio.h>
+
+bool drain_is_due(const struct fleet *f, size_t at)
+{
+	const struct fellow *w = &f->fellows[at];
+	return !stay_eq(w->looked, member_stay(&f->members[at])) || kube_now_ms() >= w->look_ms;
+}
+
+static int keep(void *ctx, json_t *pod, struct err *err)
+{
+	(void)err;
+	json_array_append(ctx, pod);
+	return 0;
+}
+
+static int list_pods(struct kube *k, const char *node, json_t *ret, struct err *err)
+{
+	static const char *const record[] = { PODS_RECORD, NULL };
+	auto_str char *name = http_escape(node);
+	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", name);
+	struct kube_list list = { .path = "/api/v1/pods", .query = query, .record = record, .take = keep, .ctx = ret };
+	auto_str char *version = NULL;
+	return kube_list(k, &list, &version, err);
+}
+
+// A list that had to begin anew has some twice.
+static bool is_first(const json_t *pods, size_t at)
+{
+	const json_t *uid = json_object_get(json_object_get(json_array_get(pods, at), "metadata"), "uid");
+	for (size_t i = 0; i < at; i++)
+		if (json_equal(json_object_get(json_object_get(json_array_get(pods, i), "metadata"), "uid"), uid))
+			return false;
+	return true;
+}
+
+// Wherever the claim lives (T12).
+bool drain_claims_gpu(struct kube *k, const json_t *pod)
+{
+	auto_strv struct strv names = { 0 };
+	const char *space = json_string_value(json_object_get(json_object_get(pod, "metadata"), "namespace"));
+	pod_claims(pod, &names);
+	for (size_t i = 0; i < names.count; i++) {
+		struct err ignored;
+		auto_json json_t *claim = NULL;
+		auto_str char *path =
+			str_fmt("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", space, names.items[i]);
+		if (api_get(k, path, &claim, &ignored) <= 0)
+			return true;
+		const json_t *devices = json_object_get(
+			json_object_get(json_object_get(json_object_get(claim, "status"), "allocation"), "devices"),
+			"results");
+		for (size_t n = 0; n < json_array_size(devices); n++)
+			if (str_eq(json_string_value(json_object_get(json_array_get(devices, n), "driver")),
+				   "gpu.nvidia.com"))
+				return true;
+	}
+	return false;
+}
+
+static bool take_token(struct drain *d)
+{
+	long now = kube_now_ms(), filled = (now - d->filled_ms) * DRAIN_RATE / 1000;
+	if (!d->filled_ms || filled > 0) {
+		d->tokens = !d->filled_ms || d->tokens + (unsigned long)filled > DRAIN_RATE ?
+				    DRAIN_RATE :
+				    d->tokens + (unsigned)filled;
+		d->filled_ms = now;
+	}
+	return d->tokens && d->tokens--;
+}
+
+struct look {
+	int pods, jobs;
+	bool has_evicted, is_blocked, is_refused; // is_blocked: by a budget
+	long retry_ms;                            // what a server asked for
+	struct reason blocker;
+	char job[OBJECT_TEXT]; // the first of them
+};
+
+// One line of plain characters: it becomes an annotation, and is compared with what stands there.
+static void plain_copy(char to[OBJECT_TEXT], const char *from)
+{
+	for (size_t i = 0; i < OBJECT_TEXT - 1 && from[i]; i++)
+		to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
+}
+
+// Who is most in the way is told: who lets go of nothing by itself before who only takes its time; the first of them.
+static void name_blocker(struct look *l, enum reason_code code, const char *object)
+{
+	static const enum reason_code order[] = {
+		REASON_NONE,       REASON_HOLDERS, REASON_PODS_LEFT, REASON_HOLDER_PROTECTED, REASON_EVICTION_REFUSED,
+		REASON_PDB_BLOCKED
+	};
+	size_t was = 0, is = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++) {
+		was = order[i] == l->blocker.code ? i : was;
+		is = order[i] == code ? i : is;
+	}
+	if (is <= was)
+		return;
+	l->blocker = (struct reason){ .code = code };
+	plain_copy(l->blocker.object, object);
+}
+
+// The pod, and the budget where the server's words name it (pkg/registry/core/pod/storage/eviction.go).
+static char *blocked_text(const char *space, const char *pod, const char *words)
+{
+	static const char before[] = "The disruption budget ";
+	const char *budget = strstr(words, before);
+	budget = budget ? budget + strlen(before) : "";
+	int len = (int)strcspn(budget, " ");
+	return str_fmt("%s/%s%s%.*s", space, pod, len ? ", budget " : "", len, budget);
+}
+
+static void take_refusal(struct look *l, const struct api_eviction *done, const char *space, const char *name)
+{
+	bool is_budget = done->what == API_BLOCKED;
+	auto_str char *text = is_budget ? blocked_text(space, name, done->why.text) :
+					  str_fmt("%s/%s: %s", space, name, done->why.text);
+	l->is_blocked = l->is_blocked || is_budget;
+	l->is_refused = true;
+	l->retry_ms = (long)done->retry_ms > l->retry_ms ? (long)done->retry_ms : l->retry_ms;
+	name_blocker(l, is_budget ? REASON_PDB_BLOCKED : REASON_EVICTION_REFUSED, text);
+}
+
+static int evict(struct drain *d, const json_t *pod, struct look *l, struct err *err)
+{
+	const json_t *m = json_object_get(pod, "metadata");
+	const char *space = json_string_value(json_object_get(m, "namespace"));
+	const char *name = json_string_value(json_object_get(m, "name"));
+	struct api_eviction done;
+	d->asked++;
+	if (api_evict(d->kube, space, name, json_string_value(json_object_get(m, "uid")), &done, err) < 0)
+		return -1;
+	if (done.what == API_ENDING) {
+		auto_str char *text = str_fmt("%s/%s: its namespace is ending", space, name);
+		name_blocker(l, REASON_PODS_LEFT, text);
+	} else if (done.what == API_OTHER) {
+		auto_str char *text = str_fmt("%s/%s: %s", space, name, done.why.text);
+		name_blocker(l, REASON_PODS_LEFT, text);
+		l->has_evicted = true; // so that it is looked at soon
+	} else if (done.what == API_BLOCKED || done.what == API_REFUSED) {
+		d->blocked += done.what == API_BLOCKED;
+		take_refusal(l, &done, space, name);
+	} else {
+		d->evicted += done.what == API_EVICTED;
+		l->pods -= done.what == API_GONE;
+		l->has_evicted = true;
+	}
+	return 0;
+}
+
+struct node { // that is looked at
+	const struct fleet *fleet;
+	const char *name, *uid;
+	struct stay stay;
+	bool waits; // for jobs, if it has any
+};
+// Asked before each eviction: the one before it took its time.
+static bool is_still_ours(const struct node *n)
+{
+	size_t at = fleet_find(n->fleet, n->name, n->uid);
+	const struct member *m = at < n->fleet->count ? &n->fleet->members[at] : NULL;
+	return m && stay_eq(member_stay(m), n->stay) && m->record.receipt.is_there && m->facts.is_unschedulable;
+}
+
+// The cordon.
+static bool is_before(enum phase phase)
+{
+	return phase == PHASE_QUEUED || phase == PHASE_HELD;
+}
+
+static enum reason_code verdict_reason(enum pod_verdict verdict)
+{
+	bool is_protected = verdict == POD_STUCK || verdict == POD_FIXED;
+	return is_protected ? REASON_HOLDER_PROTECTED : verdict == POD_HOLDS ? REASON_HOLDERS : REASON_PODS_LEFT;
+}
+
+static int judge_all(struct drain *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
+		     bool evicts, struct look *l, struct err *err)
+{
+	for (size_t i = 0; n->waits && i < json_array_size(pods); i++)
+		evicts = evicts && !pod_is_job(json_array_get(pods, i), rules->pool);
+	for (size_t i = 0; i < json_array_size(pods); i++) {
+		const json_t *pod = json_array_get(pods, i);
+		char why[OBJECT_TEXT];
+		if (!is_first(pods, i))
+			continue;
+		bool is_claim = rules->pool->evict == EVICT_GPU && drain_claims_gpu(d->kube, pod);
+		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
+		bool is_job = pod_is_job(pod, rules->pool);
+		if (is_job && !l->jobs++)
+			pod_name(pod, l->job);
+		l->pods += pod_has_to_go(verdict);
+		if (*why && !(is_job && is_before(n->stay.phase))) // its end will be waited for
+			name_blocker(l, verdict_reason(verdict), why);
+		bool is_to_go = verdict == POD_GOES && evicts && is_still_ours(n);
+		if (is_to_go && take_token(d) && evict(d, pod, l, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+// 5 s, half as much again each time that nobody may go, at most a minute (T04, T05). Who is held waits for people: a
+// minute, up to ten.
+static long next_look(struct fellow *w, enum phase phase, const struct look *l)
+{
+	bool is_held = phase == PHASE_HELD, is_stuck = is_held || (l->is_refused && !l->has_evicted);
+	long wait = is_held ? DRAIN_HELD_MS : DRAIN_LOOK_MS, most = is_held ? DRAIN_HELD_MOST_MS : DRAIN_LOOK_MOST_MS;
+	w->blocked = is_stuck ? (uint8_t)(w->blocked < 10 ? w->blocked + 1 : 10) : 0;
+	for (unsigned i = 1; i < w->blocked; i++)
+		wait += wait / 2;
+	wait = wait < most ? wait : most;
+	return kube_now_ms() + (l->retry_ms > wait ? l->retry_ms : wait);
+}
+
+// Whom nobody has named yet: jobs while they are waited for, and processes without a pod.
+static void name_others(struct look *l, const struct node *n, int holders)
+{
+	enum phase phase = n->stay.phase;
+	if (phase == PHASE_WAITING || (phase == PHASE_EVICTING && n->waits && l->jobs)) {
+		l->blocker = (struct reason){ .code = l->jobs ? REASON_JOBS : REASON_NONE };
+		memcpy(l->blocker.object, l->job, sizeof(l->job));
+	} else if (!is_before(phase) && l->pods == 0 && holders != 0) {
+		name_blocker(l, REASON_HOLDERS,
+			     holders > 0 ? "processes of no pod on this node" : "the agent does not know who");
+	}
+}
+
+static bool is_same_reason(const struct reason *a, const struct reason *b)
+{
+	return a->code == b->code && str_eq(a->object, b->object);
+}
+
+// What was seen is of the node, and of the stay, that was asked about.
+static int keep_look(struct member *m, struct fellow *w, struct stay stay, const struct look *l, int64_t now)
+{
+	struct pods_seen *was = &m->facts.seen, none = { .pods = PODS_UNSEEN };
+	bool is_first = !stay_eq(was->stay, stay), is_blocked = l->is_blocked && !l->has_evicted;
+	*was = is_first ? none : *was;
+	bool is_same = !is_first && is_same_reason(&was->blocker, &l->blocker);
+	struct pods_seen seen = { .stay = stay,
+				  .pods = l->pods,
+				  .jobs = l->jobs,
+				  .blocked_since = !is_blocked        ? 0 :
+						   was->blocked_since ? was->blocked_since :
+									now,
+				  .blocker = l->blocker,
+				  .blocker_since = is_same ? was->blocker_since : now };
+	bool is_other = !is_same || seen.pods != was->pods || seen.jobs != was->jobs ||
+			seen.blocked_since != was->blocked_since;
+	*was = seen;
+	w->look_ms = next_look(w, stay.phase, l);
+	return is_other;
+}
+
+int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *pool, bool evicts, int64_t now,
+	       struct err *err)
+{
+	auto_str char *name = str_dup(f->fellows[at].name), *uid = str_dup(f->members[at].uid);
+	auto_str char *holders = str_dup(f->fellows[at].holders);
+	struct stay stay = member_stay(&f->members[at]);
+	const struct node node = { f, name, uid, stay, pool->wait_for && !f->members[at].record.receipt.waited };
+	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL };
+	struct look l = { 0 };
+	auto_json json_t *pods = json_array();
+	int held = f->members[at].report.holders;
+	bool is_seen =
+		list_pods(d->kube, name, pods, err) == 0 && judge_all(d, &node, pods, &rules, evicts, &l, err) == 0;
+	name_others(&l, &node, held);
+	at = fleet_find(f, name, uid);
+	if (at == f->count)
+		return is_seen ? 0 : -1;
+	struct fellow *w = &f->fellows[at];
+	w->blocked = stay_eq(w->looked, stay) ? w->blocked : 0;
+	w->looked = stay;
+	if (is_seen)
+		return keep_look(&f->members[at], w, stay, &l, now);
+	w->look_ms = kube_now_ms() + DRAIN_LOOK_MS;
+	return -1;
+}

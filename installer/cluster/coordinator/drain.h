@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pods of one node, looked at and evicted: what the policy counts, with the uid of the pod that was judged, within
+// a budget of calls for the whole cluster (upgrade-design 5.7; T04 to T12).
+#pragma once
+#include "cluster/coordinator/node_cache.h"
+#include "cluster/kube/client.h"
+
+struct drain {
+	struct kube *kube;                     // borrowed
+	const char *own_uid;                   // see struct pod_rules; NULL = none
+	unsigned tokens;                       // evictions that may be asked for now
+	long filled_ms;                        // when tokens were counted last
+	unsigned long asked, evicted, blocked; // evictions, since the start
+};
+enum {
+	DRAIN_RATE = 10 /* a second */,
+	DRAIN_LOOK_MS = 5000,
+	DRAIN_LOOK_MOST_MS = 60000,
+	DRAIN_HELD_MS = 60000,
+	DRAIN_HELD_MOST_MS = 600000
+};
+
+bool drain_is_due(const struct fleet *f, size_t at);
+// Fills facts.seen, and says when the next look is due. evicts: those that have to go are evicted, else only counted.
+// 1 = they are others than before, 0 = the same, or the node has gone meanwhile. An error leaves them as they were.
+int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *pool, bool evicts, int64_t now,
+	       struct err *err);
+// Whether a claim of a pod is for a GPU (DRA); one that cannot be read is taken for one.
+bool drain_claims_gpu(struct kube *k, const json_t *pod);

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The status of a DriverRollout: counts for people, and conditions for programs (`kubectl wait`, Argo CD). Each
+// condition says of which generation it is, so that who waits is not answered with what was true of the policy before.
+#include "base/core/date.h"
+#include "cluster/coordinator/coordinator_internal.h"
+#include "cluster/kube/api.h"
+
+#include <ctype.h>
+
+struct totals {
+	unsigned nodes, done, failed, unavailable, halted; // halted: pools
+};
+
+struct condition {
+	const char *type;
+	bool is;
+	const char *reason, *message;
+};
+
+static struct totals totals_of(const struct coordinator *c, const struct slots *s)
+{
+	struct totals t = { 0 };
+	for (size_t i = 0; s && i < c->policy.pool_count; i++) {
+		t.nodes += s->sums[i].total;
+		t.done += s->sums[i].done;
+		t.failed += s->sums[i].failed;
+		t.unavailable += s->sums[i].unavailable;
+		t.halted += s->rollouts[i].is_halted;
+	}
+	return t;
+}
+
+static json_t *pools_json(const struct coordinator *c, const struct slots *s)
+{
+	json_t *pools = json_array();
+	for (size_t i = 0; s && i < c->policy.pool_count; i++) {
+		const struct pool *pool = &c->policy.pools[i];
+		const struct sum *sum = &s->sums[i];
+		json_array_append_new(pools,
+				      json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "name", pool->name, "driver",
+						pool->target.driver, "wave", slots_wave_name(pool, s->rollouts[i].wave),
+						"nodes", (int)sum->total, "done", (int)sum->done, "failed",
+						(int)sum->failed, "unavailable", (int)sum->unavailable));
+	}
+	return pools;
+}
+
+// "535.261.03,570.86.15": of all pools, each once.
+static char *drivers_of(const struct policy *p)
+{
+	auto_strv struct strv drivers = { 0 };
+	for (size_t i = 0; i < p->pool_count; i++) {
+		size_t at = 0;
+		while (at < drivers.count && !str_eq(drivers.items[at], p->pools[i].target.driver))
+			at++;
+		if (at == drivers.count)
+			strv_add(&drivers, str_dup(p->pools[i].target.driver));
+	}
+	return strv_join(&drivers, ",");
+}
+
+// "pool-failures" as PoolFailures, as conditions have their reasons.
+static char *camel(const char *code)
+{
+	char *text = str_dup(code), *to = text;
+	bool is_first = true;
+	for (const char *p = code; *p; p++) {
+		if (*p != '-')
+			*to++ = is_first ? (char)toupper((unsigned char)*p) : *p;
+		is_first = *p == '-';
+	}
+	*to = '\0';
+	return text;
+}
+
+static void add(json_t *list, const json_t *before, json_int_t generation, const char *now, const struct condition *k)
+{
+	const char *status = k->is ? "True" : "False", *since = now;
+	for (size_t i = 0; i < json_array_size(before); i++) {
+		const json_t *was = json_array_get(before, i);
+		if (str_eq(json_string_value(json_object_get(was, "type")), k->type) &&
+		    str_eq(json_string_value(json_object_get(was, "status")), status) &&
+		    json_is_string(json_object_get(was, "lastTransitionTime")))
+			since = json_string_value(json_object_get(was, "lastTransitionTime"));
+	}
+	json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:I, s:s}", "type", k->type, "status", status,
+					      "reason", k->reason, "message", json_text(k->message),
+					      "observedGeneration", generation, "lastTransitionTime", since));
+}
+
+static char *accepted_text(const struct coordinator *c)
+{
+	if (c->blind.code)
+		return str_dup(c->blind.text);
+	if (c->refused.code)
+		return str_fmt("%s; the last good policy stays in force", c->refused.text);
+	auto_str char *undone = strv_join(&c->undone, "; ");
+	return str_fmt("it is in force%s%s%s", *undone ? "; " : "", undone,
+		       c->policy_map ? "; the ConfigMap " POLICY_NAME " is ignored" : "");
+}
+
+static char *halted_text(const struct coordinator *c, const struct slots *s, char **ret_reason)
+{
+	char *text = NULL;
+	for (size_t i = 0; s && i < c->policy.pool_count; i++) {
+		const struct reason *why = &s->rollouts[i].halt;
+		if (!s->rollouts[i].is_halted)
+			continue;
+		if (!*ret_reason)
+			*ret_reason = camel(reason_info(why->code)->code);
+		str_add(&text, "%spool %s: %s%s%s; next: %s", text ? "; " : "", c->policy.pools[i].name,
+			reason_info(why->code)->text, *why->object ? " " : "", why->object,
+			reason_info(why->code)->next);
+	}
+	return text ? text : str_dup("no pool is halted");
+}
+
+static json_t *conditions_json(const struct coordinator *c, const struct slots *s, const json_t *before,
+			       json_int_t generation)
+{
+	const struct totals t = totals_of(c, s);
+	auto_str char *now = date_text((time_t)kube_time(c->o.kube)), *halt = NULL;
+	auto_str char *accepted = accepted_text(c), *halted = halted_text(c, s, &halt);
+	auto_str char *count = str_fmt("%u of %u nodes are done, %u failed", t.done, t.nodes, t.failed);
+	bool is_complete = t.nodes && t.done == t.nodes && !c->refused.code && !c->undone.count;
+	bool is_going = s && t.done < t.nodes && t.halted < c->policy.pool_count && !c->policy.is_paused;
+	const struct condition all[] = {
+		{ "Accepted", !c->refused.code && !c->blind.code,
+		  c->refused.code ? "InvalidPolicy" :
+		  c->blind.code   ? "InvalidStatus" :
+				    "Accepted",
+		  accepted },
+		{ "Progressing", is_going,
+		  is_going            ? "RollingOut" :
+		  !s                  ? "NothingInForce" :
+		  t.done == t.nodes   ? "NothingToDo" :
+		  c->policy.is_paused ? "Paused" :
+					"Halted",
+		  count },
+		{ "Complete", is_complete,
+		  is_complete     ? "AllNodesDone" :
+		  c->refused.code ? "InvalidPolicy" :
+		  c->undone.count ? "Undone" :
+		  t.nodes         ? "NodesLeft" :
+				    "NoNodes",
+		  count },
+		{ "Halted", t.halted, halt ? halt : "NotHalted", halted },
+	};
+	json_t *list = json_array();
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		add(list, before, generation, now, &all[i]);
+	return list;
+}
+
+static json_t *status_json(const struct coordinator *c, const struct slots *s)
+{
+	const struct totals t = totals_of(c, s);
+	const json_t *before = json_object_get(c->policy_object, "status");
+	json_int_t generation =
+		json_integer_value(json_object_get(json_object_get(c->policy_object, "metadata"), "generation"));
+	auto_str char *drivers = drivers_of(&c->policy);
+	return json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:o, s:o}", "observedGeneration", generation, "driver",
+			 drivers, "nodes", (int)t.nodes, "done", (int)t.done, "failed", (int)t.failed, "unavailable",
+			 (int)t.unavailable, "pools", pools_json(c, s), "conditions",
+			 conditions_json(c, s, json_object_get(before, "conditions"), generation));
+}
+
+// The object as it is now, where somebody else was faster. That it is gone the watch tells. What people wrote there is
+// not taken over here, where no policy is chosen: the watch would find nothing new in it any more.
+static int look_again(struct coordinator *c, const char *path, struct err *err)
+{
+	auto_json json_t *now = NULL;
+	int r = api_get(c->o.kube, path, &now, err);
+	if (r > 0 && know_object(c, now)) {
+		json_decref(c->policy_object);
+		c->policy_object = TAKE(now);
+	}
+	return r < 0 ? -1 : 0;
+}
+
+void driverrollout_tell(struct coordinator *c, const struct slots *s)
+{
+	enum { PAUSE_MS = 30000 };
+	struct err why = { 0 };
+	if (!c->policy_object || kube_now_ms() < c->object_ms)
+		return;
+	auto_json json_t *status = status_json(c, s), *now = NULL;
+	const json_t *known = c->object_said ? c->object_said : json_object_get(c->policy_object, "status");
+	if (known && json_equal(known, status))
+		return;
+	auto_str char *object = api_driverrollout(c->o.namespace, POLICY_NAME), *path = str_fmt("%s/status", object);
+	const json_t *metadata = json_object_get(c->policy_object, "metadata");
+	auto_json json_t *body = json_pack("{s:{s:O}, s:O}", "metadata", "resourceVersion",
+					   json_object_get(metadata, "resourceVersion"), "status", status);
+	int r = api_merge(c->o.kube, path, body, &now, &why);
+	if (r == 0)
+		r = look_again(c, object, &why);
+	if (r < 0) {
+		coordinator_say(c, "the status of the " DRIVERROLLOUT_KIND, &why);
+		c->object_ms = kube_now_ms() + PAUSE_MS;
+	}
+	if (r <= 0)
+		return;
+	json_decref(c->policy_object);
+	json_decref(c->object_said);
+	c->policy_object = TAKE(now);
+	c->object_said = TAKE(status);
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/coordinator/leader_election.h"
+
+#include "cluster/coordinator/slot_ledger.h"
+#include "cluster/kube/api.h"
+
+static const char SLOTS_NOTE[] = "kmodsmith.io/slots";
+static const char *const lease_event[] = { KUBE_EVENT, "object metadata annotations", "object spec", NULL };
+
+static int on_lease(void *ctx, const char *type, json_t *object, struct err *err)
+{
+	struct leader *l = ctx;
+	(void)err;
+	lease_saw(&l->lease, str_eq(type, "DELETED") ? NULL : object);
+	return 0;
+}
+
+void leader_init(struct kube *kube, const char *namespace, const char *holder, struct leader *ret)
+{
+	*ret = (struct leader){ .path = api_lease(namespace, NULL) };
+	ret->watch = (struct kube_watch){ .path = ret->path,
+					  .query = "fieldSelector=metadata.name%3D" LEADER_LEASE,
+					  .record = lease_event,
+					  .event = on_lease,
+					  .ctx = ret };
+	lease_init(kube, namespace, LEADER_LEASE, holder, LEADER_LEASE_S, &ret->lease);
+}
+
+void leader_done(struct leader *l)
+{
+	kube_watch_done(&l->watch);
+	lease_done(&l->lease);
+	free(l->path);
+	*l = (struct leader){ 0 };
+}
+
+uint32_t leader_epoch(const struct leader *l)
+{
+	return lease_transitions(&l->lease) + 1;
+}
+
+bool leader_is_sure(const struct leader *l)
+{
+	return l->is_leading && kube_now_ms() - l->sure_ms < LEADER_RENEW_DEADLINE_MS;
+}
+
+void leader_ledger(const struct leader *l, struct ledger *ret)
+{
+	ledger_parse(lease_note(&l->lease, SLOTS_NOTE), ret);
+}
+
+static json_t *same_notes(const struct leader *l)
+{
+	const char *slots = lease_note(&l->lease, SLOTS_NOTE);
+	return slots ? json_pack("{s:s}", SLOTS_NOTE, slots) : json_object();
+}
+
+// What was asked for before its answer came counts from the asking: an answer may be old when it comes.
+static int write_notes(struct leader *l, enum lease_hold hold, json_t *notes, struct err *err)
+{
+	long asked = l->asked_ms = kube_now_ms();
+	int r = lease_write(&l->lease, hold, notes, err);
+	if (r > 0)
+		l->sure_ms = asked;
+	l->is_leading = r > 0 || (r < 0 && l->is_leading);
+	return r;
+}
+
+static bool is_due(const struct leader *l)
+{
+	return !l->asked_ms || kube_now_ms() - l->asked_ms >= LEADER_RETRY_MS;
+}
+
+// A Lease that has just run out, was given back or was heard to be deleted is not waited for any longer (S9), and not
+// asked for without end either.
+static bool is_to_be_had(const struct leader *l)
+{
+	enum { PAUSE_MS = 1000 };
+	return (l->lease.seen || l->watch.own) && lease_is_free(&l->lease) && kube_now_ms() - l->asked_ms >= PAUSE_MS;
+}
+
+enum { WATCH_S = 300, DEAF_MS = WATCH_S * 1000 };
+
+// Whoever may not watch asks as often as a leader renews.
+static void listen(struct leader *l)
+{
+	struct err ignored;
+	free(TAKE(l->watch.version));
+	l->watch.version = str_dup(lease_version(&l->lease));
+	if (kube_now_ms() >= l->deaf_ms && kube_watch_begin(l->lease.kube, &l->watch, WATCH_S, &ignored) < 0)
+		l->deaf_ms = kube_now_ms() + DEAF_MS;
+}
+
+// True: what is known of the Lease is what is so.
+static bool hears(struct leader *l)
+{
+	struct err ignored;
+	int r = l->watch.own ? kube_watch_look(&l->watch, &ignored) : 0;
+	if (r < 0)
+		l->deaf_ms = kube_now_ms() + DEAF_MS;
+	if (r <= 0)
+		kube_watch_end(&l->watch);
+	return r > 0;
+}
+
+int leader_try(struct leader *l, struct ledger *ret, struct err *err)
+{
+	bool has_ears = hears(l);
+	if ((has_ears || !is_due(l)) && !is_to_be_had(l))
+		return 0;
+	l->asked_ms = kube_now_ms();
+	if (lease_read(&l->lease, err) < 0)
+		return -1;
+	if (!lease_is_free(&l->lease)) {
+		if (!has_ears)
+			listen(l);
+		return 0;
+	}
+	int r = write_notes(l, LEASE_TAKE, same_notes(l), err);
+	if (r > 0) {
+		leader_ledger(l, ret);
+		kube_watch_end(&l->watch);
+	}
+	return r;
+}
+
+int leader_keep(struct leader *l, struct err *err)
+{
+	if (!l->is_leading || !is_due(l))
+		return l->is_leading;
+	return write_notes(l, LEASE_KEEP, same_notes(l), err);
+}
+
+int leader_write(struct leader *l, const struct ledger *ledger, struct err *err)
+{
+	auto_str char *text = ledger_text(ledger);
+	return l->is_leading ? write_notes(l, LEASE_KEEP, json_pack("{s:s}", SLOTS_NOTE, text), err) : 0;
+}
+
+int leader_leave(struct leader *l, struct err *err)
+{
+	if (!l->is_leading)
+		return 0;
+	l->is_leading = false;
+	return lease_write(&l->lease, LEASE_LEAVE, same_notes(l), err);
+}

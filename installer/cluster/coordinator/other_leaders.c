@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coordinators of other namespaces: Leases are of a namespace and nodes are not, so a node names the namespace whose
+// coordinator leads it (kmodsmith.io/coordinator). Nobody else writes on it until that one's Lease is gone, or silent
+// for so long by our own clock; one that cannot be read is believed to be alive.
+#include "cluster/coordinator/coordinator_internal.h"
+#include "cluster/kube/api.h"
+
+enum { ASK_MS = 60 * 1000, DEAD_MS = 10 * 60 * 1000 };
+
+void others_done(struct others *o)
+{
+	for (size_t i = 0; i < o->count; i++) {
+		free(o->items[i].namespace);
+		free(o->items[i].version);
+	}
+	strv_done(&o->gone);
+	*o = (struct others){ 0 };
+}
+
+static struct other *other_of(struct others *o, const char *namespace)
+{
+	for (size_t i = 0; i < o->count; i++)
+		if (str_eq(o->items[i].namespace, namespace))
+			return &o->items[i];
+	if (o->count == OTHERS_MOST)
+		return NULL;
+	o->items[o->count] = (struct other){ .namespace = str_dup(namespace) };
+	return &o->items[o->count++];
+}
+
+static void ask(struct coordinator *c, struct other *o)
+{
+	struct err why;
+	auto_json json_t *lease = NULL;
+	auto_str char *path = api_lease(o->namespace, LEADER_LEASE);
+	bool is_first = !o->asked_ms;
+	o->asked_ms = kube_now_ms();
+	int r = api_get(c->o.kube, path, &lease, &why);
+	const char *version = json_string_value(json_object_get(json_object_get(lease, "metadata"), "resourceVersion"));
+	if (r < 0 || !str_eq(o->version ? o->version : "", version ? version : "")) {
+		free(o->version);
+		o->version = str_dup(version);
+		o->seen_ms = o->asked_ms;
+	}
+	o->is_gone = r == 0 || (r > 0 && o->asked_ms - o->seen_ms >= DEAD_MS);
+	if (is_first && r > 0)
+		err_set(&why, E_CONFLICT, "some nodes are led by the coordinator of the namespace %s", o->namespace);
+	if (is_first && r != 0)
+		coordinator_say(c, "another coordinator", &why);
+}
+
+void others_look(struct coordinator *c)
+{
+	auto_strv struct strv names = { 0 }; // copied: the nodes may change while somebody is asked
+	for (size_t i = 0; i < c->fleet.count; i++) {
+		const char *leader = c->fleet.members[i].record.leader;
+		if (*leader && !str_eq(leader, c->o.namespace) && !strv_has(&names, leader))
+			strv_add(&names, str_dup(leader));
+	}
+	strv_done(&c->others.gone);
+	for (size_t i = 0; i < names.count; i++) {
+		struct other *o = other_of(&c->others, names.items[i]);
+		if (o && (!o->asked_ms || kube_now_ms() - o->asked_ms >= ASK_MS))
+			ask(c, o);
+		if (o && o->is_gone)
+			strv_add(&c->others.gone, str_dup(o->namespace));
+	}
+}

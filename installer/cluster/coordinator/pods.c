@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/coordinator/pods.h"
+
+#include "cluster/node_state/annotations.h"
+#include "cluster/policy/label_selector.h"
+
+#include <stdio.h>
+
+static const json_t *meta(const json_t *pod, const char *key)
+{
+	return json_object_get(json_object_get(pod, "metadata"), key);
+}
+static const json_t *spec(const json_t *pod, const char *key)
+{
+	return json_object_get(json_object_get(pod, "spec"), key);
+}
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+	return value ? value : "";
+}
+
+static bool is_over(const json_t *pod)
+{
+	const char *phase = text(json_object_get(pod, "status"), "phase");
+	return str_eq(phase, "Succeeded") || str_eq(phase, "Failed");
+}
+
+static const char *controller(const json_t *pod) // its kind; NULL = it has none
+{
+	const json_t *owners = meta(pod, "ownerReferences");
+	for (size_t i = 0; i < json_array_size(owners); i++)
+		if (json_is_true(json_object_get(json_array_get(owners, i), "controller")))
+			return text(json_array_get(owners, i), "kind");
+	return NULL;
+}
+
+// Nothing that an eviction could end: of the kubelet itself, or there again at once.
+static bool is_fixture(const json_t *pod)
+{
+	const char *kind = controller(pod);
+	return json_object_get(meta(pod, "annotations"), "kubernetes.io/config.mirror") || str_eq(kind, "Node") ||
+	       str_eq(kind, "DaemonSet");
+}
+
+static bool asks_for_gpu(const json_t *containers)
+{
+	static const char *const kinds[] = { "limits", "requests" };
+	const char *name;
+	json_t *amount;
+	for (size_t i = 0; i < json_array_size(containers); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+			const json_t *resources = json_object_get(json_array_get(containers, i), "resources");
+			json_object_foreach(json_object_get(resources, kinds[k]), name, amount)
+			{
+				if (str_starts(name, "nvidia.com/") && !str_eq(json_string_value(amount), "0"))
+					return true;
+			}
+		}
+	return false;
+}
+
+static bool is_holder(const char *holders, const char *uid)
+{
+	size_t len;
+	for (const char *at = holders, *word; *uid && (word = cut(&at, ' ', &len));)
+		if (strlen(uid) == len && memcmp(word, uid, len) == 0)
+			return true;
+	return false;
+}
+
+static bool is_protected(const json_t *pod)
+{
+	const json_t *labels = meta(pod, "labels");
+	const char *skip = json_string_value(json_object_get(labels, KEY_PREFIX "drain-skip"));
+	return (skip && !str_eq(skip, "false")) ||
+	       str_eq(text(labels, "nvidia.com/gpu-driver-upgrade-drain.skip"), "true");
+}
+
+static bool has_disk(const json_t *pod) // an emptyDir that is not memory (T07)
+{
+	const json_t *volumes = spec(pod, "volumes");
+	for (size_t i = 0; i < json_array_size(volumes); i++) {
+		const json_t *dir = json_object_get(json_array_get(volumes, i), "emptyDir");
+		if (dir && !str_eq(text(dir, "medium"), "Memory"))
+			return true;
+	}
+	return false;
+}
+
+static bool is_in_the_way(const json_t *pod, const struct pod_rules *r, bool is_held, bool claims_gpu)
+{
+	switch (r->pool->evict) {
+	case EVICT_ALL:
+		return true;
+	case EVICT_GPU:
+		return is_held || claims_gpu || asks_for_gpu(spec(pod, "containers")) ||
+		       asks_for_gpu(spec(pod, "initContainers"));
+	case EVICT_HOLDERS:
+		return is_held;
+	default:
+		return false;
+	}
+}
+
+// Why an eviction is not ours to decide; NULL = it is.
+static const char *forbidden(const json_t *pod, const struct pod_rules *r, bool is_held)
+{
+	if (is_protected(pod))
+		return is_held ? "uses the GPU, and its label forbids the eviction" : "";
+	if (!controller(pod) && !r->pool->is_forced)
+		return "nothing would start it again; see drain.force";
+	if (has_disk(pod) && !r->pool->deletes_empty_dir)
+		return "its emptyDir would be lost; see drain.deleteEmptyDir";
+	return NULL;
+}
+
+static void say(const json_t *pod, const char *what, char why[OBJECT_TEXT])
+{
+	const json_t *m = json_object_get(pod, "metadata");
+	snprintf(why, OBJECT_TEXT, "%s/%s: %s", text(m, "namespace"), text(m, "name"), what);
+}
+
+void pod_name(const json_t *pod, char ret[OBJECT_TEXT])
+{
+	const json_t *m = json_object_get(pod, "metadata");
+	memset(ret, 0, OBJECT_TEXT);
+	snprintf(ret, OBJECT_TEXT, "%s/%s", text(m, "namespace"), text(m, "name"));
+}
+
+static void say_leaving(const json_t *pod, char why[OBJECT_TEXT])
+{
+	const char *finalizer = json_string_value(json_array_get(meta(pod, "finalizers"), 0));
+	auto_str char *what = finalizer ? str_fmt("waits for %s", finalizer) : NULL;
+	say(pod, what ? what : "is ending", why);
+}
+
+// Operands of NVIDIA's operator run where a label of the node says so, which pausing changes; a site's own, which runs
+// where that says "false", does not end by it.
+static bool is_operand(const json_t *pod)
+{
+	const json_t *selector = spec(pod, "nodeSelector");
+	for (unsigned i = 0; operands[i].key; i++)
+		if (str_eq(text(selector, operands[i].key), operands[i].theirs))
+			return true;
+	return false;
+}
+
+static enum pod_verdict judge_fixture(const json_t *pod, char why[OBJECT_TEXT])
+{
+	bool ends = is_operand(pod);
+	say(pod,
+	    ends ? "has the GPU open, and its operand is paused" : "has the GPU open, and no gpu.deploy label ends it",
+	    why);
+	return ends ? POD_HOLDS : POD_FIXED;
+}
+
+enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool claims_gpu, char why[OBJECT_TEXT])
+{
+	const char *uid = text(json_object_get(pod, "metadata"), "uid");
+	bool is_held = r->holders && is_holder(r->holders, uid);
+	memset(why, 0, OBJECT_TEXT);
+	if (is_over(pod) || str_eq(r->own_uid, uid))
+		return POD_STAYS;
+	if (is_fixture(pod))
+		return is_held ? judge_fixture(pod, why) : POD_STAYS;
+	if (!is_in_the_way(pod, r, is_held, claims_gpu))
+		return POD_STAYS;
+	if (meta(pod, "deletionTimestamp")) {
+		say_leaving(pod, why);
+		return POD_LEAVING;
+	}
+	const char *what = forbidden(pod, r, is_held);
+	if (!what)
+		return POD_GOES;
+	if (!*what) // asked to be left alone, and in nobody's way
+		return POD_STAYS;
+	say(pod, what, why);
+	return POD_STUCK;
+}
+
+bool pod_is_job(const json_t *pod, const struct pool *pool)
+{
+	return pool->wait_for && !is_over(pod) && !is_fixture(pod) &&
+	       selector_meets(pool->wait_for, meta(pod, "labels"));
+}
+
+// A claim made from a template has a name of its own, which the status tells.
+static const char *claim_name(const json_t *pod, const json_t *claim)
+{
+	const json_t *made = json_object_get(json_object_get(pod, "status"), "resourceClaimStatuses");
+	const char *own = json_string_value(json_object_get(claim, "resourceClaimName"));
+	for (size_t i = 0; !own && i < json_array_size(made); i++)
+		if (str_eq(text(json_array_get(made, i), "name"), text(claim, "name")))
+			own = json_string_value(json_object_get(json_array_get(made, i), "resourceClaimName"));
+	return own;
+}
+
+void pod_claims(const json_t *pod, struct strv *ret)
+{
+	const json_t *claims = spec(pod, "resourceClaims");
+	for (size_t i = 0; i < json_array_size(claims); i++) {
+		const char *name = claim_name(pod, json_array_get(claims, i));
+		if (name)
+			strv_add(ret, str_dup(name));
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which policy is in force: what stands in the DriverRollout, or in the ConfigMap where there is none, when it means
+// something, else the last one that did. That one is kept beside the status, so that neither a typo nor a newer schema
+// is taken for "no policy" after a restart; agents read it there, too.
+#include "cluster/coordinator/coordinator_internal.h"
+#include "cluster/kube/api.h"
+#include "cluster/rollout/undo.h"
+
+static const char *note_of(const json_t *object, const char *key)
+{
+	const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
+	return json_string_value(json_object_get(notes, key));
+}
+
+static void accept(struct coordinator *c, struct policy *take, const json_t *doc)
+{
+	policy_done(&c->policy);
+	c->policy = *take;
+	*take = POLICY_NONE;
+	c->pauses = c->policy.is_paused;
+	free(c->policy_text);
+	c->policy_text = doc ? json_dumps(doc, JSON_INDENT(1) | JSON_SORT_KEYS) : NULL;
+	c->has_policy = true;
+}
+
+// The document with what was undone by that note; agents read it so, too.
+static int take_document(struct coordinator *c, const json_t *document, const char *note, struct err *err)
+{
+	auto_policy struct policy now = POLICY_NONE, undone = POLICY_NONE;
+	auto_strv struct strv words = { 0 };
+	auto_json json_t *own = json_deep_copy(document), *replaced = json_object();
+	if (policy_read(own, &now, err) < 0)
+		return -1;
+	int r = note ? undo_apply(note, &now, own, &words, replaced, err) : 0;
+	if (r < 0 || (r > 0 && policy_read(own, &undone, err) < 0))
+		return -1;
+	accept(c, r > 0 ? &undone : &now, own);
+	strv_done(&c->undone);
+	c->undone = words;
+	words = (struct strv){ 0 };
+	json_decref(TAKE(c->replaced));
+	c->replaced = r > 0 ? TAKE(replaced) : NULL;
+	return 0;
+}
+
+const json_t *coordinator_source(const struct coordinator *c, char **ret_path)
+{
+	if (ret_path)
+		*ret_path = c->policy_object ? api_driverrollout(c->o.namespace, POLICY_NAME) :
+					       api_configmap(c->o.namespace, POLICY_NAME);
+	return c->policy_object ? c->policy_object : c->policy_map;
+}
+
+// The document that stands there; NULL = there is none.
+static int read_offered(const struct coordinator *c, json_t **ret, struct err *err)
+{
+	const char *json = coordinator_datum(c->policy_map, POLICY_KEY);
+	const char *yaml = coordinator_datum(c->policy_map, POLICY_KEY_YAML), *text = json ? json : yaml;
+	if (c->policy_object) {
+		*ret = json_deep_copy(json_object_get(c->policy_object, "spec"));
+		return *ret ? 0 : err_set(err, E_CONFIG, "the " DRIVERROLLOUT_KIND " %s has no spec", POLICY_NAME);
+	}
+	if (c->policy_map && !json == !yaml)
+		return err_set(err, E_CONFIG, "the ConfigMap %s has %s " POLICY_KEY " %s " POLICY_KEY_YAML, POLICY_NAME,
+			       json ? "both" : "neither", json ? "and" : "nor");
+	return text ? policy_document(text, strlen(text), ret, err) : 0;
+}
+
+// No policy is one without pools: nodes in flight are released (T27).
+static int take_offered(struct coordinator *c, struct err *err)
+{
+	auto_policy struct policy none = { .schema = POLICY_SCHEMA };
+	auto_json json_t *doc = NULL;
+	if (read_offered(c, &doc, err) < 0)
+		return -1;
+	if (doc)
+		return take_document(c, doc, note_of(coordinator_source(c, NULL), UNDO_NOTE), err);
+	accept(c, &none, NULL);
+	strv_done(&c->undone);
+	json_decref(TAKE(c->replaced));
+	return 0;
+}
+
+// What was undone stays undone where nobody can tell whether it still is.
+static int take_same(struct coordinator *c, const json_t *document, struct err *err)
+{
+	auto_policy struct policy same = POLICY_NONE;
+	if (policy_read(document, &same, err) < 0)
+		return -1;
+	accept(c, &same, document);
+	return 0;
+}
+
+// The one that was in force before, here or under another leader; what is undone since then is undone of it, too, and
+// what a resume took back is not.
+static int take_last(struct coordinator *c, struct err *err)
+{
+	const char *text = c->has_policy ? c->policy_text : coordinator_datum(c->status_map, POLICY_KEY);
+	const char *undone = coordinator_datum(c->status_map, ROLLSTATUS_UNDONE_KEY);
+	if (!text)
+		return c->has_policy ? 0 : err_set(err, E_CONFIG, "none was accepted before");
+	if (!c->has_policy) {
+		json_decref(c->replaced);
+		c->replaced = undone ? json_loads(undone, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	}
+	auto_json json_t *same = NULL;
+	if (policy_document(text, strlen(text), &same, err) < 0)
+		return -1;
+	auto_json json_t *doc = json_deep_copy(same);
+	undo_revert(doc, c->replaced);
+	if (take_document(c, doc, note_of(coordinator_source(c, NULL), UNDO_NOTE), err) == 0)
+		return 0;
+	return take_same(c, same, err);
+}
+
+void policy_choose(struct coordinator *c)
+{
+	struct err why = { 0 };
+	c->refused = (struct err){ 0 };
+	if (take_offered(c, &c->refused) < 0) {
+		coordinator_say(c, "the policy is refused", &c->refused);
+		if (take_last(c, &why) < 0 && !c->has_policy)
+			err_set(&c->blind, E_CONFIG, "the policy is refused, and there is no last good one (%s): %s",
+				why.text, c->refused.text);
+	}
+	if (c->policy_object && c->policy_map) {
+		err_set(&why, E_CONFIG, "there is a " DRIVERROLLOUT_KIND ", and the ConfigMap %s is ignored",
+			POLICY_NAME);
+		coordinator_say(c, "the policy", &why);
+	}
+	if (c->policy.mode == MODE_SELF) {
+		err_set(&why, E_CONFIG, "its mode is self: nodes ask no coordinator, and nothing is begun");
+		coordinator_say(c, "the policy", &why);
+	}
+	const char *pause = note_of(coordinator_source(c, NULL), gate_keys[GATE_PAUSE]);
+	c->policy.is_paused = c->pauses || c->policy.mode == MODE_SELF || (pause && !str_eq(pause, "false"));
+}
+
+void policy_event(struct coordinator *c, const json_t *object, const char *reason, const char *message)
+{
+	struct err why;
+	const json_t *uid = json_object_get(json_object_get(object, "metadata"), "uid");
+	bool is_map = object == c->policy_map;
+	const struct api_object of = { is_map ? "v1" : DRIVERROLLOUT_VERSION, is_map ? "ConfigMap" : DRIVERROLLOUT_KIND,
+				       c->o.namespace, POLICY_NAME, json_string_value(uid) };
+	const struct api_event event = { .of = &of,
+					 .reason = reason,
+					 .message = message,
+					 .is_warning = !str_eq(reason, "PolicyAccepted"),
+					 .component = "kmodsmith-coordinator" };
+	if (object && api_event(c->o.kube, &event, &why) < 0)
+		coordinator_say(c, "an event", &why);
+}
+
+void policy_tell(struct coordinator *c)
+{
+	const json_t *source = coordinator_source(c, NULL);
+	const char *refusal = c->refused.code ? c->refused.text : NULL;
+	bool is_doubled = c->policy_object && c->policy_map;
+	if (is_doubled && !c->has_told_double)
+		policy_event(c, c->policy_map, "PolicyIgnored",
+			     "the " DRIVERROLLOUT_KIND " of the same name is the policy");
+	c->has_told_double = is_doubled;
+	if (!source || (refusal ? str_eq(refusal, c->told) : !c->told))
+		return;
+	auto_str char *message =
+		!refusal      ? str_dup("it is in force") :
+		c->blind.code ? str_fmt("%s; nothing is done until it is mended", refusal) :
+				str_fmt("%s; the last good policy stays in force until it is mended", refusal);
+	policy_event(c, source, refusal ? "PolicyRefused" : "PolicyAccepted", message);
+	free(c->told);
+	c->told = str_dup(refusal);
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one coordinator has counted since its start, for its metrics: how long nodes were in each state, what was undone
+// and why, and for how long how many nodes were unavailable. Counters begin anew with another leader, as Prometheus
+// expects it.
+#pragma once
+#include "cluster/coordinator/coordinator.h"
+
+enum { TALLY_BOUNDS = 9 };
+extern const unsigned tally_bounds[TALLY_BOUNDS]; // seconds, upwards; behind them comes the rest
+
+struct tally {
+	struct tally_phase {
+		unsigned long within[TALLY_BOUNDS + 1], count; // in each bound alone
+		double seconds;
+	} phases[PHASE_COUNT];
+	unsigned long rollbacks[FAILING_COUNT]; // FAILING_NONE: nothing was said in time, or another driver was there
+	struct tally_pool {
+		char name[WORD_TEXT];
+		unsigned unavailable; // now
+		double seconds;       // of nodes, until last_ms
+	} pools[POOLS_MOST];
+	long last_ms; // 0 = nothing was seen yet
+};
+void tally_moved(struct tally *t, const struct transited *moved);
+// What is so now has been so until then. A pool that the policy names no more is forgotten.
+void tally_pools(struct tally *t, const struct policy *policy, const struct sum *sums, long now_ms);

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/driver_manager/driver_pod.h"
+
+#include "cluster/kube/api.h"
+
+#include <ctype.h>
+
+static const char DRIVER_CTR[] = "nvidia-driver-ctr", MANAGER_CTR[] = "k8s-driver-manager";
+static const char COMPONENT[] = "app.kubernetes.io/component", DRIVERS[] = "/drivers";
+
+static const json_t *at(const json_t *object, const char *outer, const char *key)
+{
+	return json_object_get(json_object_get(object, outer), key);
+}
+static const char *text(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+struct search {
+	const char *name;      // wanted
+	char *named, *by_role; // found
+};
+
+static int take(void *ctx, json_t *pod, struct err *err)
+{
+	(void)err;
+	struct search *s = ctx;
+	const json_t *metadata = json_object_get(pod, "metadata");
+	const char *name = text(metadata, "name"), *role = text(json_object_get(metadata, "labels"), COMPONENT);
+	char **found = str_eq(name, s->name) ? &s->named : str_eq(role, "nvidia-driver") ? &s->by_role : NULL;
+	if (found && !*found && !json_object_get(metadata, "deletionTimestamp"))
+		*found = str_dup(name);
+	return 0;
+}
+
+int driverpod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
+		   struct err *err)
+{
+	static const char *const record[] = { "metadata name",
+					      "metadata labels "
+					      "app.kubernetes.io/component",
+					      "metadata deletionTimestamp", NULL };
+	struct search s = { .name = name };
+	auto_str char *escaped = http_escape(node), *version = NULL;
+	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", escaped);
+	auto_str char *pods = str_fmt("/api/v1/namespaces/%s/pods", namespace);
+	struct kube_list list = { .path = pods, .query = query, .record = record, .take = take, .ctx = &s };
+	int r = kube_list(k, &list, &version, err);
+	auto_str char *named = s.named, *by_role = s.by_role;
+	const char *found = named ? named : by_role;
+	auto_str char *path = found ? str_fmt("%s/%s", pods, found) : NULL;
+	if (r < 0)
+		return -1;
+	r = path ? api_get(k, path, ret, err) : 0;
+	return r == 0 ? err_set(err, E_NOT_FOUND,
+				"there is no pod '%s' and no driver's pod on node '%s' in namespace '%s'; "
+				"OPERATOR_NAMESPACE says where it is",
+				name, node, namespace) :
+			r;
+}
+
+const char *driverpod_uid(const json_t *pod)
+{
+	return text(json_object_get(pod, "metadata"), "uid");
+}
+
+static const json_t *container(const json_t *pod, const char *list, const char *name)
+{
+	const json_t *all = at(pod, "spec", list);
+	for (size_t i = 0; i < json_array_size(all); i++)
+		if (str_eq(text(json_array_get(all, i), "name"), name))
+			return json_array_get(all, i);
+	return NULL;
+}
+
+// The last part of its name, and its tag; either may be NULL.
+static void split_image(const char *image, char **ret_name, char **ret_tag)
+{
+	const char *slash = image ? strrchr(image, '/') : NULL, *name = slash ? slash + 1 : image;
+	if (!image)
+		return;
+	size_t len = strcspn(name, ":@");
+	*ret_name = str_ndup(name, len);
+	if (name[len] == ':')
+		*ret_tag = str_ndup(name + len + 1, strcspn(name + len + 1, "@"));
+}
+
+// VERSION-OS, and BRANCH-KERNEL-OS where the driver is precompiled (gpu-operator internal/image/image.go).
+static bool is_tag_of(const char *tag, const char *driver)
+{
+	size_t len = strspn(tag, "0123456789.");
+	auto_str char *version = str_ndup(tag, len), *branch = str_ndup(driver, strcspn(driver, "."));
+	return !isdigit((unsigned char)*tag) || str_eq(version, driver) || str_eq(version, branch);
+}
+
+int driverpod_check(const json_t *pod, const char *driver, struct err *err)
+{
+	const json_t *its = container(pod, "containers", DRIVER_CTR),
+		     *ours = container(pod, "initContainers", MANAGER_CTR);
+	auto_str char *its_name = NULL, *its_tag = NULL, *our_name = NULL, *our_tag = NULL;
+	if (!its)
+		return err_set(err, E_USAGE,
+			       "pod '%s' has no container %s: only a driver's pod has a next driver to prove; for the "
+			       "operator's other pods take NVIDIA's k8s-driver-manager",
+			       text(json_object_get(pod, "metadata"), "name"), DRIVER_CTR);
+	split_image(text(its, "image"), &its_name, &its_tag);
+	split_image(text(ours, "image"), &our_name, &our_tag);
+	if (ours && !str_eq(its_name, our_name))
+		return err_set(err, E_CONFIG,
+			       "%s has the image '%s' and %s '%s': what is proven by one would be loaded by the other; "
+			       "give driver.manager the image of driver",
+			       DRIVER_CTR, text(its, "image"), MANAGER_CTR, text(ours, "image"));
+	if (driver && its_tag && !is_tag_of(its_tag, driver))
+		return err_set(
+			err, E_CONFIG,
+			"%s has the image '%s', and this is an image of driver %s: give driver.manager.version the "
+			"version of driver.version",
+			DRIVER_CTR, text(its, "image"), driver);
+	return 0;
+}
+
+static const char *value_of(const struct strv *all, const char *name, size_t len)
+{
+	for (size_t i = all->count; i-- > 0;)
+		if (strncmp(all->items[i], name, len) == 0 && all->items[i][len] == '=')
+			return all->items[i] + len + 1;
+	return NULL;
+}
+
+// As the kubelet does it: $(NAME) of what was set before, $$ for $; what is not known stays as it is written.
+static char *expand(const char *value, const struct strv *known)
+{
+	char *ret = str_dup("");
+	for (const char *c = value; *c; c++) {
+		size_t len = c[0] == '$' && c[1] == '(' ? strcspn(c + 2, ")") : 0;
+		const char *put = len && c[2 + len] ? value_of(known, c + 2, len) : NULL;
+		bool is_escaped = c[0] == '$' && c[1] == '$';
+		if (put)
+			str_add(&ret, "%s", put);
+		else
+			str_add(&ret, "%c", *c);
+		c += put ? len + 2 : is_escaped;
+	}
+	return ret;
+}
+
+// NODE_NAME and its like are of the pod, and the init container has them itself.
+static bool is_of_pod(const json_t *source)
+{
+	return json_object_get(source, "fieldRef") || json_object_get(source, "resourceFieldRef");
+}
+
+void driverpod_environment(const json_t *pod, struct strv *ret, struct strv *ret_unknown)
+{
+	const json_t *its = container(pod, "containers", DRIVER_CTR), *from = json_object_get(its, "envFrom"),
+		     *env = json_object_get(its, "env");
+	for (size_t i = 0; i < json_array_size(from); i++) {
+		const json_t *source = json_array_get(from, i);
+		const char *name = text(json_object_get(source, "secretRef"), "name");
+		const char *map = text(json_object_get(source, "configMapRef"), "name");
+		if (name || map)
+			strv_add(ret_unknown,
+				 str_fmt("all of %s %s", name ? "Secret" : "ConfigMap", name ? name : map));
+	}
+	for (size_t i = 0; i < json_array_size(env); i++) {
+		const json_t *v = json_array_get(env, i), *source = json_object_get(v, "valueFrom");
+		const char *name = text(v, "name"), *value = text(v, "value");
+		if (!name || is_of_pod(source))
+			continue;
+		if (source) {
+			strv_add(ret_unknown, str_dup(name));
+			continue;
+		}
+		auto_str char *whole = expand(value ? value : "", ret);
+		strv_add(ret, str_fmt("%s=%s", name, whole));
+	}
+}
+
+// What the kubelet mounts for the pod before its first container starts.
+static char *volume_dir(const json_t *pod, const char *name)
+{
+	const json_t *all = at(pod, "spec", "volumes");
+	for (size_t i = 0; i < json_array_size(all); i++) {
+		const json_t *v = json_array_get(all, i);
+		const char *kind = json_object_get(v, "configMap") ? "configmap" :
+				   json_object_get(v, "secret")    ? "secret" :
+				   json_object_get(v, "projected") ? "projected" :
+								     NULL;
+		if (kind && str_eq(text(v, "name"), name))
+			return str_fmt("pods/%s/volumes/kubernetes.io~%s/%s", driverpod_uid(pod), kind, name);
+	}
+	return NULL;
+}
+
+void driverpod_files(const json_t *pod, struct driverpod_files *ret)
+{
+	const json_t *mounts = json_object_get(container(pod, "containers", DRIVER_CTR), "volumeMounts");
+	for (size_t i = 0; i < json_array_size(mounts); i++) {
+		const json_t *m = json_array_get(mounts, i);
+		const char *path = text(m, "mountPath");
+		if (!path || !str_starts(path, DRIVERS))
+			continue;
+		const char *name = path + strlen(DRIVERS);
+		if (*name && *name != '/')
+			continue;
+		char *dir = volume_dir(pod, text(m, "name"));
+		name += strspn(name, "/");
+		if (!dir)
+			continue;
+		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
+		ret->items[ret->count++] = (struct driverpod_file){ .name = *name ? str_dup(name) : NULL,
+								    .volume = dir,
+								    .path = str_dup(text(m, "subPath")) };
+	}
+}
+
+void driverpod_files_done(struct driverpod_files *f)
+{
+	for (size_t i = 0; i < f->count; i++) {
+		free(f->items[i].name);
+		free(f->items[i].volume);
+		free(f->items[i].path);
+	}
+	free(f->items);
+	*f = (struct driverpod_files){ 0 };
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU Operator's driver pod, read by its own init container: what the container of the driver will be started with,
+// which the init container itself is not told. Facts: NVIDIA/gpu-operator a22dbf6,
+// assets/state-driver/0500_daemonset.yaml and controllers/object_controls.go: with a ClusterPolicy driver.env goes to
+// the driver's container alone.
+#pragma once
+#include "cluster/kube/client.h"
+
+// The pod on this node of that name, or else the one with the component label of a driver. E_NOT_FOUND: there is none.
+int driverpod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
+		   struct err *err);
+const char *driverpod_uid(const json_t *pod);
+
+// Pure. E_USAGE: this is no pod with a driver's container. E_CONFIG: its image is not of our driver, so what is proven
+// here would not be what is loaded there. driver: the version that our image carries; NULL = it carries none.
+int driverpod_check(const json_t *pod, const char *driver, struct err *err);
+// "NAME=VALUE", with $(NAME) put in. ret_unknown: names whose value is in another object.
+void driverpod_environment(const json_t *pod, struct strv *ret, struct strv *ret_unknown);
+
+// A file of /drivers in the driver's container: kernelModuleConfig of the ClusterPolicy.
+struct driverpod_file {
+	char *name;   // "nvidia.conf"; NULL = all files of the volume
+	char *volume; // its directory below the kubelet's: "pods/UID/volumes/kubernetes.io~configmap/NAME"
+	char *path;   // in the volume; NULL = the volume itself
+};
+struct driverpod_files {
+	struct driverpod_file *items;
+	size_t count;
+};
+void driverpod_files(const json_t *pod, struct driverpod_files *ret);
+void driverpod_files_done(struct driverpod_files *f);
+#define auto_driverpod_files __attribute__((cleanup(driverpod_files_done)))

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kube/api.h"
+
+#include "base/core/date.h"
+
+#include <sys/random.h>
+#include <time.h>
+
+// call.reply is handed over, when somebody wants it.
+static int give(struct kube_call *call, json_t **ret)
+{
+	if (ret)
+		*ret = TAKE(call->reply);
+	return 1;
+}
+
+int api_get(struct kube *k, const char *path, json_t **ret, struct err *err)
+{
+	auto_kube_call struct kube_call call = { .path = path };
+	if (kube_run(k, &call, err) == 0)
+		return give(&call, ret);
+	return call.status == 404 ? 0 : -1;
+}
+
+int api_create(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err)
+{
+	auto_kube_call struct kube_call call = { .method = "POST", .path = path, .body = body };
+	if (kube_run(k, &call, err) == 0)
+		return give(&call, ret);
+	return call.status == 409 && str_eq(call.reason, "AlreadyExists") ? 0 : -1;
+}
+
+// A precondition makes a repetition harmless: at worst it says that somebody was faster, who was ourselves.
+static int change(struct kube *k, const char *method, const char *type, const char *path, const json_t *body,
+		  json_t **ret, struct err *err)
+{
+	auto_kube_call struct kube_call call = {
+		.method = method, .path = path, .type = type, .body = body, .is_repeatable = true
+	};
+	if (kube_run(k, &call, err) == 0)
+		return give(&call, ret);
+	return err->code == E_CONFLICT || call.status == 404 ? 0 : -1;
+}
+
+int api_replace(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err)
+{
+	return change(k, "PUT", NULL, path, body, ret, err);
+}
+
+int api_merge(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err)
+{
+	return change(k, "PATCH", "application/merge-patch+json", path, body, ret, err);
+}
+
+int api_patch(struct kube *k, const char *path, const json_t *operations, json_t **ret, struct err *err)
+{
+	return change(k, "PATCH", "application/json-patch+json", path, operations, ret, err);
+}
+
+// registry/core/pod/storage/eviction.go: a budget is a 429 with a cause, and other 429 come from whoever guards the
+// server itself; a pod with two budgets is a 500. NamespaceLifecycle: a 403 with a cause, as kubectl drain tells
+// it apart.
+static enum api_evicted evicted_not(const struct kube_call *call)
+{
+	if (call->status == 409)
+		return API_OTHER;
+	if (call->status == 429 && kube_cause(call, "DisruptionBudget"))
+		return API_BLOCKED;
+	return call->status == 403 && kube_cause(call, "NamespaceTerminating") ? API_ENDING : API_REFUSED;
+}
+
+// Of a budget the cause says more than the message.
+static const char *words_of(const struct kube_call *call, const struct err *err)
+{
+	const char *budget = call->message ? strstr(err->text, "The disruption budget ") : NULL;
+	return budget ? budget : call->message ? call->message : err->text;
+}
+
+// Of another uid the server says so only after it has tried for 10 s (EvictionsRetry in its eviction.go).
+int api_evict(struct kube *k, const char *namespace, const char *pod, const char *uid, struct api_eviction *ret,
+	      struct err *err)
+{
+	auto_str char *path = str_fmt("/api/v1/namespaces/%s/pods/%s/eviction", namespace, pod);
+	auto_json json_t *body = json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:{s:s}}}", "apiVersion", "policy/v1", "kind",
+					   "Eviction", "metadata", "name", pod, "namespace", namespace, "deleteOptions",
+					   "preconditions", "uid", uid);
+	// Not repeated here, whatever comes: whoever drains looks at the pods first, and asks again.
+	auto_kube_call struct kube_call call = { .method = "POST", .path = path, .body = body, .is_busy_final = true };
+	call.deadline_ms = 60000;
+	call.try_ms = 25000;
+	*ret = (struct api_eviction){ 0 };
+	if (kube_run(k, &call, err) == 0)
+		return 0;
+	if (call.status == 404) {
+		ret->what = API_GONE;
+		return 0;
+	}
+	if (call.status == 0 || call.status == 401)
+		return -1;
+	ret->what = evicted_not(&call);
+	ret->retry_ms = call.retry_ms;
+	err_set(&ret->why, err->code, "%s", words_of(&call, err));
+	return 0;
+}
+
+int api_event(struct kube *k, const struct api_event *e, struct err *err)
+{
+	const struct api_object node = { "v1", "Node", NULL, e->node, e->uid }, *of = e->of ? e->of : &node;
+	const char *namespace = of->namespace ? of->namespace : "default";
+	const char *where = e->of ? e->component : e->node;
+	uint64_t unique = 0;
+	auto_str char *now = date_text(time(NULL));
+	if (getrandom(&unique, sizeof(unique), 0) < 0)
+		return err_set(err, E_SYSTEM, "getrandom");
+	auto_str char *name = str_fmt("%s.%016llx", of->name, (unsigned long long)unique);
+	auto_json json_t *about =
+		json_pack("{s:s, s:s, s:s*, s:s, s:s}", "apiVersion", of->version, "kind", of->kind, "namespace",
+			  of->namespace, "name", of->name, "uid", of->uid ? of->uid : of->name);
+	auto_json json_t *body = json_pack(
+		"{s:s, s:s, s:{s:s, s:s}, s:O, s:s, s:o, s:s, s:{s:s, s:s*}, s:s, s:s, s:s, s:s, s:i}", "apiVersion",
+		"v1", "kind", "Event", "metadata", "name", name, "namespace", namespace, "involvedObject", about,
+		"reason", e->reason, "message", json_text(e->message), "type", e->is_warning ? "Warning" : "Normal",
+		"source", "component", e->component, "host", e->node, "reportingComponent", e->component,
+		"reportingInstance", where, "firstTimestamp", now, "lastTimestamp", now, "count", 1);
+	if (!body)
+		return err_set(err, E_KUBE, "event '%s': a name or a text is no UTF-8", e->reason);
+	auto_str char *path = str_fmt("/api/v1/namespaces/%s/events", namespace);
+	return api_create(k, path, body, NULL, err) < 0 ? -1 : 0;
+}
+
+char *api_node(const char *name)
+{
+	return str_fmt("/api/v1/nodes/%s", name);
+}
+
+char *api_lease(const char *namespace, const char *name)
+{
+	return str_fmt("/apis/coordination.k8s.io/v1/namespaces/%s/leases%s%s", namespace, name ? "/" : "",
+		       name ? name : "");
+}
+
+char *api_configmap(const char *namespace, const char *name)
+{
+	return str_fmt("/api/v1/namespaces/%s/configmaps%s%s", namespace, name ? "/" : "", name ? name : "");
+}
+
+char *api_driverrollout(const char *namespace, const char *name)
+{
+	return str_fmt("/apis/" DRIVERROLLOUT_VERSION "/namespaces/%s/driverrollouts%s%s", namespace, name ? "/" : "",
+		       name ? name : "");
+}

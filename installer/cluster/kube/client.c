@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kube/kube_internal.h"
+
+#include "base/core/date.h"
+
+#include <stdio.h>
+
+enum {
+	DEADLINE_MS = 30000,
+	TRY_MS = 10000,      // an answer takes milliseconds; a try that hangs must leave time for the next
+	TRY_LEAST_MS = 1000, // a repetition that cannot wait even so long for its answer is not made
+	REPLY_MAX = 1 << 20,
+	TOKEN_MS =
+		60000, // bound tokens are renewed by the kubelet at 80 % of an hour; client-go reads at this pace, too
+	WAIT_MS = 250,
+	WAIT_MAX_MS = 8000,
+	RETRY_MAX_S = 3600,
+	SAME_S = 2, // a Date has whole seconds
+};
+
+int kube_open(struct kube_config *take, struct kube **ret, struct err *err)
+{
+	struct http_options o = {
+		.authorities = take->authorities, .certificate = take->certificate, .key = take->key, .is_http1 = true
+	};
+	struct http *http = NULL;
+	if (http_new(&o, &http, err) < 0)
+		return err_wrap(err, "%s", take->server);
+	struct kube *k = mem_alloc(sizeof(*k));
+	*k = (struct kube){ .config = *take, .http = http, .token = str_dup(take->token) };
+	*take = KUBE_CONFIG_NONE;
+	*ret = k;
+	return 0;
+}
+
+void kube_free(struct kube *k)
+{
+	if (!k)
+		return;
+	http_free(k->http);
+	free(k->token);
+	kube_config_done(&k->config);
+	free(k);
+}
+
+const char *kube_namespace(const struct kube *k)
+{
+	return k->config.namespace;
+}
+
+int64_t kube_time(const struct kube *k)
+{
+	return k->base_ms ? (k->then_ms + kube_now_ms() - k->base_ms) / 1000 : kube_wall_s();
+}
+
+// The answer was dated at some moment since begin. What agrees with what is believed changes nothing: no jitter. The
+// first one is believed; later ones move the clock by a tenth of the time that has passed, so that neither a step of a
+// server's clock nor one of several servers whose clock is wrong ends a deadline that has not passed here.
+static void learn_time(struct kube *k, const struct http_call *http, long begin_ms)
+{
+	time_t there;
+	enum { PART = 10, APART_MS = 60 * 1000 };
+	if (!date_http_parse(http_header(http, "Date"), &there))
+		return;
+	long now_ms = kube_now_ms(), passed = now_ms - k->heard_ms;
+	int64_t dated_ms = (int64_t)there * 1000, took_ms = now_ms - begin_ms;
+	k->heard_ms = now_ms;
+	if (!k->base_ms) {
+		int64_t ahead_s = there - kube_wall_s();
+		bool is_same = ahead_s > -SAME_S && ahead_s - took_ms / 1000 < SAME_S;
+		k->base_ms = now_ms;
+		k->then_ms = is_same ? kube_wall_s() * 1000 : dated_ms + took_ms / 2;
+		return;
+	}
+	int64_t believed_ms = k->then_ms + now_ms - k->base_ms;
+	int64_t error = dated_ms - believed_ms, most = (passed < APART_MS ? passed : APART_MS) / PART;
+	if (error > SAME_S * 1000)
+		k->then_ms += error < most ? error : most;
+	else if (error < -SAME_S * 1000 - took_ms)
+		k->then_ms -= -error < most ? -error : most;
+}
+
+int kube_token(struct kube *k, bool is_refused, struct err *err)
+{
+	auto_str char *text = NULL;
+	if (!k->config.token_file || (!is_refused && k->token_ms && kube_now_ms() - k->token_ms < TOKEN_MS))
+		return 0;
+	int r = root_line(&k->config.token_root, k->config.token_file, &text, err);
+	if (r < 0 || (r == 0 && !k->token))
+		return r < 0 ? err_wrap(err, "token") :
+			       err_set(err, E_AUTH, "the token file '%s' is gone", k->config.token_file);
+	k->token_ms = kube_now_ms();
+	if (r == 0 || !*text || str_eq(text, k->token)) // while it is exchanged the old one serves
+		return 0;
+	free(k->token);
+	k->token = TAKE(text);
+	return 1;
+}
+
+void kube_before(struct kube *k, int (*run)(void *ctx, struct err *err), void *ctx)
+{
+	k->before = run;
+	k->before_ctx = ctx;
+}
+
+void kube_call_done(struct kube_call *call)
+{
+	json_decref(TAKE(call->reply));
+	free(TAKE(call->reason));
+	free(TAKE(call->message));
+	json_decref(TAKE(call->causes));
+}
+
+static const char PATCH_TYPE[] = "application/json-patch+json";
+
+// A uid in a merge patch that is not the object's is refused as the change of a field that nobody may change.
+static bool is_other_uid(const json_t *reply)
+{
+	size_t i;
+	const json_t *cause;
+	json_array_foreach(json_object_get(json_object_get(reply, "details"), "causes"), i, cause)
+	{
+		if (str_eq(json_string_value(json_object_get(cause, "field")), "metadata.uid"))
+			return true;
+	}
+	return false;
+}
+
+const json_t *kube_cause(const struct kube_call *call, const char *reason)
+{
+	size_t i;
+	const json_t *cause;
+	json_array_foreach(call->causes, i, cause)
+	{
+		if (str_eq(json_string_value(json_object_get(cause, "reason")), reason))
+			return cause;
+	}
+	return NULL;
+}
+
+// Which budget blocks an eviction stands beside the message (pkg/registry/core/pod/storage/eviction.go).
+static const char *budget_words(const struct kube_call *call)
+{
+	return json_string_value(json_object_get(kube_cause(call, "DisruptionBudget"), "message"));
+}
+
+static int code_of(const struct http_call *http, const struct kube_call *call, const json_t *reply)
+{
+	switch (http->status) {
+	case 401:
+	case 403:
+		return E_AUTH;
+	case 404:
+		return E_NOT_FOUND;
+	case 409:
+		return E_CONFLICT;
+	case 422:
+		return str_eq(call->type, PATCH_TYPE) || is_other_uid(reply) ? E_CONFLICT : E_KUBE;
+	default:
+		return E_KUBE;
+	}
+}
+
+// Seconds; the other form, a date, is not what API servers send.
+static unsigned retry_after(const struct http_call *http)
+{
+	uint64_t seconds;
+	const char *text = http_header(http, "Retry-After");
+	if (!text || !str_u64(text, 10, &seconds))
+		return 0;
+	return (unsigned)(seconds < RETRY_MAX_S ? seconds : RETRY_MAX_S) * 1000;
+}
+
+int kube_judge(const struct http_call *http, struct kube_call *call, struct err *err)
+{
+	json_error_t problem;
+	auto_str char *url = http_url_shown(http->url);
+	call->status = http->status;
+	call->retry_ms = retry_after(http);
+	auto_json json_t *reply = http->reply ? json_loadb(http->reply, http->reply_len, 0, &problem) : NULL;
+	if (http->status / 100 == 2 && !call->table && !json_is_object(reply))
+		return err_set(err, E_KUBE, "%s: the answer is no JSON object", url);
+	if (http->status / 100 == 2) {
+		call->reply = TAKE(reply);
+		return 0;
+	}
+	const char *message = json_string_value(json_object_get(reply, "message"));
+	call->reason = str_dup(json_string_value(json_object_get(reply, "reason")));
+	call->message = str_dup(message);
+	call->causes = json_incref(json_object_get(json_object_get(reply, "details"), "causes"));
+	if (!message) {
+		http_status_error(http, err);
+		return err_code(err, code_of(http, call, reply));
+	}
+	const char *budget = budget_words(call);
+	return err_set(err, code_of(http, call, reply), "%s %s: status %ld: %s%s%s",
+		       http->method ? http->method : "GET", url, http->status, message, budget ? " " : "",
+		       budget ? budget : "");
+}
+
+// More kinds of answers than there is room for are counted with the last one.
+void kube_count(struct kube *k, const char *verb, long status)
+{
+	size_t at = 0;
+	while (at < k->count_used && (!str_eq(k->counts[at].verb, verb) || k->counts[at].status != status))
+		at++;
+	at = at < KUBE_COUNTS ? at : KUBE_COUNTS - 1;
+	if (at == k->count_used) {
+		k->counts[at].status = status;
+		snprintf(k->counts[at].verb, sizeof(k->counts[at].verb), "%s", verb);
+		k->count_used++;
+	}
+	k->counts[at].count++;
+}
+
+const struct kube_count *kube_counts(const struct kube *k, size_t *ret_count)
+{
+	*ret_count = k->count_used;
+	return k->counts;
+}
+
+struct attempt {
+	struct http_call http;
+	struct sift *sift;
+};
+
+static int feed(struct http_call *http, const void *data, size_t len, struct err *err)
+{
+	struct attempt *a = http->ctx;
+	return sift_feed(a->sift, data, len, err);
+}
+
+static int ask(struct kube *k, struct kube_call *call, const char *body, unsigned left_ms, struct err *err)
+{
+	auto_str char *url = str_fmt("%s%s", k->config.server, call->path);
+	auto_strv struct strv headers = { 0 };
+	auto_sift struct sift *sift = call->table ? sift_new(call->table, call->take, call->ctx) : NULL;
+	unsigned try_ms = call->try_ms ? call->try_ms : TRY_MS;
+	strv_add(&headers, str_dup("Accept: application/json"));
+	if (body)
+		strv_add(&headers, str_fmt("Content-Type: %s", call->type ? call->type : "application/json"));
+	struct attempt a = { .sift = sift };
+	a.http = (struct http_call){ .method = call->method,
+				     .url = url,
+				     .headers = &headers,
+				     .bearer = k->token,
+				     .body = body ? body : "",
+				     .body_size = body ? strlen(body) : 0,
+				     .max = REPLY_MAX,
+				     .total_ms = sift || left_ms < try_ms ? left_ms : try_ms,
+				     .stall_ms = try_ms,
+				     .sink = sift ? feed : NULL,
+				     .ctx = &a };
+	long begin_ms = kube_now_ms();
+	int r = http_run(k->http, &a.http, err);
+	kube_count(k, call->method ? call->method : "GET", r == 0 ? a.http.status : 0);
+	if (r == 0)
+		learn_time(k, &a.http, begin_ms);
+	if (r == 0)
+		r = kube_judge(&a.http, call, err);
+	if (r == 0 && sift)
+		r = sift_end(sift, &call->reply, err);
+	http_end(&a.http);
+	return r;
+}
+
+static bool is_again(const struct kube_call *call, const struct err *err)
+{
+	bool is_safe = !call->method || call->is_repeatable;
+	if (call->status == 429)
+		return !call->is_busy_final;
+	if (call->status >= 500)
+		return is_safe || call->retry_ms;
+	return call->status == 0 && is_safe && (err->code == E_NETWORK || err->code == E_TIMEOUT);
+}
+
+// Doubled each time, and somewhere in the upper half of that: many nodes that fail together do not come back together.
+static unsigned backoff_ms(unsigned turn)
+{
+	unsigned most = turn < 5 ? (unsigned)WAIT_MS << turn : WAIT_MAX_MS;
+	return most / 2 + (unsigned)((uint64_t)kube_random() * (most / 2) / UINT32_MAX);
+}
+
+// False: too little would be left for an answer, or is left after all: a busy or a frozen machine sleeps longer.
+static bool has_slept(long wait_ms, long end)
+{
+	if (end - kube_now_ms() < wait_ms + TRY_LEAST_MS)
+		return false;
+	kube_sleep(wait_ms);
+	return end - kube_now_ms() >= TRY_LEAST_MS / 2;
+}
+
+// A repetition that got no answer in what was left of the time says less than the answer before it.
+static int give_up(const struct err *said, struct err *err)
+{
+	if (said->code && err->code == E_TIMEOUT)
+		err_set(err, said->code, "%s; asked again, then: %s", said->text, err->text);
+	return -1;
+}
+
+int kube_run(struct kube *k, struct kube_call *call, struct err *err)
+{
+	unsigned most = k->config.deadline_ms, whole = call->deadline_ms ? call->deadline_ms : DEADLINE_MS;
+	long end = kube_now_ms() + (most && most < whole ? most : whole);
+	auto_str char *body = call->body ? json_dumps(call->body, JSON_COMPACT) : NULL;
+	struct err said = { 0 };
+	bool is_refused = false;
+	for (unsigned turn = 0;; turn++) {
+		kube_call_done(call);
+		call->status = 0;
+		call->retry_ms = 0;
+		long begin = kube_now_ms();
+		if ((turn == 0 && kube_token(k, false, err) < 0) || (k->before && k->before(k->before_ctx, err) < 0))
+			return -1;
+		end += kube_now_ms() - begin; // none of it was this call's
+		long left = end - kube_now_ms();
+		if (ask(k, call, body, left > 1 ? (unsigned)left : 1, err) == 0)
+			return 0;
+		struct err ignored;
+		bool is_late = end - kube_now_ms() < TRY_LEAST_MS;
+		if (call->status == 401 && !is_refused && !is_late && kube_token(k, true, &ignored) > 0) {
+			is_refused = true;
+			continue;
+		}
+		long wait = call->retry_ms ? call->retry_ms : backoff_ms(turn);
+		if (!is_again(call, err) || !has_slept(wait, end))
+			return give_up(&said, err);
+		if (call->status)
+			said = *err;
+	}
+}

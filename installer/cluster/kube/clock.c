@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's clocks and dice, in a file of their own: the simulation (tests/sim) puts others in their place.
+#include "cluster/kube/kube_internal.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <time.h>
+
+long kube_now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int64_t kube_wall_s(void)
+{
+	return time(NULL);
+}
+
+void kube_sleep(long ms)
+{
+	poll(NULL, 0, (int)ms);
+}
+
+uint32_t kube_random(void)
+{
+	uint32_t random = 0;
+	return getrandom(&random, sizeof(random), 0) == sizeof(random) ? random : UINT32_MAX / 2;
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kube/lease.h"
+
+#include "cluster/kube/api.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+#include <time.h>
+
+void lease_init(struct kube *kube, const char *namespace, const char *name, const char *holder, unsigned duration_s,
+		struct lease *ret)
+{
+	uint64_t random = 0;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		random = (uint64_t)getpid();
+	*ret = (struct lease){ .kube = kube,
+			       .namespace = str_dup(namespace),
+			       .name = str_dup(name),
+			       .holder = str_fmt("%s_%016llx", holder, (unsigned long long)random),
+			       .duration_s = duration_s };
+}
+
+void lease_done(struct lease *l)
+{
+	json_decref(l->seen);
+	free(l->other);
+	free(l->namespace);
+	free(l->name);
+	free(l->holder);
+	*l = (struct lease){ 0 };
+}
+
+static const json_t *metadata(const json_t *lease)
+{
+	return json_object_get(lease, "metadata");
+}
+
+static const json_t *spec(const struct lease *l, const char *key)
+{
+	return json_object_get(json_object_get(l->seen, "spec"), key);
+}
+
+static const char *version_of(const json_t *lease)
+{
+	return json_string_value(json_object_get(metadata(lease), "resourceVersion"));
+}
+
+const char *lease_note(const struct lease *l, const char *key)
+{
+	return json_string_value(json_object_get(json_object_get(metadata(l->seen), "annotations"), key));
+}
+
+const char *lease_version(const struct lease *l)
+{
+	return version_of(l->seen);
+}
+
+uint32_t lease_transitions(const struct lease *l)
+{
+	json_int_t changes = json_integer_value(spec(l, "leaseTransitions"));
+	return changes < 0 || changes > INT32_MAX ? 0 : (uint32_t)changes;
+}
+
+// Takes lease.
+static void look(struct lease *l, json_t *lease)
+{
+	if (!str_eq(version_of(l->seen), version_of(lease)))
+		l->seen_ms = kube_now_ms();
+	json_decref(l->seen);
+	l->seen = lease;
+	const char *holder = json_string_value(spec(l, "holderIdentity"));
+	free(l->other);
+	l->other = holder && *holder && !str_eq(holder, l->holder) ? str_dup(holder) : NULL;
+}
+
+int lease_read(struct lease *l, struct err *err)
+{
+	auto_str char *path = api_lease(l->namespace, l->name);
+	json_t *lease = NULL;
+	int r = api_get(l->kube, path, &lease, err);
+	if (r >= 0)
+		look(l, lease);
+	return r;
+}
+
+void lease_saw(struct lease *l, json_t *lease)
+{
+	look(l, lease ? json_incref(lease) : NULL);
+}
+
+bool lease_is_free(const struct lease *l)
+{
+	json_int_t s = json_integer_value(spec(l, "leaseDurationSeconds"));
+	long duration_ms = (long)(s > 0 && s < 3600 ? s : l->duration_s) * 1000;
+	return !l->other || kube_now_ms() - l->seen_ms > duration_ms;
+}
+
+static char *moment(void) // MicroTime of RFC 3339
+{
+	char text[64];
+	struct timespec t;
+	struct tm tm;
+	clock_gettime(CLOCK_REALTIME, &t);
+	gmtime_r(&t.tv_sec, &tm);
+	size_t len = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(text + len, sizeof(text) - len, ".%06ldZ", t.tv_nsec / 1000);
+	return str_dup(text);
+}
+
+static json_t *wanted(const struct lease *l, enum lease_hold hold, json_t *notes)
+{
+	auto_str char *now = moment();
+	const char *since = json_string_value(spec(l, "acquireTime"));
+	bool is_new = hold == LEASE_TAKE;
+	return json_pack("{s:s, s:s, s:{s:s, s:s*, s:o}, s:{s:s, s:i, s:s, s:s, s:I}}", "apiVersion",
+			 "coordination.k8s.io/v1", "kind", "Lease", "metadata", "name", l->name, "resourceVersion",
+			 l->seen ? version_of(l->seen) : NULL, "annotations", notes, "spec", "holderIdentity",
+			 hold == LEASE_LEAVE ? "" : l->holder, "leaseDurationSeconds", (int)l->duration_s, "renewTime",
+			 now, "acquireTime", is_new || !since ? now : since, "leaseTransitions",
+			 (json_int_t)lease_transitions(l) + (is_new && l->seen ? 1 : 0));
+}
+
+static int put(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
+{
+	auto_str char *path = api_lease(l->namespace, l->seen ? l->name : NULL);
+	auto_json json_t *lease = wanted(l, hold, notes);
+	json_t *now = NULL;
+	int r = l->seen ? api_replace(l->kube, path, lease, &now, err) : api_create(l->kube, path, lease, &now, err);
+	if (r > 0)
+		look(l, now);
+	return r;
+}
+
+int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
+{
+	auto_json json_t *same = notes;
+	int r = put(l, hold, json_incref(same), err);
+	if (r != 0)
+		return r;
+	// Whoever was faster may be ourselves: a write went through, and its answer was lost.
+	if (lease_read(l, err) < 0)
+		return -1;
+	if (!str_eq(json_string_value(spec(l, "holderIdentity")), l->holder))
+		return 0;
+	return put(l, hold == LEASE_TAKE ? LEASE_KEEP : hold, json_incref(same), err);
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node_state/annotations.h"
+
+#include "base/core/date.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static bool read_state(const char *value, struct record *r)
+{
+	r->phase = phase_parse(value);
+	r->has_phase = true;
+	return r->phase != PHASE_UNKNOWN;
+}
+static void write_state(const struct record *r, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s", r->has_phase ? phase_info(r->phase)->name : "");
+}
+
+static bool read_seq(const char *value, struct record *r)
+{
+	return seq_parse(value, strlen(value), &r->seq);
+}
+static void write_seq(const struct record *r, char *ret, size_t size)
+{
+	if (r->seq.epoch || r->seq.n)
+		snprintf(ret, size, "%" PRIu32 ".%" PRIu32, r->seq.epoch, r->seq.n);
+}
+
+#define AIM_KEY(field_)                                                            \
+	static bool read_##field_(const char *value, struct record *r)             \
+	{                                                                          \
+		return aim_parse(value, &r->field_) && aim_is(&r->field_);         \
+	}                                                                          \
+	static void write_##field_(const struct record *r, char *ret, size_t size) \
+	{                                                                          \
+		if (aim_is(&r->field_) && size >= AIM_TEXT)                        \
+			aim_text(&r->field_, ret);                                 \
+	}
+AIM_KEY(target)
+AIM_KEY(stable)
+AIM_KEY(previous)
+AIM_KEY(failed)
+
+// <epoch>.<n>:<verb>:<aim>
+static bool read_go(const char *value, struct record *r)
+{
+	size_t len;
+	const char *at = value, *part = cut(&at, ':', &len);
+	if (!seq_parse(part, len, &r->go.seq) || !(part = cut(&at, ':', &len)))
+		return false;
+	int verb = name_index(verb_names, VERB_COUNT, part, len);
+	r->go.verb = verb < 0 ? VERB_NONE : (enum verb)verb;
+	return verb >= 0 && at && aim_parse(at, &r->go.aim);
+}
+static void write_go(const struct record *r, char *ret, size_t size)
+{
+	char aim[AIM_TEXT];
+	aim_text(&r->go.aim, aim);
+	if (r->go.seq.epoch || r->go.seq.n)
+		snprintf(ret, size, "%" PRIu32 ".%" PRIu32 ":%s:%s", r->go.seq.epoch, r->go.seq.n,
+			 verb_names[r->go.verb], aim);
+}
+
+// {"by":"kmodsmith","prior":false,"touched":false,"again":0,"until":1800000000}, with "waited":true before "again"
+// where that is so: exactly what we write, or it is none.
+static const char receipt_format[] =
+	"{\"by\":\"kmodsmith\",\"prior\":%s,\"touched\":%s,%s\"again\":%d,\"until\":%" PRId64 "}";
+
+static void write_receipt(const struct record *r, char *ret, size_t size)
+{
+	if (r->receipt.is_there)
+		snprintf(ret, size, receipt_format, r->receipt.prior ? "true" : "false",
+			 r->receipt.touched ? "true" : "false", r->receipt.waited ? "\"waited\":true," : "",
+			 r->receipt.again, r->receipt.until);
+}
+static bool value_of(const char *text, const char *name, uint64_t most, uint64_t *ret)
+{
+	const char *at = strstr(text, name);
+	return at && number_cut(at + strlen(name), strcspn(at + strlen(name), ",}"), most, ret);
+}
+static bool read_receipt(const char *value, struct record *r)
+{
+	uint64_t again, until;
+	char same[KEY_TEXT] = "";
+	struct record copy = { .receipt = { .is_there = true,
+					    .prior = strstr(value, "\"prior\":true") != NULL,
+					    .touched = strstr(value, "\"touched\":true") != NULL,
+					    .waited = strstr(value, "\"waited\":true") != NULL } };
+	if (!value_of(value, "\"again\":", UINT8_MAX, &again) ||
+	    !value_of(value, "\"until\":", INT32_MAX * 8ULL, &until))
+		return false;
+	copy.receipt.again = (uint8_t)again;
+	copy.receipt.until = (int64_t)until;
+	write_receipt(&copy, same, sizeof(same));
+	bool is_good = str_eq(same, value);
+	r->receipt = is_good ? copy.receipt : (struct receipt){ 0 };
+	return is_good;
+}
+
+// Bits as the names of the table, without their prefix and with a comma between.
+static const char *short_name(const char *key)
+{
+	const char *dot = strrchr(key, '.'), *slash = strrchr(key, '/');
+	return slash > dot ? slash + 1 : dot + 1;
+}
+static bool read_bits(const char *value, const struct borrowed *table, unsigned *ret)
+{
+	unsigned bits = 0;
+	size_t len;
+	for (const char *at = value, *part; (part = cut(&at, ',', &len));) {
+		unsigned bit = 0;
+		for (unsigned i = 0; table[i].key && !bit; i++)
+			if (strlen(short_name(table[i].key)) == len && !memcmp(short_name(table[i].key), part, len))
+				bit = 1U << i;
+		if (!bit || bits & bit)
+			return false;
+		bits |= bit;
+	}
+	*ret = bits;
+	return true;
+}
+static void write_bits(unsigned bits, const struct borrowed *table, char *ret, size_t size)
+{
+	for (unsigned i = 0; table[i].key; i++) {
+		size_t len = strlen(ret);
+		if (bits & 1U << i)
+			snprintf(ret + len, size - len, "%s%s", len ? "," : "", short_name(table[i].key));
+	}
+}
+static bool read_paused(const char *value, struct record *r)
+{
+	unsigned bits = 0;
+	bool is_good = read_bits(value, operands, &bits);
+	r->paused = (uint16_t)bits;
+	return is_good;
+}
+static void write_paused(const struct record *r, char *ret, size_t size)
+{
+	write_bits(r->paused, operands, ret, size);
+}
+static bool read_autoscaler(const char *value, struct record *r)
+{
+	unsigned bits = 0;
+	bool is_good = read_bits(value, hints, &bits);
+	r->autoscaler = (uint8_t)bits;
+	return is_good;
+}
+static void write_autoscaler(const struct record *r, char *ret, size_t size)
+{
+	write_bits(r->autoscaler, hints, ret, size);
+}
+
+static void write_date(int64_t t, char *ret, size_t size)
+{
+	auto_str char *text = t ? date_text((time_t)t) : NULL;
+	snprintf(ret, size, "%s", text ? text : "");
+}
+static bool read_date(const char *value, int64_t *ret)
+{
+	time_t t = 0;
+	bool is_good = date_parse(value, &t) && t > 0;
+	*ret = is_good ? t : 0;
+	return is_good;
+}
+static bool read_since(const char *value, struct record *r)
+{
+	return read_date(value, &r->since);
+}
+static void write_since(const struct record *r, char *ret, size_t size)
+{
+	write_date(r->since, ret, size);
+}
+static bool read_deadline(const char *value, struct record *r)
+{
+	return read_date(value, &r->deadline);
+}
+static void write_deadline(const struct record *r, char *ret, size_t size)
+{
+	write_date(r->deadline, ret, size);
+}
+
+static bool read_ordered(const char *value, struct record *r)
+{
+	return read_date(value, &r->ordered);
+}
+static void write_ordered(const struct record *r, char *ret, size_t size)
+{
+	write_date(r->ordered, ret, size);
+}
+
+// <for this target>.<in this state>
+static bool read_attempts(const char *value, struct record *r)
+{
+	struct seq two;
+	if (!seq_parse(value, strlen(value), &two) || two.epoch > UINT16_MAX || two.n > UINT16_MAX)
+		return false;
+	r->attempts = (uint16_t)two.epoch;
+	r->tries = (uint16_t)two.n;
+	return true;
+}
+static void write_attempts(const struct record *r, char *ret, size_t size)
+{
+	if (r->attempts || r->tries)
+		snprintf(ret, size, "%u.%u", r->attempts, r->tries);
+}
+
+// <code>[ <object>]
+static bool read_reason(const char *value, struct record *r)
+{
+	size_t len;
+	const char *at = value, *code = cut(&at, ' ', &len);
+	r->reason.code = reason_parse(code, len);
+	if (r->reason.code == REASON_COUNT || r->reason.code == REASON_NONE) {
+		r->reason.code = REASON_NONE;
+		return false;
+	}
+	if (at && (!*at || strlen(at) >= OBJECT_TEXT))
+		return false;
+	snprintf(r->reason.object, sizeof(r->reason.object), "%s", at ? at : "");
+	return true;
+}
+static bool read_reason_since(const char *value, struct record *r)
+{
+	return read_date(value, &r->reason_since);
+}
+static void write_reason_since(const struct record *r, char *ret, size_t size)
+{
+	write_date(r->reason_since, ret, size);
+}
+static void write_reason(const struct record *r, char *ret, size_t size)
+{
+	if (r->reason.code != REASON_NONE)
+		snprintf(ret, size, "%s%s%s", reason_info(r->reason.code)->code, *r->reason.object ? " " : "",
+			 r->reason.object);
+}
+
+static bool read_outcome(const char *value, struct record *r)
+{
+	r->outcome = phase_parse(value);
+	bool is_good = r->outcome == PHASE_DONE || r->outcome == PHASE_ROLLEDBACK;
+	r->outcome = is_good ? r->outcome : PHASE_IDLE;
+	return is_good;
+}
+static void write_outcome(const struct record *r, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s", r->outcome == PHASE_IDLE ? "" : phase_info(r->outcome)->name);
+}
+
+#define WORD_KEY(field_)                                                              \
+	static bool read_##field_(const char *value, struct record *r)                \
+	{                                                                             \
+		return word_copy(r->field_, sizeof(r->field_), value, strlen(value)); \
+	}                                                                             \
+	static void write_##field_(const struct record *r, char *ret, size_t size)    \
+	{                                                                             \
+		snprintf(ret, size, "%s", r->field_);                                 \
+	}
+WORD_KEY(pool)
+WORD_KEY(wave)
+WORD_KEY(leader)
+
+// The nonce's hash: what people write there may be long.
+static bool read_retry(const char *value, struct record *r)
+{
+	return number_cut(value, strlen(value), UINT64_MAX, &r->retry) && r->retry;
+}
+static void write_retry(const struct record *r, char *ret, size_t size)
+{
+	if (r->retry)
+		snprintf(ret, size, "%" PRIu64, r->retry);
+}
+
+// <failed>.<repeated>:<target>
+static bool read_drains(const char *value, struct record *r)
+{
+	struct seq two;
+	size_t len;
+	struct aim aim;
+	const char *at = value, *part = cut(&at, ':', &len);
+	if (!seq_parse(part, len, &two) || two.epoch > UINT16_MAX || two.n > UINT16_MAX || !(two.epoch || two.n) ||
+	    !at || !aim_parse(at, &aim) || !aim_is(&aim))
+		return false;
+	r->drains.aim = aim;
+	r->drains.failed = (uint16_t)two.epoch;
+	r->drains.repeated = (uint16_t)two.n;
+	return true;
+}
+static void write_drains(const struct record *r, char *ret, size_t size)
+{
+	char aim[AIM_TEXT];
+	aim_text(&r->drains.aim, aim);
+	if (r->drains.failed || r->drains.repeated)
+		snprintf(ret, size, "%u.%u:%s", r->drains.failed, r->drains.repeated, aim);
+}
+
+#define KEY(name, field_, is_label)                                      \
+	{                                                                \
+		KEY_PREFIX name, is_label, read_##field_, write_##field_ \
+	}
+const struct key keys[] = {
+	KEY("state", state, true),
+	KEY("seq", seq, false),
+	KEY("target", target, false),
+	KEY("stable", stable, false),
+	KEY("previous", previous, false),
+	KEY("failed-target", failed, false),
+	KEY("go", go, false),
+	KEY("cordon", receipt, false),
+	KEY("paused", paused, false),
+	KEY("autoscaler", autoscaler, false),
+	KEY("since", since, false),
+	KEY("deadline", deadline, false),
+	KEY("attempts", attempts, false),
+	KEY("reason", reason, false),
+	KEY("outcome", outcome, false),
+	KEY("rollout", pool, false),
+	KEY("wave-assigned", wave, false),
+	KEY("retry-seen", retry, false),
+	KEY("drains", drains, false),
+	KEY("coordinator", leader, false),
+	KEY("reason-since", reason_since, false),
+	KEY("ordered", ordered, false),
+	{ 0 },
+};
+
+bool key_is_bad(const struct record *record, const char *name)
+{
+	for (unsigned i = 0; keys[i].name; i++)
+		if (str_eq(keys[i].name, name))
+			return record->malformed & 1U << i;
+	return false;
+}

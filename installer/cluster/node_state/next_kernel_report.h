@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a node says of its next kernel, for people and for whoever reboots nodes: the annotation
+// kmodsmith.io/agent.next-kernel of its Node, and an Event when it turns bad or good again (R-F3). Written only when it
+// says something new. It is no condition: that would need nodes/status, a right that nobody else here has.
+#pragma once
+#include "cluster/kube/client.h"
+#include "next_kernel/report.h"
+
+#define NODEREPORT_KEY "kmodsmith.io/agent.next-kernel"
+char *nodereport_text(const struct forecast *f); // "VERDICT RELEASE CODE", at most 256 bytes; NULL = there is none
+// 1 = told, 0 = it says so already. E_NOT_FOUND: there is no such Node.
+int nodereport_tell(struct kube *k, const char *node, const struct forecast *f, struct err *err);

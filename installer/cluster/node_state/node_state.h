@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node of the cluster as the roll-out sees it: what we wrote on it, what its agent says, and what is so. Less than a
+// kilobyte, no pointer but the name. Filled label by label and annotation by annotation, so that a streaming parser
+// never holds a whole Node. Keys and formats: upgrade-design 5.2.
+#pragma once
+#include "cluster/node_state/operands.h"
+#include "cluster/node_state/states.h"
+#include "cluster/node_state/target.h"
+
+enum { OBJECT_TEXT = 96, UID_TEXT = 40, NAMESPACE_TEXT = 64, KEY_VALUE_MOST = 256 };
+
+// Of every write; compared as a pair. Epoch: the lease's number of transitions.
+struct seq {
+	uint32_t epoch, n;
+};
+int seq_cmp(struct seq a, struct seq b);
+
+struct order { // the one command channel to the agent
+	struct seq seq;
+	enum verb verb;
+	struct aim aim;
+};
+
+struct receipt { // of our cordon, written in the same patch as the cordon
+	bool is_there;
+	bool prior;    // it was cordoned before us
+	bool touched;  // a change of the driver was ordered since, and nothing was validated after it
+	bool waited;   // the wait for jobs is over, and those that are left are evicted
+	uint8_t again; // how often somebody uncordoned it and we cordoned it anew
+	int64_t until; // when the drain has to have ended, whatever happens in between
+};
+
+struct reason {
+	enum reason_code code;
+	char object[OBJECT_TEXT];
+};
+
+struct record { // written by the coordinator alone
+	enum phase phase;
+	bool has_phase; // false: the label is absent
+	struct seq seq;
+	struct aim target, stable, previous, failed;
+	struct order go;
+	struct receipt receipt;
+	uint16_t paused;         // operands that we paused: bits of the table `operands`
+	uint8_t autoscaler;      // hints that we set: bits of the table `hints`
+	int64_t since, deadline; // seconds since 1970; 0 = none
+	uint16_t attempts;       // orders to load this target
+	uint16_t tries;          // orders given in this state
+	struct reason reason;
+	int64_t reason_since;        // of one that came up during the state; 0 = since the state began
+	enum phase outcome;          // of RELEASING: where to go then
+	char pool[WORD_TEXT];        // that its plan belongs to, until the end of the attempt (T40)
+	char wave[WORD_TEXT];        // that it was taken into
+	uint64_t retry;              // the nonce that was seen
+	char leader[NAMESPACE_TEXT]; // namespace of the coordinator that leads it
+	int64_t ordered;             // when the last order was given; 0 = in the state's beginning, or none stands
+	struct {
+		struct aim aim;            // that they were for; another target begins anew
+		uint16_t failed, repeated; // ended without a replacement; replaced again what had been proven
+	} drains;
+	uint32_t malformed; // bits of the table of keys: values that mean nothing to us
+};
+
+enum holders { HOLDERS_UNPUBLISHED = -2, HOLDERS_UNKNOWN = -1 };
+
+struct report { // written by the node's agent alone
+	struct {
+		struct seq seq;
+		enum verb verb;
+		enum result result;
+		enum failing failing;
+		char code[WORD_TEXT];
+	} ack;
+	bool has_loaded;   // false: nothing was said
+	bool is_foreign;   // what is in the kernel is none of ours
+	struct aim loaded; // in the kernel; none and not foreign: nothing is loaded
+	char version[WORD_TEXT];
+	struct aim store[3]; // whole on the disk, for the kernel that runs
+	int holders;         // how many; enum holders below 0: treated as busy
+	uint64_t boot;       // hash of the boot id
+	struct {
+		struct aim aim;
+		enum result result; // RESULT_DONE: it works; RESULT_FAILED: it does not; RESULT_NONE: nothing was said
+	} health;
+};
+
+enum { PODS_UNSEEN = -1 };
+
+struct stay { // of a node in a state: it may come back to it, and that is another one
+	enum phase phase;
+	int64_t since;
+};
+struct pods_seen {             // at the last look at its pods
+	struct stay stay;      // that it was during; see member_seen()
+	int pods, jobs;        // that have to go; that are waited for; PODS_UNSEEN
+	int64_t blocked_since; // budgets let nobody go since; 0 = the last one who was asked could go
+	struct reason blocker; // who is most in the way; REASON_NONE = nobody
+	int64_t blocker_since; // that has been so since
+};
+
+struct facts { // of the object, of people and of pods
+	bool is_unschedulable, is_ready, is_deleting;
+	bool is_skipped, is_paused, keeps_cordon, is_foreign;
+	bool is_pinned; // to pin; none: to what is loaded, since the value means nothing
+	bool is_ours;   // the coordinator runs here
+	struct aim pin;
+	uint64_t retry;                        // hash of the nonce; 0 = none
+	char pool[WORD_TEXT], wave[WORD_TEXT]; // labels
+	uint64_t terms;                        // terms of the policy's selectors that its labels meet
+	uint64_t group, zone;                  // hashes of the labels that the policy names; 0 = none
+	uint16_t operands, paused;             // of the table: deployed here; with our value in its place
+	uint8_t hints;                         // of the table: set, whoever did it
+	struct pods_seen seen;
+	char driver_set[OBJECT_TEXT]; // DaemonSet of NVIDIA's operator that serves it; "" = none
+	enum upgrade upgrade;         // NVIDIA's label
+	bool has_enabled;             // the annotation of NVIDIA's operator is there, whatever it says
+	bool has_initial_cordon;      // NVIDIA's controller found it cordoned, and will leave it so
+};
+
+struct member {
+	const char *name; // borrowed
+	char uid[UID_TEXT];
+	struct record record;
+	struct report report;
+	struct facts facts;
+};
+
+// Begin with member_init, then each label and annotation once, then member_end. What means nothing is never an error:
+// of our own keys it makes the state unknown, of an agent's it is as if it had said nothing.
+void member_init(struct member *m, const char *name, const char *uid);
+void member_label(struct member *m, const char *key, const char *value);
+void member_annotation(struct member *m, const char *key, const char *value);
+void member_end(struct member *m);
+
+static inline struct stay member_stay(const struct member *m)
+{
+	return (struct stay){ m->record.phase, m->record.since };
+}
+static inline bool stay_eq(struct stay a, struct stay b)
+{
+	return a.phase == b.phase && a.since == b.since;
+}
+// What was seen of its pods in this state. What was seen in an earlier one decides nothing: as if nobody had looked.
+const struct pods_seen *member_seen(const struct member *m);
+
+bool member_staged(const struct member *m, const struct aim *aim);
+static inline bool member_is_foreign(const struct member *m) // NVIDIA's operator drives it
+{
+	return m->facts.is_foreign || *m->facts.driver_set;
+}
+static inline bool member_empty(const struct member *m) // no driver is loaded
+{
+	return m->report.has_loaded && !m->report.is_foreign && !aim_is(&m->report.loaded);
+}
+
+extern const struct borrowed hints[]; // for autoscalers, as operands[]; .key NULL ends it; at most 8

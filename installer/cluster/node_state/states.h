@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of the roll-out: states, verbs of the coordinator, answers of the agent, reasons. Each is a table.
+// Source: upgrade-design 5.2, 5.3.
+#pragma once
+#include "base/core/str.h"
+
+enum span { // what has a deadline, in the order of the policy's table
+	SPAN_STAGE,
+	SPAN_CORDON,
+	SPAN_WAIT,
+	SPAN_EVICT,
+	SPAN_REPLACE,
+	SPAN_VALIDATE,
+	SPAN_RESTORE,
+	SPAN_RELEASE,
+	SPAN_ACK,     // of an answer; three of them are waited for
+	SPAN_BACKOFF, // the first wait before another try; doubles up to SPAN_BACKOFF_MOST
+	SPAN_BACKOFF_MOST,
+	SPAN_BLOCKED,  // a drain without progress gives its slot back (T82)
+	SPAN_DEADLOCK, // all drains blocked: the youngest gives way (T06)
+	SPAN_MARGIN,   // a window must have so long left
+	SPAN_COUNT,
+	SPAN_NONE = SPAN_COUNT
+};
+
+// Words of the label nvidia.com/gpu-driver-upgrade-state. All but upgrade-done start something: NVIDIA's upgrade
+// controller goes on from wherever the label says that a node is, whoever wrote it (tests/sim/nvidia.def).
+#define UPGRADE_LABEL "nvidia.com/gpu-driver-upgrade-state"
+#define UPGRADE_ENABLED "nvidia.com/gpu-driver-upgrade-enabled" // an annotation
+enum upgrade {
+	UPGRADE_NONE, // the label is absent or empty
+	UPGRADE_REQUIRED,
+	UPGRADE_CORDON,
+	UPGRADE_WAIT_FOR_JOBS,
+	UPGRADE_POD_DELETION,
+	UPGRADE_POD_RESTART,
+	UPGRADE_VALIDATION,
+	UPGRADE_UNCORDON,
+	UPGRADE_DONE,
+	UPGRADE_FAILED,
+	UPGRADE_OTHER, // none that we have ever written
+	UPGRADE_COUNT
+};
+extern const char *const upgrade_words[UPGRADE_OTHER];
+
+enum phase {
+#define X(name, ...) PHASE_##name,
+#include "cluster/node_state/states.def"
+#undef X
+	PHASE_UNKNOWN, // the label has a value that is none of these (T13)
+	PHASE_COUNT
+};
+struct phase_info {
+	const char *name;
+	enum span span;
+	bool is_disruptive;
+	enum upgrade mirrored; // by an earlier version
+};
+const struct phase_info *phase_info(enum phase phase);
+enum phase phase_parse(const char *text); // PHASE_UNKNOWN for what is none
+
+enum verb { VERB_NONE, VERB_STAGE, VERB_REPLACE, VERB_RESTORE, VERB_VALIDATE, VERB_LOAD, VERB_COUNT };
+enum result { RESULT_NONE, RESULT_ACCEPTED, RESULT_DONE, RESULT_FAILED, RESULT_COUNT };
+enum failing { FAILING_NONE, FAILING_TRANSIENT, FAILING_BUSY, FAILING_PERMANENT, FAILING_COUNT };
+extern const char *const verb_names[VERB_COUNT], *const result_names[RESULT_COUNT], *const failing_names[FAILING_COUNT];
+int name_index(const char *const *names, int count, const char *text, size_t len); // -1 = it is none
+
+enum reason_code {
+#define X(name, ...) REASON_##name,
+#include "cluster/node_state/reasons.def"
+#undef X
+	REASON_COUNT
+};
+struct reason_info {
+	const char *code, *text, *next;
+};
+const struct reason_info *reason_info(enum reason_code code);
+enum reason_code reason_parse(const char *code, size_t len); // REASON_COUNT for what is none

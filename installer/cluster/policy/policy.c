@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/policy/policy.h"
+
+#include "base/file/digest.h"
+#include "base/formats/yaml.h"
+#include "cluster/policy/label_selector.h"
+#include "cluster/policy/policy_internal.h"
+#include "host/gpu_support.h"
+#include "host/module_params.h"
+#include "host/module_set.h"
+
+const unsigned span_defaults[SPAN_COUNT] = {
+	[SPAN_STAGE] = HOUR,           [SPAN_CORDON] = 2 * MINUTE,        [SPAN_WAIT] = 2 * HOUR,
+	[SPAN_EVICT] = 30 * MINUTE,    [SPAN_REPLACE] = 10 * MINUTE,      [SPAN_VALIDATE] = 10 * MINUTE,
+	[SPAN_RESTORE] = 10 * MINUTE,  [SPAN_RELEASE] = 5 * MINUTE,       [SPAN_ACK] = MINUTE,
+	[SPAN_BACKOFF] = MINUTE,       [SPAN_BACKOFF_MOST] = 30 * MINUTE, [SPAN_BLOCKED] = 20 * MINUTE,
+	[SPAN_DEADLOCK] = 10 * MINUTE, [SPAN_MARGIN] = 62 * MINUTE,
+};
+const char *const span_names[SPAN_COUNT] = { "stage",       "cordon",         "wait",        "evict",       "replace",
+					     "validate",    "restore",        "release",     "ack",         "backoff",
+					     "backoffMost", "blockedRelease", "pdbDeadlock", "windowMargin" };
+
+unsigned span_of(const struct pool *pool, enum span span)
+{
+	return pool ? pool->spans[span] : span_defaults[span];
+}
+
+unsigned limit_of(const struct limit *limit, unsigned total)
+{
+	if (!limit->is_percent || !limit->value)
+		return limit->value;
+	unsigned part = (unsigned)((uint64_t)total * limit->value / 100);
+	return part ? part : 1;
+}
+
+const struct field target_fields[] = {
+	{ "driver", FIELD_WORD, offsetof(struct target, driver), 0, 0, NULL },
+	{ "flavour", FIELD_WORD, offsetof(struct target, flavour), 0, 0, NULL },
+	{ "package", FIELD_TEXT, offsetof(struct target, package), 0, 0, NULL },
+	{ "parameters", FIELD_OTHER, 0, 0, 0, NULL },
+	{ 0 },
+};
+
+// As the agent gives them to `install --param`, so that what no node could take is refused here, and by nobody later.
+static int check_parameters(const struct target *t, const char *path, struct err *err)
+{
+	struct err why;
+	auto_strv struct strv words = { 0 };
+	auto_params struct params params = { 0 };
+	target_params(t, &words);
+	for (size_t i = 0; i < words.count; i++)
+		if (strchr(words.items[i], ',') || params_add_option(&params, words.items[i], &why) < 0)
+			return err_set(
+				err, E_CONFIG,
+				"%s.parameters: '%s' is no NAME or MODULE:NAME with a value without ',' and '\"'", path,
+				words.items[i]);
+	return 0;
+}
+
+// "570.86.15": numbers between single dots.
+static bool is_version(const char *driver)
+{
+	for (size_t len; (len = strspn(driver, "0123456789")) > 0 && driver[len] == '.';)
+		driver += len + 1;
+	size_t last = strspn(driver, "0123456789");
+	return last && !driver[last];
+}
+
+static int read_parameters(const json_t *object, const char *path, char **ret, struct err *err)
+{
+	const json_t *parameters = json_object_get(object, "parameters");
+	const char *name;
+	json_t *value;
+	auto_strv struct strv lines = { 0 };
+	auto_str char *its = field_path(path, "parameters");
+	if (parameters && !json_is_object(parameters))
+		return err_set(err, E_CONFIG, "%s: must be an object", its);
+	json_object_foreach((json_t *)(uintptr_t)parameters, name, value)
+	{
+		if (!json_is_string(value) || strpbrk(json_string_value(value), "\n") || strpbrk(name, "=\n"))
+			return err_set(err, E_CONFIG, "%s.%s: must be a text on one line", its, name);
+		auto_str char *module = str_ndup(name, strchr(name, ':') ? strcspn(name, ":") : 0);
+		struct err why;
+		if (*module && driver_module_check(its, module, &why) < 0)
+			return err_set(err, E_CONFIG, "%s", why.text);
+		strv_add(&lines, str_fmt("%s=%s", name, json_string_value(value)));
+	}
+	strv_sort(&lines);
+	*ret = strv_join(&lines, "\n");
+	return 0;
+}
+
+static int read_target(const json_t *pool, const char *path, struct target *t, struct err *err)
+{
+	const json_t *object = json_object_get(pool, "target");
+	auto_str char *its = field_path(path, "target");
+	if (!object)
+		return err_set(err, E_CONFIG, "%s: is missing", its);
+	if (fields_read(object, target_fields, its, t, err) < 0 ||
+	    read_parameters(object, its, &t->parameters, err) < 0)
+		return -1;
+	if (!*t->driver)
+		return err_set(err, E_CONFIG, "%s.driver: is missing", its);
+	if (!flavour_branch(t->driver) || !is_version(t->driver))
+		return err_set(err, E_CONFIG, "%s.driver: '%s' is no driver version, as 570.86.15 is one", its,
+			       t->driver);
+	enum flavour flavour;
+	if (*t->flavour && !flavour_parse(t->flavour, &flavour))
+		return err_set(err, E_CONFIG, "%s.flavour: must be one of open, proprietary, auto", its);
+	if (t->package && (!str_starts(t->package, "sha256:") || !digest_is_hex(t->package + 7)))
+		return err_set(err, E_CONFIG, "%s.package: must be sha256: and 64 hex digits", its);
+	target_name(t);
+	return check_parameters(t, its, err);
+}
+
+static const char *const evicts[] = { "gpu", "holders", "all", "none", NULL };
+static const char *const timeouts[] = { "release", "hold", NULL };
+static const char *const wait_timeouts[] = { "evict", "release", NULL };
+static const char *const halts[] = { "finish", "rollback", "rollback-all", NULL };
+static const char *const cordons[] = { "ignore", "use-first", NULL };
+static const char *const overflows[] = { "alone", "hold", NULL };
+
+#define AT(field_) offsetof(struct pool, field_)
+const struct field pool_fields[] = {
+	{ "name", FIELD_WORD, AT(name), 0, 0, NULL },
+	{ "selector", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "target", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "deadlines", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "drain", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "breaker", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "waves", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "windows", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "maxParallel", FIELD_LIMIT, AT(parallel), 0, 0, NULL },
+	{ "maxUnavailable", FIELD_LIMIT, AT(unavailable), 0, 0, NULL },
+	{ "maxWaiting", FIELD_UINT, AT(waiting), 0, 1000, NULL },
+	{ "maxAttempts", FIELD_UINT, AT(attempts), 1, 100, NULL },
+	{ "foreignCordon", FIELD_CHOICE, AT(foreign_cordon), 0, 0, cordons },
+	{ "groupOverflow", FIELD_CHOICE, AT(overflow), 0, 0, overflows },
+	{ "onHalt", FIELD_CHOICE, AT(on_halt), 0, 0, halts },
+	{ "zoneByZone", FIELD_BOOL, AT(is_by_zone), 0, 0, NULL },
+	{ 0 },
+};
+const struct field drain_fields[] = {
+	{ "evict", FIELD_CHOICE, AT(evict), 0, 0, evicts },
+	{ "attempts", FIELD_UINT, AT(drain_attempts), 1, 1000, NULL },
+	{ "onTimeout", FIELD_CHOICE, AT(on_timeout), 0, 0, timeouts },
+	{ "waitFor", FIELD_TEXT, AT(wait_for), 0, 0, NULL },
+	{ "onWaitTimeout", FIELD_CHOICE, AT(on_wait_timeout), 0, 0, wait_timeouts },
+	{ "force", FIELD_BOOL, AT(is_forced), 0, 0, NULL },
+	{ "deleteEmptyDir", FIELD_BOOL, AT(deletes_empty_dir), 0, 0, NULL },
+	{ 0 },
+};
+const struct field breaker_fields[] = {
+	{ "percent", FIELD_UINT, AT(breaker_percent), 1, 100, NULL },
+	{ "inARow", FIELD_UINT, AT(breaker_row), 1, 1000, NULL },
+	{ 0 },
+};
+
+void policy_span_fields(struct field ret[SPAN_COUNT + 1])
+{
+	for (unsigned i = 0; i < SPAN_COUNT; i++)
+		ret[i] = (struct field){ span_names[i], FIELD_SPAN, AT(spans) + i * sizeof(unsigned), 1, MONTH, NULL };
+	ret[SPAN_COUNT] = (struct field){ 0 };
+}
+
+static int read_spans(const json_t *object, const char *path, struct pool *pool, struct err *err)
+{
+	struct field table[SPAN_COUNT + 1];
+	policy_span_fields(table);
+	return fields_read(object, table, path, pool, err);
+}
+
+// A window has room for what would follow a cordon, to the way back, unless somebody says how much is enough.
+static void default_margin(const json_t *object, struct pool *pool)
+{
+	unsigned *s = pool->spans;
+	if (json_object_get(json_object_get(object, "deadlines"), span_names[SPAN_MARGIN]))
+		return;
+	s[SPAN_MARGIN] = s[SPAN_CORDON] + (pool->wait_for ? s[SPAN_WAIT] : 0) + s[SPAN_EVICT] + s[SPAN_REPLACE] +
+			 s[SPAN_VALIDATE] + s[SPAN_RESTORE];
+}
+
+// The parts of a pool that are objects, each with its own reader or its table.
+static int read_parts(const json_t *object, const char *path, struct pool *pool, struct err *err)
+{
+	static const struct {
+		const char *name;
+		const struct field *table;
+	} parts[] = { { "drain", drain_fields }, { "breaker", breaker_fields }, { "deadlines", NULL } };
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		const json_t *part = json_object_get(object, parts[i].name);
+		auto_str char *its = field_path(path, parts[i].name);
+		int r = !part          ? 0 :
+			parts[i].table ? fields_read(part, parts[i].table, its, pool, err) :
+					 read_spans(part, its, pool, err);
+		if (r < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int read_pool(const json_t *object, const char *path, struct strv *terms, struct pool *pool, struct err *err)
+{
+	if (fields_read(object, pool_fields, path, pool, err) < 0)
+		return -1;
+	if (!*pool->name)
+		return err_set(err, E_CONFIG, "%s.name: is missing", path);
+	if (policy_terms(object, path, terms, &pool->terms, err) < 0 ||
+	    read_target(object, path, &pool->target, err) < 0 || read_parts(object, path, pool, err) < 0 ||
+	    policy_waves(object, path, terms, pool, err) < 0)
+		return -1;
+	struct err why;
+	if (pool->wait_for && selector_check(pool->wait_for, &why) < 0)
+		return err_set(err, E_CONFIG,
+			       "%s.drain.waitFor: %s: a selector of labels such as \"app in (train, eval)\"", path,
+			       why.text);
+	default_margin(object, pool);
+	return policy_windows(object, path, pool, err);
+}
+
+const struct pool pool_defaults = {
+	.parallel = { 1, false },
+	.unavailable = { 10, true },
+	.waiting = 1,
+	.attempts = 2,
+	.drain_attempts = 5,
+	.breaker_percent = 10,
+	.breaker_row = 3,
+};
+
+static const char *const besides[] = { "hold", "allow", NULL };
+static const char *const modes[] = { "coordinator", "self", NULL };
+const struct field policy_fields[] = {
+	{ "mode", FIELD_CHOICE, offsetof(struct policy, mode), 0, 0, modes },
+	{ "schema", FIELD_UINT, offsetof(struct policy, schema), 1, UINT16_MAX, NULL },
+	{ "paused", FIELD_BOOL, offsetof(struct policy, is_paused), 0, 0, NULL },
+	{ "mirror", FIELD_BOOL, offsetof(struct policy, has_mirror), 0, 0, NULL },
+	{ "maxParallel", FIELD_LIMIT, offsetof(struct policy, parallel), 0, 0, NULL },
+	{ "maxUnavailable", FIELD_LIMIT, offsetof(struct policy, unavailable), 0, 0, NULL },
+	{ "maxStaging", FIELD_UINT, offsetof(struct policy, staging), 0, 10000, NULL },
+	{ "besideOperator", FIELD_CHOICE, offsetof(struct policy, beside), 0, 0, besides },
+	{ "groupBy", FIELD_TEXT, offsetof(struct policy, group_by), 0, 0, NULL },
+	{ "zoneLabel", FIELD_TEXT, offsetof(struct policy, zone), 0, 0, NULL },
+	{ "pools", FIELD_OTHER, 0, 0, 0, NULL },
+	{ 0 },
+};
+
+static int read_pools(const json_t *object, struct policy *p, struct err *err)
+{
+	size_t count;
+	if (field_list(object, "pools", "", POOLS_MOST, &count, err) < 0)
+		return -1;
+	if (!count)
+		return err_set(err, E_CONFIG, "pools: must be a list of at least one pool");
+	p->pools = mem_alloc(count * sizeof(*p->pools));
+	while (p->pool_count < count) {
+		size_t at = p->pool_count++;
+		auto_str char *its = str_fmt("pools[%zu]", at);
+		struct pool *pool = &p->pools[at];
+		*pool = pool_defaults;
+		memcpy(pool->spans, span_defaults, sizeof(pool->spans));
+		if (read_pool(json_array_get(json_object_get(object, "pools"), at), its, &p->terms, pool, err) < 0)
+			return -1;
+		for (size_t i = 0; i < at; i++)
+			if (str_eq(p->pools[i].name, pool->name))
+				return err_set(err, E_CONFIG, "%s.name: there are two pools '%s'", its, pool->name);
+		if (at && !p->pools[at - 1].terms)
+			return err_set(err, E_CONFIG,
+				       "%s: never has a node, since pools[%zu] has no selector and takes all", its,
+				       at - 1);
+		if (pool->is_by_zone && !p->zone)
+			return err_set(err, E_CONFIG, "%s.zoneByZone: needs zoneLabel", its);
+	}
+	return 0;
+}
+
+// One node that asks nobody: whatever names several, or needs the rights of a coordinator, is a mistake.
+static int read_self(const json_t *object, struct policy *p, struct err *err)
+{
+	struct pool *pool = p->pools;
+	const json_t *its = json_array_get(json_object_get(object, "pools"), 0);
+	const json_t *drain = json_object_get(its, "drain");
+	static const struct {
+		const char *field, *why;
+	} refused[] = { { "selector", "the one node is in it" },
+			{ "waves", "there is one node" },
+			{ "zoneByZone", "there is one node" } };
+	if (p->pool_count != 1)
+		return err_set(err, E_CONFIG, "pools: mode self has one pool, of one node");
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
+		if (json_object_get(its, refused[i].field))
+			return err_set(err, E_CONFIG, "pools[0].%s: mode self has none, since %s", refused[i].field,
+				       refused[i].why);
+	if (pool->wait_for)
+		return err_set(err, E_CONFIG, "pools[0].drain.waitFor: mode self sees no pods");
+	if (json_object_get(drain, "evict") && pool->evict != EVICT_NOTHING)
+		return err_set(err, E_CONFIG, "pools[0].drain.evict: must be none, since mode self evicts nothing");
+	pool->evict = EVICT_NOTHING;
+	return 0;
+}
+
+static int read_policy(const json_t *object, struct policy *p, struct err *err)
+{
+	// The schema first: a newer one may have fields that this program cannot know.
+	const json_t *schema = json_object_get(object, "schema");
+	if (json_is_integer(schema) && json_integer_value(schema) > POLICY_SCHEMA)
+		return err_set(err, E_CONFIG, "schema: %lld is newer than %d, which this program knows",
+			       (long long)json_integer_value(schema), POLICY_SCHEMA);
+	if (fields_read(object, policy_fields, "", p, err) < 0 || read_pools(object, p, err) < 0)
+		return -1;
+	return p->mode == MODE_SELF ? read_self(object, p, err) : 0;
+}
+
+// Of a whole object, as people keep it for kubectl, the document is what its spec says.
+static int take_spec(json_t *object, json_t **ret, struct err *err)
+{
+	auto_json json_t *own = object;
+	json_t *spec = json_object_get(own, "spec");
+	if (!str_eq(json_string_value(json_object_get(own, "kind")), "DriverRollout")) {
+		*ret = TAKE(own);
+		return 0;
+	}
+	if (!json_is_object(spec))
+		return err_set(err, E_CONFIG, "spec: must be an object");
+	*ret = json_incref(spec);
+	return 0;
+}
+
+int policy_document(const char *text, size_t len, json_t **ret, struct err *err)
+{
+	json_error_t problem;
+	if (len > POLICY_BYTES)
+		return err_set(err, E_CONFIG, "the policy is larger than %d bytes", POLICY_BYTES);
+	json_t *object = NULL;
+	size_t at = 0;
+	while (at < len && strchr(" \t\r\n", text[at]))
+		at++;
+	if (at == len || text[at] != '{')
+		return yaml_read_numbers(text, len, &object, err) < 0 ? -1 : take_spec(object, ret, err);
+	object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
+	if (!object)
+		return err_set(err, E_CONFIG, "line %d, column %d is not JSON: %s", problem.line, problem.column,
+			       problem.text);
+	return take_spec(object, ret, err);
+}
+
+const struct policy policy_defaults = {
+	.schema = POLICY_SCHEMA, .parallel = { LIMIT_NONE, false }, .unavailable = { LIMIT_NONE, false }, .staging = 20
+};
+
+int policy_read(const json_t *document, struct policy *ret, struct err *err)
+{
+	auto_policy struct policy p = policy_defaults;
+	if (read_policy(document, &p, err) < 0)
+		return -1;
+	*ret = p;
+	p = POLICY_NONE;
+	return 0;
+}
+
+int policy_parse(const char *text, size_t len, struct policy *ret, struct err *err)
+{
+	auto_json json_t *document = NULL;
+	return policy_document(text, len, &document, err) < 0 ? -1 : policy_read(document, ret, err);
+}
+
+void policy_done(struct policy *p)
+{
+	for (size_t i = 0; i < p->pool_count; i++) {
+		struct pool *pool = &p->pools[i];
+		target_done(&pool->target);
+		free(pool->wait_for);
+		free(pool->waves);
+		free(pool->windows);
+	}
+	free(p->pools);
+	free(p->driver_sets);
+	free(p->group_by);
+	free(p->zone);
+	strv_done(&p->terms);
+	*p = POLICY_NONE;
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside policy_parse: the parts of a pool that are lists.
+#pragma once
+#include "cluster/policy/json_fields.h"
+#include "cluster/policy/policy.h"
+
+// What there is to be said, table by table: policy_read() has no other fields, and deploy/crd.yaml has all of them.
+extern const struct field policy_fields[], pool_fields[], target_fields[], drain_fields[], breaker_fields[];
+extern const struct field wave_fields[], window_fields[];
+void policy_span_fields(struct field ret[SPAN_COUNT + 1]); // of deadlines
+extern const struct policy policy_defaults;                // of the cluster
+extern const struct wave wave_defaults;
+extern const struct pool pool_defaults; // besides the deadlines: span_defaults
+
+enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR, MONTH = 30 * DAY };
+
+// "key=value" of a selector as bits; each text once in terms.
+int policy_terms(const json_t *object, const char *path, struct strv *terms, uint64_t *ret, struct err *err);
+int policy_waves(const json_t *object, const char *path, struct strv *terms, struct pool *pool, struct err *err);
+int policy_windows(const json_t *object, const char *path, struct pool *pool, struct err *err);

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/rollout/explain.h"
+
+#include "cluster/rollout/scheduler_admit.h"
+
+const char *why_deadline(const struct view *v)
+{
+	if (!v->pool)
+		return "";
+	switch (v->m->record.phase) {
+	case PHASE_STAGING:
+		return "it is staged once more, or held; nobody is disturbed";
+	case PHASE_CORDONED:
+		return "the drain is called off, and the node goes back into service";
+	case PHASE_WAITING:
+		return !v->m->record.receipt.waited && v->pool->on_wait_timeout == WAIT_EVICT ?
+			       "the wait is over: the jobs are evicted, too" :
+			       "the drain is called off, and the node goes back into service";
+	case PHASE_EVICTING:
+		return v->pool->on_timeout == TIMEOUT_HOLD ?
+			       "the node is failed and stays cordoned, with the driver that it has" :
+			       "the drain is called off, the node goes back into service, and it is tried again later";
+	case PHASE_LOADING:
+		return "the node is held without a driver";
+	case PHASE_REPLACING:
+	case PHASE_VALIDATING:
+		return "the previous driver is brought back";
+	case PHASE_RESTORING:
+		return "the node is failed and stays cordoned";
+	default:
+		return "";
+	}
+}
+
+const char *why_cordon(const struct member *m)
+{
+	bool is_ours = m->record.receipt.is_there && !m->record.receipt.prior;
+	return !m->facts.is_unschedulable ? "none" : is_ours ? "ours" : "somebody else's";
+}
+
+struct reason why_last(const struct member *m)
+{
+	const struct record *r = &m->record;
+	bool is_between = r->phase == PHASE_IDLE || r->phase == PHASE_STAGING || r->phase == PHASE_QUEUED;
+	bool is_old = r->reason.code == REASON_STAGE_FAILED && r->phase == PHASE_STAGING;
+	return is_between && !is_old && !r->receipt.is_there ? r->reason : (struct reason){ .code = REASON_NONE };
+}
+
+size_t why_rules(const struct view *v, struct why_row ret[WHY_MOST])
+{
+	size_t count = 0;
+	bool is_taken = false;
+	// As transition() does, up to the first that applies: what comes after it may rely on its not applying.
+	for (const struct rule *r = NULL; !is_taken && (r = rule_next(r, v->m->record.phase)) && count < WHY_MOST;) {
+		is_taken = rule_applies(r, v);
+		ret[count++] = (struct why_row){ rule_text(r), is_taken, REASON_NONE };
+	}
+	return count;
+}
+
+size_t why_slot(const struct cluster *c, const struct slots *s, size_t at, struct why_row ret[WHY_MOST])
+{
+	struct slots copy = *s;
+	const struct round round = { c, &copy };
+	size_t count = 0;
+	for (const struct refusal_row *row = refusals; row->text && count < WHY_MOST; row++) {
+		// Without a pool there is no policy that the others could be asked of.
+		enum reason_code why = s->seats[at].pool < 0 ? refusals[0].test(&round, at) : row->test(&round, at);
+		ret[count++] = (struct why_row){ row->text, why == REASON_NONE, why };
+	}
+	return count;
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is recorded of the roll-outs, one of each pool: the ConfigMap kmodsmith-rollout, key status.json, which the
+// coordinator alone writes (upgrade-design 5.2). Its key policy.json is the policy in force, as JSON, and undone.json
+// what `rollout undo` replaced in it. And what people say on the policy's ConfigMap, which it only reads:
+//   kmodsmith.io/pause    whatever, but for "false"
+//   kmodsmith.io/resume   POOL@TIME[,...]      lifts a halt that began before that
+//   kmodsmith.io/approve  POOL:WAVE@AIM[,...]  opens waves up to that one, for this target
+//   kmodsmith.io/abort    POOL@AIM[,...]       for as long as it stands there
+//   kmodsmith.io/undo     see undo.h
+// A target is recorded as {"aim": hash, "as": what the policy calls its target}, so that `rollout undo` can name it.
+#pragma once
+#include "cluster/rollout/scheduler.h"
+
+#define ROLLSTATUS_NAME "kmodsmith-rollout"
+#define ROLLSTATUS_KEY "status.json"
+#define ROLLSTATUS_KIND_KEY "policy.kind"   // of the object that the policy in force was in
+#define ROLLSTATUS_UNDONE_KEY "undone.json" // of its pools, the targets that an undo replaced
+enum { ROLLSTATUS_SCHEMA = 1 };
+
+// before: the document as it was, for words that the policy no longer has; NULL = none. epoch: of who writes it, so
+// that the first act of another leader is a write, after which no older one counts any more, however late it comes.
+json_t *rollstatus_make(const struct policy *p, const struct rollout *rollouts, const json_t *before, uint32_t epoch);
+// ret: of each pool; those that are not recorded have no target. E_CONFIG: a newer schema, or it means nothing.
+int rollstatus_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err);
+
+enum gate { GATE_PAUSE, GATE_RESUME, GATE_APPROVE, GATE_ABORT, GATE_COUNT };
+extern const char *const gate_keys[GATE_COUNT];
+// values: of those annotations, NULL = absent. What names no pool, wave or target of this moment says nothing.
+void gates_apply(const char *const values[GATE_COUNT], const struct policy *p, struct rollout *rollouts);

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may be disturbed now: pure, from all nodes, the ledger, the policy, the roll-outs and the time. The ledger is the
+// annotation of the coordinator's lease, so that what is granted here counts only once the lease was written; it is
+// taken first and freed last, and so it never counts too few. upgrade-design 5.5, 5.8.
+#pragma once
+#include "cluster/rollout/transition.h"
+
+enum { LEDGER_MOST = 1000 };
+
+struct entry {
+	char uid[UID_TEXT];
+	enum slot slot;
+};
+struct ledger {
+	struct entry *items;
+	size_t count;
+};
+void ledger_done(struct ledger *l);
+
+struct cluster {
+	const struct policy *policy;
+	const struct rollout *rollouts; // of each pool, in the policy's order; target none: none is recorded
+	const struct member *members;
+	size_t count;
+	const struct ledger *ledger;
+	uint32_t epoch;
+	int64_t now;
+	const char *leader; // namespace of whoever decides, which is written on nodes; NULL = it is nobody's matter
+	const struct strv *gone; // namespaces whose coordinator leads no more; NULL with it
+	bool has_status;         // of other pools something is recorded: one that is not is new, and was not lost
+};
+
+struct seat {        // of a node, in the order of the members
+	int pool;    // index; -1 = none has it
+	int home;    // the pool whose limits it uses up while no pool has it; -1 = only those of the cluster
+	size_t mate; // the next one of its group in its pool, behind the last one the first; itself: it is alone
+	unsigned wave;
+	enum slot had, has;       // in the ledger before, and after
+	enum reason_code refused; // why it gets no slot, or may not stage; REASON_NONE = it may
+	bool is_revoked;
+	bool is_failed; // counts as a failure of the pool's target
+};
+
+struct sum {                  // of a pool
+	unsigned total;       // nodes that count: T, frozen
+	unsigned unavailable; // U
+	unsigned others;      // of them, those that are not in our hands
+	unsigned used, waiting, failed, done;
+	unsigned parallel_limit, unavailable_limit;
+	struct reason blocked; // why nothing is granted although nodes wait; REASON_NONE = something is, or none waits
+	bool is_wave_complete;
+	unsigned proven;  // nodes that are done, in the waves that are open
+	bool is_untested; // the wave is complete, and proved too little to open the next one
+};
+
+struct slots {
+	struct seat *seats;
+	struct sum *sums;         // of each pool
+	struct rollout *rollouts; // of each pool, as they are to be recorded
+	struct ledger ledger;     // as it is to be written
+	struct sum strays;        // in flight, and neither a pool's nor at home in one
+	size_t granted, freed;    // of nodes; 0 and 0: the ledger is as it was
+	unsigned staging;
+};
+#define SLOTS_NONE ((struct slots){ 0 })
+void slots_plan(const struct cluster *c, struct slots *ret);
+void slots_done(struct slots *s);
+#define auto_slots __attribute__((cleanup(slots_done)))
+
+// What transition() needs of a node; with the ledger as it was, since what is granted here is not written yet.
+struct view slots_view(const struct cluster *c, const struct slots *s, size_t at);
+const char *slots_wave_name(const struct pool *pool, unsigned wave); // "rest" for the one behind the last
