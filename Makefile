@@ -38,7 +38,7 @@ SRC := $(filter-out installer/main.c installer/mkman.c,$(shell find installer km
 DATA := $(sort $(wildcard kmod/source/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
-CMDS := $(sort $(shell grep -oE '&cmd_[a-z_]+' installer/cmd/commands.c | cut -c6- | tr _ -))
+CMDS := $(sort $(shell grep -oE '&cmd_[a-z_]+' installer/commands.c | cut -c6- | tr _ -))
 MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) \
   $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))

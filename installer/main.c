@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that the program is called by, and the way into its commands; no decision is made here.
 #include "base/process/launch.h"
-#include "cmd/common.h"
-#include "cmd/driver_manager.h"
-#include "cmd/dtk.h"
-#include "cmd/entry.h"
-#include "cmd/nvidia_driver.h"
+#include "cmd/common/common.h"
+#include "cmd/common/entry.h"
+#include "cmd/container/driver_manager.h"
+#include "cmd/container/dtk.h"
+#include "cmd/container/nvidia_driver.h"
 #include "kmod/sandbox/sandbox.h"
 
 #include <sys/stat.h>

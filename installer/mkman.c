@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the manual pages, as scdoc text, from the tables that the program itself runs on: `mkman NAME` for a command,
 // `mkman kmodsmith` for the overview, `mkman errors` for the error codes. Only the build calls it.
-#include "cmd/common.h"
+#include "cmd/common/common.h"
 
 #include <stdio.h>
 

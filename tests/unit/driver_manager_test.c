@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The durations of the driver manager's environment.
-#include "cmd/driver_manager.h"
+#include "cmd/container/driver_manager.h"
 #include "tests/unit/test.h"
 
 static void test_seconds(void **state)

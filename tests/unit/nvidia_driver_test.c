@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The words and the environment of NVIDIA's driver containers (contract 1.2, 1.4).
-#include "cmd/nvidia_driver.h"
+#include "cmd/container/nvidia_driver.h"
 
-#include "cmd/entry.h"
+#include "cmd/common/entry.h"
 #include "tests/unit/test.h"
 
 // Words, and a command that they are of.

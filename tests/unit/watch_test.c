@@ -2,7 +2,7 @@
 // Phases with their times, those that failed included, and how much of them a log gets (R-H1, R-K4).
 #include "base/process/progress.h"
 
-#include "cmd/common.h"
+#include "cmd/common/common.h"
 #include "tests/unit/tempdir.h"
 
 struct heard {

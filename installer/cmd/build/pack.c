@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// pack headers, pack payload: a distribution's packages as something that repositories and bundles can offer (R-A4).
+#include "cmd/common/job.h"
+#include "cmd/common/output.h"
+#include "kmod/kernel_tree/distro.h"
+#include "precompiled/package/asset.h"
+#include "precompiled/payload/image_dir.h"
+
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *kernel, *driver, *arch, *base, *output, *state_dir;
+};
+
+#define OUTPUT_HELP \
+	"oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a tar of one; default: the node's store"
+#define OUTPUT_OPTS(help)                                                                                  \
+	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output), help },                   \
+	{                                                                                                  \
+		"state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir), \
+			"where the files are unpacked; default as for `install`"                           \
+	}
+
+static const struct opt headers_opts[] = {
+	{ "kernel", 'k', "RELEASE", NULL, OPT_STR, offsetof(struct values, kernel), "kernel release that they are of" },
+	OUTPUT_OPTS(OUTPUT_HELP),
+	{ 0 },
+};
+static const struct opt payload_opts[] = {
+	{ "driver", 'd', "VERSION", NULL, OPT_STR, offsetof(struct values, driver), "driver version that they are of" },
+	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
+	{ "base", 0, "TAR", NULL, OPT_STR, offsetof(struct values, base),
+	  "root file system to lay it out on, so that programs run after a chroot" },
+	OUTPUT_OPTS(OUTPUT_HELP "; dir:DIR makes a directory for --payload"),
+	{ 0 },
+};
+
+struct packing {
+	struct machine machine;
+	struct root state, store, dir; // dir: in the header store, the tree
+	struct scratch work;           // a payload's tree
+	struct strv files;
+	struct output output;
+	struct tree tree;
+	struct host host;
+	struct parcel_key key; // borrows from the rest
+	char *distro;
+	struct descriptor manifest;
+	struct carried carried; // what dir:DIR has now
+};
+
+static void packing_done(struct packing *p)
+{
+	carried_done(&p->carried);
+	descriptor_done(&p->manifest);
+	free(p->distro);
+	host_done(&p->host);
+	tree_done(&p->tree);
+	output_done(&p->output);
+	strv_done(&p->files);
+	scratch_done(&p->work);
+	root_done(&p->dir);
+	root_done(&p->store);
+	root_done(&p->state);
+	machine_done(&p->machine);
+}
+
+// DIR of dir:DIR; NULL = another kind of output.
+static const char *carried_dir(const struct values *v)
+{
+	static const char DIR[] = "dir:";
+	return v->output && str_starts(v->output, DIR) ? v->output + strlen(DIR) : NULL;
+}
+
+static int open_all(const struct values *v, char **args, size_t count, struct packing *p, struct err *err)
+{
+	struct job_values job = { .state_dir = v->state_dir };
+	for (size_t i = 0; i < count; i++)
+		strv_split(&p->files, args[i], ",");
+	for (size_t i = 0; i < p->files.count; i++)
+		if (job_look("FILE", p->files.items[i], false, err) < 0)
+			return -1;
+	if (machine_open(&v->common, &p->machine, err) < 0 || job_state(&job, &p->machine, &p->state, err) < 0)
+		return -1;
+	return carried_dir(v) ? 0 : output_init(&p->output, v->output, &p->state, err);
+}
+
+static int put(struct packing *p, const struct root *tree, struct err *err)
+{
+	const struct layout *into = NULL;
+	return output_layout(&p->output, &into, err) < 0 || parcel_create(into, tree, &p->key, &p->manifest, err) < 0 ?
+		       -1 :
+		       output_finish(&p->output, err);
+}
+
+// Which kernels the files are of says more than where nothing was found.
+static int open_tree(const struct values *v, struct packing *p, struct err *err)
+{
+	auto_strv struct strv found = { 0 };
+	struct err why;
+	if (tree_releases(&p->dir, &found, err) < 0)
+		return -1;
+	if (tree_open(&p->dir, v->kernel, &p->tree, &why) == 0)
+		return 0;
+	*err = why;
+	if (!found.count || strv_has(&found, v->kernel))
+		return -1;
+	auto_str char *text = strv_join(&found, ", ");
+	return err_set(err, E_HEADERS_MISMATCH, "the files are of kernel %s, wanted is %s", text, v->kernel);
+}
+
+static int pack_headers(const struct values *v, struct packing *p, struct err *err)
+{
+	char digest[DIGEST_HEX + 1];
+	const struct tree *t = &p->tree;
+	if (root_mkdirs(&p->state, "headers", 0755, err) < 0 || root_sub(&p->state, "headers", &p->store, err) < 0 ||
+	    headers_import(&p->files, &p->store, digest, err) < 0 || root_sub(&p->store, digest, &p->dir, err) < 0 ||
+	    open_tree(v, p, err) < 0)
+		return -1;
+	p->distro = distro_of(t->release, t->banner);
+	p->key = (struct parcel_key){ .kind = &PARCEL_HEADERS,
+				      .release = t->release,
+				      .arch = t->arch,
+				      .build_id = *t->build_id ? t->build_id : NULL,
+				      .distro = p->distro };
+	return put(p, &p->dir, err);
+}
+
+static int pack_carried(const struct values *v, const struct payload_wish *wish, struct packing *p, struct err *err)
+{
+	auto_str char *dir = str_dup(carried_dir(v));
+	while (*dir && dir[strlen(dir) - 1] == '/')
+		dir[strlen(dir) - 1] = '\0';
+	char *slash = strrchr(dir, '/');
+	const char *name = slash ? slash + 1 : dir;
+	auto_str char *above = slash ? str_ndup(dir, (size_t)(slash - dir) + 1) : str_dup(".");
+	auto_root struct root parent = ROOT_NONE;
+	if (!*name || *name == '.')
+		return err_set(err, E_USAGE, "--output '%s' names no directory to make", v->output);
+	return root_make(above, &parent, err) < 0 || carried_make(wish, &parent, name, &p->carried, err) < 0 ? -1 : 0;
+}
+
+static int pack_payload(const struct values *v, struct packing *p, struct err *err)
+{
+	auto_root struct root tree = ROOT_NONE;
+	if (v->base && job_look("--base", v->base, false, err) < 0)
+		return -1;
+	if (host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0)
+		return -1;
+	p->key = (struct parcel_key){ .kind = &PARCEL_PAYLOAD,
+				      .driver = v->driver,
+				      .arch = v->arch ? v->arch : p->host.arch };
+	struct payload_wish wish = { .driver = v->driver, .arch = p->key.arch, .files = &p->files, .base = v->base };
+	if (carried_dir(v))
+		return pack_carried(v, &wish, p, err);
+	return scratch_make(&p->state, "payload", &p->work, err) < 0 ||
+			       payload_make(&wish, &p->work.root, CARRIED_ROOT, err) < 0 ||
+			       root_sub(&p->work.root, CARRIED_ROOT, &tree, err) < 0 ?
+		       -1 :
+		       put(p, &tree, err);
+}
+
+static void show(const struct values *v, const struct packing *p)
+{
+	const struct parcel_key *key = &p->key;
+	auto_str char *tag = parcel_tag(key),
+		      *digest = oci_digest_text(carried_dir(v) ? p->carried.digest : p->manifest.digest);
+	const char *place = carried_dir(v) ? v->output : p->output.name ? p->output.name : "the store";
+	auto_json json_t *json =
+		json_pack("{s:s, s:s, s:o, s:o, s:o, s:s, s:o}", "tag", tag, "digest", digest, "into", json_text(place),
+			  "driver", json_text(key->driver), "kernel", json_text(key->release), "arch", key->arch,
+			  "build_id", json_text(key->build_id));
+	if (v->common.is_json)
+		show_json(json);
+	else
+		printf("%s %s in %s\n", tag, digest, place);
+}
+
+static int run(const struct values *v, char **args, size_t count,
+	       int (*make)(const struct values *v, struct packing *p, struct err *err), struct err *err)
+{
+	struct packing p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+			     .state = ROOT_NONE,
+			     .store = ROOT_NONE,
+			     .dir = ROOT_NONE,
+			     .work = SCRATCH_NONE,
+			     .output = OUTPUT_NONE,
+			     .tree = { .root = ROOT_NONE } };
+	int r = open_all(v, args, count, &p, err);
+	if (r == 0)
+		r = make(v, &p, err);
+	if (r == 0)
+		show(v, &p);
+	packing_done(&p);
+	return r;
+}
+
+static int run_headers(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	if (!v->kernel)
+		return err_set(err, E_USAGE, "pack headers needs --kernel RELEASE");
+	return run(v, args, count, pack_headers, err);
+}
+
+static int run_payload(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	if (!v->driver || !*v->driver)
+		return err_set(err, E_USAGE, "pack payload needs --driver VERSION");
+	return run(v, args, count, pack_payload, err);
+}
+
+const struct cmd cmd_pack_headers = {
+	.name = "pack headers",
+	.args = "FILE,... [FILE...]",
+	.args_min = 1,
+	.args_max = 16,
+	.help = "a kernel's header packages, for nodes that must compile and have none",
+	.about = "FILEs are all header packages of one kernel: .deb, .rpm or .tar.*. A node or a `build` that finds no "
+		 "headers "
+		 "on\n"
+		 "the host takes these from its store, a repository (--from) or a bundle (--bundle), signed as "
+		 "packages are.\n\n"
+		 "  kmodsmith pack headers linux-headers-A.deb,linux-headers-B.deb,linux-kbuild.deb \\\n"
+		 "      --kernel 6.1.0-56-cloud-amd64 --output oci:DIR\n",
+	.opts = { headers_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_headers,
+};
+
+const struct cmd cmd_pack_payload = {
+	.name = "pack payload",
+	.args = "FILE,... [FILE...]",
+	.args_min = 1,
+	.args_max = 64,
+	.help = "a driver version's libraries, firmware and programs",
+	.about = "FILEs are all packages of one driver version: .deb, .rpm, .tar.* or NVIDIA's .run, which is read, "
+		 "never\n"
+		 "executed. Their files are laid out where consumers look for them: libraries with the links of their "
+		 "SONAMEs,\n"
+		 "programs in usr/bin, firmware, sources in usr/src/nvidia-VERSION, etc/ld.so.cache. A file of another "
+		 "version is\n"
+		 "refused, and one that two FILEs have with different content.\n\n"
+		 "`kmodsmith fetch --payload` and `bundle create --payload-too` bring what was packed, signed as "
+		 "packages "
+		 "are;\n"
+		 "`kmodsmith install --export` uses it. An image carries it as a directory (dir:DIR) for `--payload "
+		 "DIR`: "
+		 "DIR/root\n"
+		 "and DIR/payload.json, made whole or not at all.\n\n"
+		 "  kmodsmith pack payload libcuda1.deb,libnvidia-ml1.deb,firmware-nvidia-gsp.deb \\\n"
+		 "      --driver 535.261.03 --output oci:DIR\n"
+		 "  kmodsmith pack payload NVIDIA-Linux-x86_64-535.261.03.run --driver 535.261.03 --base root.tar \\\n"
+		 "      --output dir:DIR\n",
+	.opts = { payload_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_payload,
+};

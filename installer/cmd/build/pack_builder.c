@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// pack builder: the root file system of an image with compilers, for nodes whose own image has none (R-J3).
+#include "base/archive/archive.h"
+#include "base/file/file.h"
+#include "cmd/common/job.h"
+#include "cmd/common/output.h"
+#include "precompiled/package/asset.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *arch, *output, *state_dir;
+};
+
+static const struct opt opts[] = {
+	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
+	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
+	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a tar of one; default: the node's store" },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "where it is unpacked; default as for `install`" },
+	{ 0 },
+};
+
+struct packing {
+	struct machine machine;
+	struct root state;
+	struct scratch work;
+	struct output output;
+	struct host host;
+	struct parcel_key key; // borrows from values and host
+	struct descriptor manifest;
+};
+#define PACKING_NONE                                                            \
+	((struct packing){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+			   .state = ROOT_NONE,                                  \
+			   .work = SCRATCH_NONE,                                \
+			   .output = OUTPUT_NONE })
+
+static void packing_done(struct packing *p)
+{
+	descriptor_done(&p->manifest);
+	host_done(&p->host);
+	output_done(&p->output);
+	scratch_done(&p->work);
+	root_done(&p->state);
+	machine_done(&p->machine);
+}
+#define auto_packing __attribute__((cleanup(packing_done)))
+
+// What a compile gets to see (kmod/sandbox/jail.c), less what no compiler reads. The devices of an image stay behind.
+static bool is_wanted(void *ctx, const char *path)
+{
+	static const char *const dirs[] = { "usr/", "bin", "sbin", "lib", "opt/", "etc/alternatives/" };
+	static const char *const idle[] = { "usr/share/doc/",  "usr/share/info/",   "usr/share/man/",
+					    "usr/share/i18n/", "usr/share/locale/", "usr/games/" };
+	(void)ctx;
+	for (size_t i = 0; i < ARRAY_SIZE(idle); i++)
+		if (str_starts(path, idle[i]))
+			return false;
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		if (str_starts(path, dirs[i]))
+			return true;
+	return str_eq(path, "etc/ld.so.cache");
+}
+
+static bool has_program(const struct root *root, const char *name)
+{
+	static const char *const dirs[] = { "usr/bin", "bin", "usr/sbin", "sbin" };
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		auto_str char *path = str_fmt("%s/%s", dirs[i], name);
+		if (root_exists(root, path))
+			return true;
+	}
+	return false;
+}
+
+// What a compile of NVIDIA's modules starts beside the compiler and its tools: of Kbuild (6.1, 6.12) as strace shows
+// it, and of conftest.sh and the Makefiles. Without one of them it fails on every node that takes the root.
+static int check_tools(const struct root *root, const char *file, struct err *err)
+{
+	static const char *const tools[] = { "make", "ld",   "patch", "sh", "awk",   "cat", "cmp",
+					     "cut",  "grep", "head",  "ln", "mkdir", "mv",  "rm",
+					     "sed",  "sort", "touch", "tr", "uname", "uniq" };
+	auto_strv struct strv missing = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
+		if (!has_program(root, tools[i]))
+			strv_add(&missing, str_dup(tools[i]));
+	if (!missing.count)
+		return 0;
+	auto_str char *names = strv_join(&missing, ", ");
+	return err_set(err, E_TOOLCHAIN, "'%s' is no root of a builder image: it has no %s, which compiles call", file,
+		       names);
+}
+
+static int unpack(const char *file, struct packing *p, struct err *err)
+{
+	auto_fd int fd = file_open_arg(file, O_RDONLY, err);
+	if (fd < 0 || scratch_make(&p->state, "builder", &p->work, err) < 0 ||
+	    archive_unpack(fd, file, 0, &p->work.root, NULL, is_wanted, NULL, err) < 0)
+		return -1;
+	return check_tools(&p->work.root, file, err);
+}
+
+static int pack(const struct values *v, const char *file, struct packing *p, struct err *err)
+{
+	struct job_values job = { .state_dir = v->state_dir };
+	const struct layout *into = NULL;
+	if (job_look("ROOT.tar", file, false, err) < 0 || machine_open(&v->common, &p->machine, err) < 0 ||
+	    job_state(&job, &p->machine, &p->state, err) < 0 ||
+	    output_init(&p->output, v->output, &p->state, err) < 0 ||
+	    host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0 || unpack(file, p, err) < 0)
+		return -1;
+	p->key = (struct parcel_key){ .kind = &PARCEL_BUILDER, .arch = v->arch ? v->arch : p->host.arch };
+	return output_layout(&p->output, &into, err) < 0 ||
+			       parcel_create(into, &p->work.root, &p->key, &p->manifest, err) < 0 ?
+		       -1 :
+		       output_finish(&p->output, err);
+}
+
+static void show(const struct values *v, const struct packing *p)
+{
+	auto_str char *tag = parcel_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
+	const char *place = p->output.name ? p->output.name : "the store";
+	auto_json json_t *json = json_pack("{s:s, s:s, s:o, s:s}", "tag", tag, "digest", digest, "into",
+					   json_text(place), "arch", p->key.arch);
+	if (v->common.is_json)
+		show_json(json);
+	else
+		printf("%s %s in %s\n", tag, digest, place);
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)count;
+	auto_packing struct packing p = PACKING_NONE;
+	if (pack(values, args[0], &p, err) < 0)
+		return -1;
+	show(values, &p);
+	return 0;
+}
+
+const struct cmd cmd_pack_builder = {
+	.name = "pack builder",
+	.args = "ROOT.tar",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "the root of an image with compilers, for nodes that must compile and have none",
+	.about = "ROOT.tar is the root file system of an image that has gcc or clang, make, binutils, patch, and the "
+		 "programs that\n"
+		 "Kbuild and NVIDIA's conftest call (awk, sed, grep, ...), as `podman export` writes it. A node or a "
+		 "`build` whose own compilers do not fit a kernel takes this one from its store, "
+		 "a repository\n"
+		 "(--from) or a bundle (--bundle), signed as packages are, and compiles on top of it in the same "
+		 "sandbox. Where\n"
+		 "the sources have another one by now, that is taken; while they cannot be asked, the one in the store "
+		 "serves; and one\n"
+		 "that was packed into this machine's store comes before. Packages are the same bytes wherever the "
+		 "compiler came from.\n\n"
+		 "  kmodsmith pack builder root.tar --output oci:DIR\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

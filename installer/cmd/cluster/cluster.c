@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/cluster/cluster.h"
+
+#include "cluster/kube/api.h"
+
+#include <unistd.h>
+
+const struct opt cluster_opts[] = {
+	{ "kubeconfig", 0, "FILE", "KUBECONFIG", OPT_STR, offsetof(struct cluster_values, kubeconfig),
+	  "the Kubernetes API; default: that of the pod's service account, else ~/.kube/config" },
+	{ "namespace", 0, "NAME", "POD_NAMESPACE", OPT_STR, offsetof(struct cluster_values, namespace),
+	  "where the policy, the status and the coordinator's Lease are; default: that of the kubeconfig's context or "
+	  "the pod, else " KUBE_NAMESPACE },
+	{ 0 },
+};
+
+// 1 = read, 0 = there is nothing to read.
+static int find_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)
+{
+	auto_machine struct machine machine = { 0 };
+	const char *home = getenv("HOME");
+	if (v->kubeconfig && *v->kubeconfig)
+		return kube_config_file(v->kubeconfig, NULL, ret, err) < 0 ? -1 : 1;
+	if (machine_open(&v->common, &machine, err) < 0)
+		return -1;
+	int r = kube_config_pod(&machine.kern, environ, ret, err);
+	auto_str char *path = home ? str_fmt("%s/.kube/config", home) : NULL;
+	if (r != 0 || !path || access(path, R_OK) < 0)
+		return r;
+	return kube_config_file(path, NULL, ret, err) < 0 ? -1 : 1;
+}
+
+int cluster_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)
+{
+	int r = find_config(v, ret, err);
+	if (r < 0)
+		return -1;
+	if (r == 0)
+		return err_set(err, E_USAGE, "this is no pod with a service account; name a --kubeconfig");
+	if (v->namespace && *v->namespace) {
+		free(ret->namespace);
+		ret->namespace = str_dup(v->namespace);
+	}
+	ret->deadline_ms = COORDINATOR_CALL_MS;
+	return 0;
+}
+
+int cluster_look(const struct cluster_values *v, struct kube **ret_kube, struct coordinator *ret, struct err *err)
+{
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
+	if (cluster_config(v, &config, err) < 0 || kube_open(&config, ret_kube, err) < 0)
+		return -1;
+	const struct coordinator_options o = {
+		.kube = *ret_kube, .lease_kube = *ret_kube, .namespace = kube_namespace(*ret_kube), .holder = "observer"
+	};
+	coordinator_init(&o, ret);
+	return coordinator_look(ret, err);
+}
+
+void cluster_warn_no_policy(struct kube *kube)
+{
+	static const char before[] = "kube-system"; // of deploy/, until everything got a namespace of its own
+	auto_str char *path = api_configmap(before, POLICY_NAME);
+	auto_json json_t *map = NULL;
+	struct err ignored;
+	log_warn("there is neither a " DRIVERROLLOUT_KIND " nor a ConfigMap " POLICY_NAME
+		 " in the namespace %s; see --namespace",
+		 kube_namespace(kube));
+	if (!str_eq(kube_namespace(kube), before) && api_get(kube, path, &map, &ignored) > 0)
+		log_warn("the namespace %s has one, of an older install: deploy/namespace.yaml says how it moves",
+			 before);
+}

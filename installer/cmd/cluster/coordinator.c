@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The roll-out controller of a cluster, as a Deployment of two.
+#include "cluster/coordinator/metrics.h"
+#include "cmd/cluster/cluster.h"
+#include "status/liveness.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+struct values {
+	struct cluster_values cluster;
+	char *node, *pod_uid, *identity, *metrics, *pulse_dir;
+};
+
+static const struct opt opts[] = {
+	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
+	  "the Node that this coordinator runs on: it comes last" },
+	{ "pod-uid", 0, "UID", "POD_UID", OPT_STR, offsetof(struct values, pod_uid),
+	  "the pod that it runs in: never evicted where the cluster has one node only" },
+	{ "identity", 0, "TEXT", "POD_NAME", OPT_STR, offsetof(struct values, identity),
+	  "who holds the Lease, for people; default: the node, or \"coordinator\"" },
+	{ "metrics", 0, "FILE", "KMODSMITH_METRICS", OPT_STR, offsetof(struct values, metrics),
+	  "keep what Prometheus reads in this file, for a collector of text files (NAME.prom); default none" },
+	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
+	  "say in this directory that it goes on, for `kmodsmith probe liveness --pulse-dir DIR`; default nowhere" },
+	{ 0 },
+};
+
+struct desk { // what the ears write on
+	struct coordinator c;
+	const char *metrics;
+	char *written;
+	struct tally tally;
+	struct root pulse_dir, kern;
+	struct pulse pulse;
+};
+
+static volatile sig_atomic_t stop_signal;
+static void on_signal(int signal)
+{
+	stop_signal = signal;
+}
+
+static void log_moved(void *ctx, const struct transited *t)
+{
+	struct desk *d = ctx;
+	tally_moved(&d->tally, t);
+	log_info("node %s: %s -> %s (%u.%u): %s%s%s%s%s", t->node, phase_info(t->from)->name, phase_info(t->to)->name,
+		 t->seq.epoch, t->seq.n, t->rule, t->reason->code == REASON_NONE ? "" : "; ",
+		 t->reason->code == REASON_NONE ? "" : reason_info(t->reason->code)->code,
+		 *t->reason->object ? " " : "", t->reason->object);
+}
+
+static void log_trouble(void *ctx, const char *what, const struct err *why)
+{
+	(void)ctx;
+	log_warn("%s: %s: %s", what, err_info(why->code)->name, why->text);
+}
+
+static void log_lead(void *ctx)
+{
+	(void)ctx;
+	log_info("leading");
+}
+
+static void beat(void *ctx)
+{
+	struct desk *d = ctx;
+	if (d->pulse.root)
+		pulse_beat(&d->pulse, PULSE_TURN, 0, 0);
+}
+
+static int pulse_begin(const struct values *v, struct desk *d, struct err *err)
+{
+	if (!v->pulse_dir)
+		return 0;
+	if (root_make(v->pulse_dir, &d->pulse_dir, err) < 0)
+		return err_wrap(err, "--pulse-dir");
+	if (root_init(&d->kern, v->cluster.common.root ? v->cluster.common.root : "/", err) < 0)
+		return -1;
+	pulse_open(&d->pulse, &d->pulse_dir, ".", &d->kern);
+	return 0;
+}
+
+static void desk_done(struct desk *d)
+{
+	free(d->written);
+	pulse_done(&d->pulse);
+	root_done(&d->pulse_dir);
+	root_done(&d->kern);
+}
+#define auto_desk __attribute__((cleanup(desk_done)))
+
+// A file that cannot be written is no reason to stop. s NULL: another one leads.
+static void write_metrics(void *ctx, const struct slots *s)
+{
+	struct desk *d = ctx;
+	struct err why;
+	if (s)
+		tally_pools(&d->tally, &d->c.policy, s->sums, kube_now_ms());
+	auto_str char *text = d->metrics ? metrics_text(&d->c, s, &d->tally) : NULL;
+	if (!text || str_eq(text, d->written))
+		return;
+	free(d->written);
+	d->written = TAKE(text);
+	auto_str char *copy = str_dup(d->metrics);
+	char *slash = strrchr(copy, '/');
+	if (slash)
+		*slash = '\0';
+	auto_root struct root dir = ROOT_NONE;
+	if (root_init(&dir,
+		      !slash        ? "." :
+		      slash == copy ? "/" :
+				      copy,
+		      &why) < 0 ||
+	    root_put(&dir, slash ? slash + 1 : copy, d->written, strlen(d->written), 0644, &why) < 0)
+		log_warn("the metrics: %s", why.text);
+}
+
+static int coordinate(struct desk *d, struct err *err)
+{
+	enum { STEP_MS = 1000 };
+	struct coordinator *c = &d->c;
+	int was = 0, r = 0;
+	while (!stop_signal && (r = coordinator_turn(c, STEP_MS, err)) >= 0) {
+		if (r == 0 && !was)
+			log_info("waiting for the Lease %s in namespace %s", c->leader.lease.name, c->o.namespace);
+		was = 1;
+		if (r == 0)
+			write_metrics(d, NULL);
+	}
+	if (r < 0)
+		return -1;
+	log_info("signal %d: leaving; what is under way goes on from the nodes", (int)stop_signal);
+	return coordinator_leave(c, err);
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE, lease_config = KUBE_CONFIG_NONE;
+	auto_kube struct kube *kube = NULL, *lease_kube = NULL;
+	auto_desk struct desk desk = { .metrics = v->metrics, .pulse_dir = ROOT_NONE, .kern = ROOT_NONE };
+	struct sigaction action = { .sa_handler = on_signal };
+	(void)args, (void)count;
+	if (cluster_config(&v->cluster, &config, err) < 0 || cluster_config(&v->cluster, &lease_config, err) < 0 ||
+	    kube_open(&config, &kube, err) < 0 || kube_open(&lease_config, &lease_kube, err) < 0 ||
+	    pulse_begin(v, &desk, err) < 0)
+		return -1;
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	const struct coordinator_options o = {
+		.kube = kube,
+		.lease_kube = lease_kube,
+		.namespace = kube_namespace(kube),
+		.holder = v->identity ? v->identity :
+			  v->node     ? v->node :
+					"coordinator",
+		.own_node = v->node,
+		.own_uid = v->pod_uid,
+		.ears = { .moved = log_moved,
+			  .trouble = log_trouble,
+			  .leads = log_lead,
+			  .turns = beat,
+			  .rests = write_metrics,
+			  .ctx = &desk },
+	};
+	coordinator_init(&o, &desk.c);
+	int r = coordinate(&desk, err);
+	coordinator_done(&desk.c);
+	return r;
+}
+
+const struct cmd cmd_coordinator = {
+	.name = "coordinator",
+	.help = "the controller of roll-outs: one of several leads",
+	.about = "Moves the nodes of a cluster to the driver that the policy names, a few at a time: staged first, "
+		 "then cordoned and\n"
+		 "drained, replaced and validated by the node's agent, uncordoned; undone where it fails. The policy "
+		 "is the ConfigMap\n"
+		 "kmodsmith-policy, key policy.json or policy.yaml; what came of it is the ConfigMap "
+		 "kmodsmith-rollout, the labels\n"
+		 "and annotations of the nodes, and Events. Any number may run; who holds the Lease "
+		 "kmodsmith-coordinator leads. A "
+		 "process that loses it\n"
+		 "ends with status 1. See also kmodsmith-rollout-status(8).\n\n"
+		 "  kmodsmith coordinator --kubeconfig admin.conf --namespace kmodsmith\n",
+	.opts = { opts, cluster_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

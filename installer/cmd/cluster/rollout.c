@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// rollout plan, check-policy: what the coordinator would do, from files, without a cluster.
+#include "cmd/cluster/rollout.h"
+#include "base/core/date.h"
+#include "base/file/file.h"
+#include "cluster/policy/node_list.h"
+#include "cluster/rollout/merge_patch.h"
+#include "cluster/rollout/scheduler.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *policy, *nodes, *now, *node;
+	bool is_resumed;
+};
+
+static const struct opt plan_opts[] = {
+	{ "policy", 0, "FILE", NULL, OPT_STR, offsetof(struct values, policy), "the policy, as JSON or YAML" },
+	{ "nodes", 0, "FILE", NULL, OPT_STR, offsetof(struct values, nodes),
+	  "what `kubectl get nodes -o json` printed" },
+	{ "now", 0, "TIME", NULL, OPT_STR, offsetof(struct values, now),
+	  "as if it were that time, such as 2027-01-15T08:00:00Z" },
+	{ "node", 0, "NAME", NULL, OPT_STR, offsetof(struct values, node),
+	  "why this node is where it is: every rule of its state, and everything that a slot asks for" },
+	{ "resumed", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_resumed),
+	  "as if the roll-out had been resumed: what failed before is forgiven" },
+	{ 0 },
+};
+
+static int read_text(const char *path, char **ret, size_t *ret_len, struct err *err)
+{
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	return fd < 0 ? -1 : file_read(fd, path, ret, ret_len, err);
+}
+
+static int read_policy(const char *path, struct policy *ret, struct err *err)
+{
+	auto_str char *text = NULL;
+	size_t len = 0;
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	if (fd < 0 || file_read_most(fd, path, POLICY_BYTES, &text, &len, err) < 0)
+		return -1;
+	return policy_parse(text, len, ret, err) < 0 ? err_wrap(err, "'%s'", path) : 0;
+}
+
+static int read_nodes(const char *path, const struct policy *policy, struct roster *ret, struct err *err)
+{
+	auto_str char *text = NULL;
+	size_t len = 0;
+	if (read_text(path, &text, &len, err) < 0)
+		return -1;
+	return roster_parse(text, len, policy, ret, err) < 0 ? err_wrap(err, "'%s'", path) : 0;
+}
+
+static int read_now(const char *text, int64_t *ret, struct err *err)
+{
+	time_t now = time(NULL);
+	if (text && !date_parse(text, &now))
+		return err_set(err, E_USAGE, "--now: '%s' is no time such as 2027-01-15T08:00:00Z", text);
+	*ret = now;
+	return 0;
+}
+
+static int run_plan(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_policy struct policy policy = POLICY_NONE;
+	auto_roster struct roster roster = { 0 };
+	auto_slots struct slots slots = SLOTS_NONE;
+	struct rollout rollouts[POOLS_MOST] = { 0 };
+	const struct ledger ledger = { 0 };
+	struct cluster c = { &policy, rollouts, NULL, 0, &ledger, 1, 0, NULL, NULL, false };
+	(void)args, (void)count;
+	if (!v->policy || !v->nodes)
+		return err_set(err, E_USAGE, "--policy and --nodes are needed");
+	if (read_now(v->now, &c.now, err) < 0 || read_policy(v->policy, &policy, err) < 0 ||
+	    read_nodes(v->nodes, &policy, &roster, err) < 0)
+		return -1;
+	c.members = roster.members;
+	c.count = roster.count;
+	for (size_t i = 0; v->is_resumed && i < policy.pool_count; i++)
+		rollouts[i] = (struct rollout){ .target = policy.pools[i].target.aim, .resumed = c.now };
+	slots_plan(&c, &slots);
+	if (v->node)
+		return show_why(&c, &slots, v->node, NULL, v->common.is_json, err);
+	show_rollouts(&c, &slots, NULL, v->common.is_json);
+	return 0;
+}
+
+// Of nodes that nothing was done with yet, so that the policy alone decides.
+static int plan_fresh(const char *path, const struct policy *policy, struct roster *roster, struct cluster *c,
+		      struct slots *ret, struct err *err)
+{
+	static struct rollout rollouts[POOLS_MOST];
+	static const struct ledger ledger;
+	if (read_nodes(path, policy, roster, err) < 0)
+		return -1;
+	for (size_t i = 0; i < policy->pool_count; i++)
+		rollouts[i] = (struct rollout){ .target = policy->pools[i].target.aim };
+	*c = (struct cluster){ policy, rollouts, roster->members, roster->count, &ledger, 1, time(NULL), NULL,
+			       NULL,   false };
+	slots_plan(c, ret);
+	return 0;
+}
+
+static json_t *wanted_json(const struct pool *pool)
+{
+	char aim[AIM_TEXT];
+	json_t *spans = json_object();
+	for (unsigned i = 0; i < SPAN_COUNT; i++)
+		json_object_set_new(spans, span_names[i], json_integer(pool->spans[i]));
+	aim_text(&pool->target.aim, aim);
+	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:o}", "pool", pool->name, "driver", pool->target.driver, "target",
+			 aim, "waves", (int)pool->wave_count, "windows", (int)pool->window_count, "deadlines", spans);
+}
+
+static int run_check(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_policy struct policy policy = POLICY_NONE;
+	auto_json json_t *pools = json_array();
+	auto_roster struct roster roster = { 0 };
+	auto_slots struct slots slots = SLOTS_NONE;
+	struct cluster c;
+	(void)count;
+	if (read_policy(args[0], &policy, err) < 0 ||
+	    (v->nodes && plan_fresh(v->nodes, &policy, &roster, &c, &slots, err) < 0))
+		return -1;
+	for (size_t i = 0; i < policy.pool_count; i++) {
+		const struct pool *pool = &policy.pools[i];
+		json_t *wanted = wanted_json(pool);
+		if (v->nodes)
+			json_object_set_new(wanted, "nodesOfWaves", waves_json(&c, &slots, i));
+		json_array_append_new(pools, wanted);
+		if (v->common.is_json)
+			continue;
+		printf("pool %s: driver %s, %zu waves, %zu windows\n", pool->name, pool->target.driver,
+		       pool->wave_count, pool->window_count);
+		if (v->nodes)
+			show_waves(&c, &slots, i);
+	}
+	if (v->common.is_json)
+		show_json(pools);
+	return 0;
+}
+
+static const struct opt check_opts[] = {
+	{ "nodes", 0, "FILE", NULL, OPT_STR, offsetof(struct values, nodes),
+	  "what `kubectl get nodes -o json` printed: how many nodes each wave has, and which waves test nothing" },
+	{ 0 },
+};
+
+const struct cmd cmd_rollout_plan = {
+	.name = "rollout plan",
+	.help = "what the coordinator of a roll-out would do now, from files",
+	.about =
+		"Reads a policy and what `kubectl get nodes -o json` printed, and shows for each node its state, the "
+		"next "
+		"step,\n"
+		"the reason, the deadline, and whether it would get a slot; for each pool the limits and whether it is "
+		"halted.\n"
+		"Nothing is asked of a cluster and nothing is changed. Pods are not looked at. See also "
+		"kmodsmith-rollout-check-policy(8).\n\n"
+		"  kubectl get nodes -o json >nodes.json\n"
+		"  kmodsmith rollout plan --policy policy.json --nodes nodes.json\n",
+	.opts = { plan_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_plan,
+};
+
+const struct cmd cmd_rollout_check_policy = {
+	.name = "rollout check-policy",
+	.args = "FILE",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "whether a policy is one, before it is applied",
+	.about = "The policy is JSON or YAML; every refusal names the line or the field. With --json the "
+		 "result has the deadlines in seconds, defaults "
+		 "included.\n\n"
+		 "  kmodsmith rollout check-policy policy.yaml --nodes nodes.json\n",
+	.opts = { check_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_check,
+};

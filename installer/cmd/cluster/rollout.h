@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the commands of the roll-out: how results are shown.
+#pragma once
+#include "cluster/rollout/scheduler.h"
+#include "cmd/common/common.h"
+
+char *reason_text(const struct reason *reason); // "code object"; "" for none
+// policy: what became of it, shown as JSON under that key; NULL = it is a file.
+void show_rollouts(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json);
+// Of one pool, with the warnings about waves that cannot open the next one; nothing where it has none.
+void show_waves(const struct cluster *c, const struct slots *s, size_t pool_at);
+json_t *waves_json(const struct cluster *c, const struct slots *s, size_t pool_at);
+json_t *times_json(const struct view *v); // since when, until when, whose cordon, which drain it is
+// The rules of one node's state and what a slot asks for, row by row. E_NOT_FOUND: there is no such node.
+int show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy, bool is_json,
+	     struct err *err);

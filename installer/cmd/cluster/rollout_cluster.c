@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// rollout status, why: what the coordinator of a cluster sees, and what it will do next.
+#include "cluster/kube/api.h"
+#include "cmd/cluster/cluster.h"
+#include "cmd/cluster/rollout.h"
+
+#include <stdio.h>
+
+static json_t *policy_json(const struct coordinator *c)
+{
+	const char *kind = c->policy_object ? DRIVERROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
+	return json_pack("{s:b, s:o, s:o, s:b, s:o}", "accepted", !c->refused.code, "refusal",
+			 json_text(c->refused.code ? c->refused.text : NULL), "kind", json_text(kind),
+			 "ignoresConfigMap", c->policy_object && c->policy_map, "undone", json_strv(&c->undone));
+}
+
+static void show_policy(const struct coordinator *c)
+{
+	if (c->policy_object && c->policy_map)
+		printf("policy: there is a " DRIVERROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
+	for (size_t i = 0; i < c->undone.count; i++)
+		printf("policy: %s\n", c->undone.items[i]);
+	if (c->refused.code)
+		printf("policy: refused, the last good one stays in force: %s\n", c->refused.text);
+}
+
+// Nobody has told yet who is in the way: its pods are listed, and none is evicted.
+static void look_at_pods(struct coordinator *c, const char *node)
+{
+	struct err why;
+	size_t at = 0;
+	while (at < c->fleet.count && !str_eq(c->fleet.fellows[at].name, node))
+		at++;
+	const struct member *m = at < c->fleet.count ? &c->fleet.members[at] : NULL;
+	const struct pool *pool = m ? policy_pool(&c->policy, m) : NULL;
+	enum phase phase = m ? m->record.phase : PHASE_IDLE;
+	bool is_drained = phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING;
+	if (pool && is_drained && !*m->record.reason.object &&
+	    drain_look(&c->drain, &c->fleet, at, pool, false, kube_time(c->o.kube), &why) < 0)
+		log_warn("the pods of %s cannot be listed: %s", node, why.text);
+}
+
+static int show(const struct cluster_values *v, const char *node, struct err *err)
+{
+	auto_kube struct kube *kube = NULL;
+	auto_coordinator struct coordinator c = { 0 };
+	auto_slots struct slots slots = SLOTS_NONE;
+	if (cluster_look(v, &kube, &c, err) < 0)
+		return -1;
+	if (c.blind.code) {
+		*err = c.blind;
+		return err_wrap(err, "nothing is done");
+	}
+	if (!coordinator_source(&c, NULL))
+		cluster_warn_no_policy(kube);
+	auto_json json_t *policy = policy_json(&c);
+	if (!v->common.is_json)
+		show_policy(&c);
+	if (node)
+		look_at_pods(&c, node);
+	struct cluster cluster = coordinator_cluster(&c);
+	slots_plan(&cluster, &slots);
+	if (node)
+		return show_why(&cluster, &slots, node, policy, v->common.is_json, err);
+	show_rollouts(&cluster, &slots, policy, v->common.is_json);
+	return 0;
+}
+
+static int run_status(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	return show(values, NULL, err);
+}
+
+static int run_why(void *values, char **args, size_t count, struct err *err)
+{
+	(void)count;
+	return show(values, args[0], err);
+}
+
+const struct cmd cmd_rollout_status = {
+	.name = "rollout status",
+	.help = "where the roll-out is: each pool, and each node with its state, its reason and the next step",
+	.about = "Asks the cluster for the policy, the recorded status, the ledger of slots and all nodes, and decides "
+		 "with them what the\n"
+		 "coordinator decides. Pods are not looked at. Nothing is changed.\n\n"
+		 "  kmodsmith rollout status --kubeconfig admin.conf --namespace kmodsmith\n",
+	.opts = { cluster_opts, common_opts },
+	.values_size = sizeof(struct cluster_values),
+	.run = run_status,
+};
+
+const struct cmd cmd_rollout_why = {
+	.name = "rollout why",
+	.args = "NODE",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "why a node is where it is: every rule of its state, and everything that a slot asks for",
+	.about = "The rows that are shown are those that decide; with them: since when, what happens at the deadline, "
+		 "how many drains there\n"
+		 "were, and why the last one ended. Where a node is drained and nobody has told yet who is in the way, "
+		 "its pods are listed.\n\n"
+		 "  kmodsmith rollout why gpu-17 --kubeconfig admin.conf --namespace kmodsmith\n",
+	.opts = { cluster_opts, common_opts },
+	.values_size = sizeof(struct cluster_values),
+	.run = run_why,
+};

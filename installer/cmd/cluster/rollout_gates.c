@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (cluster/rollout/rollout_status.h),
+// never as an edit of it. Whoever writes there between our look and our word makes us look again.
+#include "base/core/date.h"
+#include "cluster/kube/api.h"
+#include "cluster/node_state/annotations.h"
+#include "cluster/rollout/undo.h"
+#include "cmd/cluster/cluster.h"
+
+#include <stdio.h>
+
+struct said {
+	const struct cluster_values *values;
+	const char *pool, *wave;
+	char *what;     // for people
+	json_t *target; // that an undo goes back to; NULL = it is none
+	int (*say)(struct said *s, const struct coordinator *c, json_t *patch, struct err *err);
+};
+
+static const struct pool *find_pool(const struct coordinator *c, const char *name, size_t *ret_at, struct err *err)
+{
+	for (size_t i = 0; i < c->policy.pool_count; i++) {
+		*ret_at = i;
+		if (str_eq(c->policy.pools[i].name, name))
+			return &c->policy.pools[i];
+	}
+	err_set(err, E_NOT_FOUND, "the policy has no pool '%s'", name);
+	return NULL;
+}
+
+static const char *note_of(const struct coordinator *c, enum gate gate)
+{
+	const json_t *notes = json_object_get(json_object_get(coordinator_source(c, NULL), "metadata"), "annotations");
+	return json_string_value(json_object_get(notes, gate_keys[gate]));
+}
+
+static const char *undo_of(const struct coordinator *c)
+{
+	const json_t *metadata = json_object_get(coordinator_source(c, NULL), "metadata");
+	return json_string_value(json_object_get(json_object_get(metadata, "annotations"), UNDO_NOTE));
+}
+
+static json_t *annotations_of(json_t *patch)
+{
+	return json_object_get(json_object_get(patch, "metadata"), "annotations");
+}
+
+static void set_note(json_t *patch, enum gate gate, const char *value)
+{
+	json_object_set_new(annotations_of(patch), gate_keys[gate], json_text(value));
+}
+
+// The list with the pool's word replaced; is_added: beside those that are there (waves).
+static void set_word(const struct coordinator *c, json_t *patch, enum gate gate, const char *pool, const char *word)
+{
+	auto_strv struct strv words = { 0 };
+	size_t len, pool_len = strlen(pool);
+	for (const char *at = note_of(c, gate), *part; at && (part = cut(&at, ',', &len));) {
+		bool is_its = len > pool_len && memcmp(part, pool, pool_len) == 0 && strchr(":@", part[pool_len]);
+		if (!is_its && len)
+			strv_add(&words, str_ndup(part, len));
+	}
+	if (word)
+		strv_add(&words, str_dup(word));
+	auto_str char *list = words.count ? strv_join(&words, ",") : NULL;
+	set_note(patch, gate, list);
+}
+
+static int say_pause(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+{
+	(void)c, (void)err;
+	set_note(patch, GATE_PAUSE, "true");
+	s->what = str_dup("paused: no new node is begun; those under way go on");
+	return 0;
+}
+
+static int say_resume(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+{
+	auto_str char *now = date_text((time_t)kube_time(c->o.kube)), *word = NULL;
+	size_t at;
+	set_note(patch, GATE_PAUSE, NULL);
+	if (s->pool) {
+		if (!find_pool(c, s->pool, &at, err))
+			return -1;
+		word = str_fmt("%s@%s", s->pool, now);
+		set_word(c, patch, GATE_RESUME, s->pool, word);
+		set_word(c, patch, GATE_ABORT, s->pool, NULL);
+		auto_str char *undo = undo_note(undo_of(c), s->pool, NULL, NULL);
+		json_object_set_new(annotations_of(patch), UNDO_NOTE, json_text(undo));
+	}
+	// What the document says stands in it, and a GitOps controller would put it back.
+	const char *still = c->pauses ? "; the policy itself is still paused: set paused to false there" : "";
+	s->what = s->pool   ? str_fmt("pool %s: resumed; what failed before is forgiven%s", s->pool, still) :
+		  c->pauses ? str_fmt("the pause by annotation is taken back%s", still) :
+			      str_dup("no longer paused");
+	return 0;
+}
+
+static int say_approve(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+{
+	char aim[AIM_TEXT];
+	size_t at;
+	const struct pool *pool = find_pool(c, s->pool, &at, err);
+	if (!pool)
+		return -1;
+	unsigned w = 0;
+	while (w <= pool->wave_count && !str_eq(slots_wave_name(pool, w), s->wave))
+		w++;
+	if (w > pool->wave_count)
+		return err_set(err, E_NOT_FOUND, "pool '%s' has no wave '%s'", s->pool, s->wave);
+	aim_text(&pool->target.aim, aim);
+	auto_str char *word = str_fmt("%s:%s@%s", s->pool, s->wave, aim);
+	set_word(c, patch, GATE_APPROVE, s->pool, word);
+	s->what = str_fmt("pool %s: wave %s and those before it may open for driver %s", s->pool, s->wave,
+			  pool->target.driver);
+	return 0;
+}
+
+static int say_abort(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+{
+	char aim[AIM_TEXT];
+	size_t at;
+	const struct pool *pool = find_pool(c, s->pool, &at, err);
+	if (!pool)
+		return -1;
+	aim_text(&pool->target.aim, aim);
+	auto_str char *word = str_fmt("%s@%s", s->pool, aim);
+	set_word(c, patch, GATE_ABORT, s->pool, word);
+	s->what = str_fmt("pool %s: driver %s is given up; drains are called off, replacements under way end", s->pool,
+			  pool->target.driver);
+	return 0;
+}
+
+static const json_t *stable_of(const struct coordinator *c, const char *pool)
+{
+	const json_t *pools = json_object_get(c->status_doc, "pools");
+	for (size_t i = 0; i < json_array_size(pools); i++)
+		if (str_eq(json_string_value(json_object_get(json_array_get(pools, i), "name")), pool))
+			return json_object_get(json_object_get(json_array_get(pools, i), "stable"), "as");
+	return NULL;
+}
+
+static int say_undo(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+{
+	size_t at;
+	const json_t *stable = stable_of(c, s->pool);
+	const struct pool *pool = find_pool(c, s->pool, &at, err);
+	if (!pool)
+		return -1;
+	if (!stable || aim_eq(&c->rollouts[at].stable, &pool->target.aim))
+		return err_set(err, E_NOT_FOUND,
+			       "pool '%s' has had no driver on all its nodes %s that it could go back to", s->pool,
+			       stable ? "before this one" : "yet");
+	auto_str char *note = undo_note(undo_of(c), s->pool, &pool->target.aim, stable);
+	json_object_set_new(annotations_of(patch), UNDO_NOTE, json_text(note));
+	json_decref(s->target);
+	s->target = json_deep_copy(stable);
+	s->what = str_fmt(
+		"pool %s: the target is driver %s again, for as long as the policy says what it says now; commit "
+		"this target to it:",
+		s->pool, json_string_value(json_object_get(stable, "driver")));
+	return 0;
+}
+
+// 1 = said, 0 = somebody else wrote there in between.
+static int try_once(struct said *s, struct err *err)
+{
+	auto_kube struct kube *kube = NULL;
+	auto_coordinator struct coordinator c = { 0 };
+	if (cluster_look(s->values, &kube, &c, err) < 0)
+		return -1;
+	auto_str char *path = NULL;
+	const json_t *metadata = json_object_get(coordinator_source(&c, &path), "metadata");
+	if (!metadata)
+		return err_set(err, E_NOT_FOUND,
+			       "there is neither a " DRIVERROLLOUT_KIND " nor a ConfigMap %s in namespace %s",
+			       POLICY_NAME, c.o.namespace);
+	const char *version = json_string_value(json_object_get(metadata, "resourceVersion"));
+	auto_json json_t *patch = json_pack("{s:{s:s, s:{}}}", "metadata", "resourceVersion", version, "annotations");
+	free(TAKE(s->what));
+	return s->say(s, &c, patch, err) < 0 ? -1 : api_merge(kube, path, patch, NULL, err);
+}
+
+static void show_said(const struct said *s)
+{
+	if (s->values->common.is_json) {
+		auto_json json_t *json = json_pack("{s:s, s:O*}", "said", s->what, "target", s->target);
+		show_json(json);
+		return;
+	}
+	printf("%s\n", s->what);
+	if (s->target) {
+		char *text = json_dumps(s->target, JSON_SORT_KEYS); // which is YAML, too
+		printf("target: %s\n", text);
+		free(text);
+	}
+}
+
+static int say(struct said *s, struct err *err)
+{
+	enum { TRIES = 5 };
+	int r = 0;
+	for (int i = 0; i < TRIES && r == 0; i++)
+		r = try_once(s, err);
+	if (r == 0)
+		r = err_set(err, E_CONFLICT, "somebody else keeps writing to the policy %s", POLICY_NAME);
+	if (r > 0)
+		show_said(s);
+	json_decref(s->target);
+	free(TAKE(s->what));
+	return r < 0 ? -1 : 0;
+}
+
+static int run_pause(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	return say(&(struct said){ .values = values, .say = say_pause }, err);
+}
+static int run_resume(void *values, char **args, size_t count, struct err *err)
+{
+	return say(&(struct said){ .values = values, .pool = count ? args[0] : NULL, .say = say_resume }, err);
+}
+static int run_approve(void *values, char **args, size_t count, struct err *err)
+{
+	(void)count;
+	return say(&(struct said){ .values = values, .pool = args[0], .wave = args[1], .say = say_approve }, err);
+}
+static int run_abort(void *values, char **args, size_t count, struct err *err)
+{
+	(void)count;
+	return say(&(struct said){ .values = values, .pool = args[0], .say = say_abort }, err);
+}
+static int run_undo(void *values, char **args, size_t count, struct err *err)
+{
+	(void)count;
+	return say(&(struct said){ .values = values, .pool = args[0], .say = say_undo }, err);
+}
+
+#define GATE(verb, args_, least, most, help_, about_)                                         \
+	const struct cmd cmd_rollout_##verb = { .name = "rollout " #verb,                     \
+						.args = (args_),                              \
+						.args_min = (least),                          \
+						.args_max = (most),                           \
+						.help = (help_),                              \
+						.about = (about_),                            \
+						.opts = { cluster_opts, common_opts },        \
+						.values_size = sizeof(struct cluster_values), \
+						.run = run_##verb }
+GATE(pause, NULL, 0, 0, "begin no further node, in all pools",
+     "Nodes under way go on to their end. `kmodsmith rollout resume` takes it back.\n\n"
+     "  kmodsmith rollout pause --kubeconfig admin.conf --namespace kmodsmith\n");
+GATE(resume, "[POOL]", 0, 1, "go on after a pause, a halt or an abort",
+     "Without a pool: takes the pause back. With one: also lifts its halt and its abort, and forgives what failed "
+     "before.\n\n"
+     "  kmodsmith rollout resume gpus --kubeconfig admin.conf --namespace kmodsmith\n");
+GATE(approve, "POOL WAVE", 2, 2, "let a wave open that waits for it",
+     "A wave waits where the policy says so (approval: manual), and where the one before it proved too little "
+     "(wave-untested).\n"
+     "The last one is called rest. For the target that the policy has now, and for no later one; waves before that one "
+     "are approved, too.\n\n"
+     "  kmodsmith rollout approve gpus main --kubeconfig admin.conf --namespace kmodsmith\n");
+GATE(abort, "POOL", 1, 1, "give the target up: drains are called off, replacements under way end",
+     "For the target that the policy has now. Nodes that have it keep it; see kmodsmith-rollout-undo(8).\n\n"
+     "  kmodsmith rollout abort gpus --kubeconfig admin.conf --namespace kmodsmith\n");
+GATE(undo, "POOL", 1, 1, "make the last driver that all nodes had the target again",
+     "Nodes that moved go back the way they came, with slots, drain and validation; drains for what is undone are "
+     "called "
+     "off.\n"
+     "The policy itself is not edited, since a GitOps controller would put it back, and the driver with it: an "
+     "annotation "
+     "beside\n"
+     "it says which target is undone, and is in force until the policy has another target for the pool. Commit the "
+     "target "
+     "that\n"
+     "is printed (JSON, which is YAML, too).\n"
+     "`kmodsmith rollout resume POOL` takes the undo back.\n\n"
+     "  kmodsmith rollout undo gpus --kubeconfig admin.conf --namespace kmodsmith\n");

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/common/entry.h"
+
+#include "base/file/file.h"
+#include "base/options/nearest.h"
+#include "cmd/common/common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static const char CONFIG_FILE[] = "etc/kmodsmith/kmodsmith.conf";
+
+static const struct cmd *find(const char *name)
+{
+	for (size_t i = 0; commands[i]; i++)
+		if (str_eq(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+const struct cmd *entry_find(int argc, char **argv, int *ret_words)
+{
+	auto_str char *both = argc > 1 ? str_fmt("%s %s", argv[0], argv[1]) : NULL;
+	const struct cmd *cmd = both ? find(both) : NULL;
+	*ret_words = cmd ? 2 : 1;
+	return cmd || strchr(argv[0], ' ') ? cmd : find(argv[0]);
+}
+
+int entry_words(int argc, char **argv)
+{
+	int words;
+	const struct cmd *cmd = entry_find(argc, argv, &words);
+	return cmd ? entry_run(cmd, argc - words + 1, argv + words - 1) : entry_unknown(argc, argv);
+}
+
+static const struct group *find_group(const char *name, size_t len)
+{
+	for (const struct group *g = groups; g->name; g++)
+		if (strlen(g->name) == len && strncmp(g->name, name, len) == 0)
+			return g;
+	return NULL;
+}
+
+static const struct group *group_of(const struct cmd *cmd)
+{
+	const char *blank = strchr(cmd->name, ' ');
+	return blank ? find_group(cmd->name, (size_t)(blank - cmd->name)) : NULL;
+}
+
+// A standard descriptor that is closed would be given to the next file that is opened, and output would land in that
+// file. Opened for reading only, it makes writing fail as it should.
+void entry_guard(void)
+{
+	struct err ignored;
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			file_open_arg("/dev/null", O_RDONLY, &ignored);
+}
+
+static void show_failure(const struct err *err, bool is_json)
+{
+	log_err(err);
+	if (!is_json)
+		return;
+	auto_json json_t *failure = failure_json(err);
+	show_json(failure);
+}
+
+// The status, unless what was printed did not arrive: a full disk under standard output is no success.
+static int delivered(int status)
+{
+	struct err err;
+	if (fflush(show_results()) != 0 || fflush(stdout) != 0)
+		err_set(&err, errno, "write the result to standard output");
+	else if (ferror(show_results()) || ferror(stdout)) // of an earlier write, whose reason is gone
+		err_set(&err, E_SYSTEM, "write the result to standard output: a part of it was lost");
+	else
+		return status;
+	show_failure(&err, false);
+	return err_info(err.code)->exit_status;
+}
+
+int entry_usage(bool is_error)
+{
+	FILE *out = is_error ? stderr : stdout;
+	fprintf(out, "kmodsmith puts the NVIDIA kernel driver on GPU nodes and keeps it right.\n\n"
+		     "Usage: kmodsmith COMMAND [OPTIONS] [ARGUMENTS]\n\nCommands:\n");
+	for (size_t i = 0; commands[i]; i++) {
+		const struct group *group = group_of(commands[i]);
+		if (!group)
+			fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->help);
+		else if (i == 0 || group_of(commands[i - 1]) != group) // one line for all of its verbs
+			fprintf(out, "  %-12s %s\n", group->name, group->help);
+	}
+	fprintf(out, "\n`kmodsmith COMMAND --help` teaches each one; `kmodsmith --version` tells the version.\n");
+	return is_error ? err_info(E_USAGE)->exit_status : delivered(0);
+}
+
+static int group_usage(const struct group *group, bool is_error)
+{
+	FILE *out = is_error ? stderr : stdout;
+	fprintf(out, "kmodsmith %s: %s\n\nUsage: kmodsmith %s VERB [OPTIONS] [ARGUMENTS]\n\nVerbs:\n", group->name,
+		group->help, group->name);
+	for (size_t i = 0; commands[i]; i++)
+		if (group_of(commands[i]) == group)
+			fprintf(out, "  %-16s %s\n", commands[i]->name, commands[i]->help);
+	fprintf(out, "\n`kmodsmith %s VERB --help` teaches each one.\n", group->name);
+	return is_error ? err_info(E_USAGE)->exit_status : delivered(0);
+}
+
+static char *verbs_of(const struct group *group)
+{
+	auto_strv struct strv verbs = { 0 };
+	for (size_t i = 0; commands[i]; i++)
+		if (group_of(commands[i]) == group)
+			strv_add(&verbs, str_dup(commands[i]->name + strlen(group->name) + 1));
+	return strv_join(&verbs, ", ");
+}
+
+static const char *near_command(const char *word)
+{
+	auto_strv struct strv names = { 0 };
+	for (size_t i = 0; commands[i]; i++)
+		strv_add(&names, str_dup(commands[i]->name));
+	for (const struct group *g = groups; g->name; g++)
+		strv_add(&names, str_dup(g->name));
+	const char *near = nearest(word, &names);
+	const struct cmd *cmd = near ? find(near) : NULL;
+	const struct group *group = near ? find_group(near, strlen(near)) : NULL;
+	return cmd ? cmd->name : group ? group->name : NULL;
+}
+
+int entry_version(void)
+{
+	printf("kmodsmith %s\n", KMODSMITH_VERSION);
+	return delivered(0);
+}
+
+// Whether a word stands among the arguments, however wrong the others are.
+static bool has_word(int argc, char **argv, const char *word)
+{
+	for (int i = 1; i < argc && !str_eq(argv[i], "--"); i++)
+		if (str_eq(argv[i], word))
+			return true;
+	return false;
+}
+
+int entry_unknown(int argc, char **argv)
+{
+	struct err err;
+	const struct group *group = find_group(argv[0], strlen(argv[0]));
+	if (group && (argc == 1 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h")))
+		return group_usage(group, argc == 1);
+	auto_str char *verbs = group ? verbs_of(group) : NULL;
+	const char *near = group ? NULL : near_command(argv[0]);
+	if (group)
+		err_set(&err, E_USAGE, "'%s' has no verb '%s'; it has %s", group->name, argv[1], verbs);
+	else if (near)
+		err_set(&err, E_USAGE, "unknown command '%s'; did you mean '%s'?", argv[0], near);
+	else
+		err_set(&err, E_USAGE, "unknown command '%s'; `kmodsmith --help` lists them", argv[0]);
+	show_failure(&err, has_word(argc, argv, "--json"));
+	return err_info(err.code)->exit_status;
+}
+
+static int read_named_config(const char *path, char **ret, struct err *err)
+{
+	struct stat st;
+	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
+	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
+		err_set(err, E_CONFIG, "'%s' is no regular file", path);
+	else if (fd >= 0 && file_read(fd, path, ret, NULL, err) == 0)
+		return 1;
+	err_wrap(err, "KMODSMITH_CONFIG");
+	return err_code(err, E_CONFIG);
+}
+
+// What of the environment is ours and no option's: read here and elsewhere, or by the hooks of package managers and the
+// scripts of the source tree, in whose shells the program may be started.
+static const char *const variables[] = { "KMODSMITH_CONFIG", "KMODSMITH_KEY_PASSWORD", "KMODSMITH_OPENAT2",
+					 "KMODSMITH_CACHE",  "KMODSMITH_INPUTS",       "KMODSMITH_ACCEL",
+					 "KMODSMITH_BASE",   "KMODSMITH_RUN_DIR",      NULL };
+
+struct input {
+	struct opt_input opt;
+	char *name, *text;
+};
+
+static void input_done(struct input *i)
+{
+	free(i->name);
+	free(i->text);
+}
+#define auto_input __attribute__((cleanup(input_done)))
+
+// KMODSMITH_CONFIG names a file that must exist; the default one may be absent.
+static int read_config(struct input *ret, struct err *err)
+{
+	const char *named = getenv("KMODSMITH_CONFIG");
+	auto_root struct root slash = ROOT_NONE;
+	if (named && *named) {
+		ret->name = str_dup(named);
+		return read_named_config(named, &ret->text, err);
+	}
+	ret->name = str_fmt("/%s", CONFIG_FILE);
+	if (root_init(&slash, "/", err) < 0)
+		return -1;
+	return root_read(&slash, CONFIG_FILE, &ret->text, NULL, err);
+}
+
+static int input_read(int argc, char **argv, struct input *ret, struct err *err)
+{
+	if (read_config(ret, err) < 0)
+		return -1;
+	ret->opt = (struct opt_input){ .all = commands,
+				       .variables = variables,
+				       .config_name = ret->name,
+				       .config = ret->text,
+				       .argc = argc,
+				       .argv = argv };
+	return 0;
+}
+
+static int setup_log(const struct common *c, struct err *err)
+{
+	if (c->log_format && !str_eq(c->log_format, "text") && !str_eq(c->log_format, "json"))
+		return err_set(err, E_USAGE, "log-format: '%s' is neither text nor json", c->log_format);
+	log_setup(c->is_quiet   ? LOG_LEVEL_WARN :
+		  c->is_verbose ? LOG_LEVEL_DEBUG :
+				  LOG_LEVEL_INFO,
+		  str_eq(c->log_format, "json"));
+	return c->is_quiet ? show_json_only(err) : 0;
+}
+
+static int show_help(const struct cmd *cmd)
+{
+	auto_str char *help = opt_help(cmd);
+	printf("%s", help);
+	return 0;
+}
+
+int entry_values(const struct cmd *cmd, int argc, char **argv, void *values)
+{
+	auto_input struct input in = { 0 };
+	struct opt_parsed parsed;
+	struct err ignored;
+	return input_read(argc, argv, &in, &ignored) < 0 || opt_parse(cmd, &in.opt, values, &parsed, &ignored) != 0 ?
+		       -1 :
+		       0;
+}
+
+// Of the command that runs: one a process.
+static struct {
+	const struct opt_input *in;
+	const struct opt_parsed *parsed;
+	const void *values;
+} running;
+
+void entry_blame(struct err *err)
+{
+	if (running.in)
+		opt_blame(running.in, running.parsed, running.values, err);
+}
+
+int entry_again(const struct cmd *cmd, void *values, struct err *err)
+{
+	struct opt_parsed parsed;
+	return opt_parse(cmd, running.in, values, &parsed, err) < 0 ? -1 : 0;
+}
+
+// Without the values, which may be a proxy's password.
+static void tell_origins(const struct opt_input *in, const struct opt_parsed *parsed)
+{
+	for (size_t i = 0; i < parsed->opts; i++) {
+		const struct opt_origin *o = &parsed->origins[i];
+		if (o->by == OPT_FILE)
+			log_debug("--%s is set by '%s', line %u", o->opt->name, in->config_name, o->line);
+		else if (o->by == OPT_ENV)
+			log_debug("--%s is set by the environment variable %s", o->opt->name, o->opt->env);
+	}
+}
+
+static int parse_and_run(const struct cmd *cmd, int argc, char **argv, void *values, struct err *err)
+{
+	auto_input struct input in = { 0 };
+	struct opt_parsed parsed;
+	if (has_word(argc, argv, "--help")) // works whatever is wrong with configuration and environment
+		return show_help(cmd);
+	if (input_read(argc, argv, &in, err) < 0)
+		return -1;
+	int r = opt_parse(cmd, &in.opt, values, &parsed, err);
+	if (r > 0)
+		return show_help(cmd);
+	if (r < 0)
+		return -1;
+	running.in = &in.opt;
+	running.parsed = &parsed;
+	running.values = values;
+	r = setup_log(values, err);
+	if (r == 0)
+		tell_origins(&in.opt, &parsed);
+	r = r < 0 ? -1 : cmd->run(values, parsed.args, parsed.count, err);
+	if (r < 0)
+		entry_blame(err);
+	running.in = NULL;
+	return r;
+}
+
+int entry_run(const struct cmd *cmd, int argc, char **argv)
+{
+	struct err err = { 0 };
+	void *values = mem_alloc(cmd->values_size);
+	int r = parse_and_run(cmd, argc, argv, values, &err);
+	bool is_json = ((const struct common *)values)->is_json || has_word(argc, argv, "--json");
+	if (r < 0) {
+		show_failure(&err, is_json);
+		if (cmd->failed)
+			cmd->failed(values, &err);
+	}
+	opt_done(cmd, values);
+	free(values);
+	return r < 0 ? err_info(err.code)->exit_status : delivered(r);
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where packages come from, for the commands that get some: which repositories, in which order, and whom to believe.
+#pragma once
+#include "cmd/common/remote.h"
+#include "precompiled/package/fetch.h"
+
+struct origin_values { // first member of the values of such a command
+	struct remote_values remote;
+	char *package, *bundle, *trust_dir;
+	struct strv from;
+	bool is_unverified;
+};
+extern const struct opt package_opts[], origin_opts[];
+
+struct origin {
+	struct strv from; // repositories, in order
+	struct err *down; // see struct fetch
+	struct remote remote;
+	struct trust_now trust;
+	bool is_believing;  // nothing is demanded of packages that come,
+	bool is_unverified; // because --insecure-skip-verify says so: nor of those that lie in the store
+};
+int origin_open(const struct origin_values *values, const struct root *host, struct origin *ret, struct err *err);
+void origin_done(struct origin *o);
+#define auto_origin __attribute__((cleanup(origin_done)))
+void origin_fetch(const struct origin *o, const struct root *state, struct fetch *ret);
+
+// As --package and --output take them: "oci:DIR", "oci-archive:FILE.tar", ...; a path alone is a layout, or a bundle
+// when it ends in .tar.
+char *origin_name(const char *name);

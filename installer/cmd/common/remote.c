@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/common/remote.h"
+
+#define OPT(name, arg, env, type, member, help)                                       \
+	{                                                                             \
+		name, 0, arg, env, type, offsetof(struct remote_values, member), help \
+	}
+
+const struct opt remote_opts[] = {
+	OPT("proxy", "URL", "KMODSMITH_PROXY", OPT_SECRET, proxy,
+	    "proxy for remote sources; default: http_proxy, https_proxy, all_proxy; empty = none"),
+	OPT("no-proxy", "LIST", "KMODSMITH_NO_PROXY", OPT_STR, no_proxy,
+	    "hosts reached without proxy: names, addresses, CIDR ranges, each also with :PORT; default: no_proxy"),
+	OPT("ca", "PATH", "KMODSMITH_CA", OPT_STR, ca,
+	    "certificate authorities besides the system's and the site's: a PEM file or a directory of them"),
+	OPT("auth-file", "FILE", "KMODSMITH_AUTH_FILE", OPT_STR, auth_file,
+	    "credentials for registries, as docker's config.json; default ~/.docker/config.json"),
+	OPT("connect-timeout", "SECONDS", NULL, OPT_UINT, connect_timeout_s, "to reach a remote source; default 3"),
+	OPT("stall-timeout", "SECONDS", NULL, OPT_UINT, stall_timeout_s,
+	    "without a byte of a remote source; default 15. Less than 1 KiB/s for a minute is given up, too"),
+	OPT("offline", NULL, "KMODSMITH_OFFLINE", OPT_FLAG, is_offline, "refuse remote sources; look up no name"),
+	{ 0 },
+};
+
+enum { LEAST_RATE = 1024 };
+
+static unsigned milliseconds(unsigned seconds)
+{
+	enum { DAY_S = 24 * 60 * 60 };
+	return (seconds < DAY_S ? seconds : DAY_S) * 1000;
+}
+
+// Where the GPU Operator mounts a site's own authorities (contract 1.5). No image's program has collected them for the
+// system then. A file without a certificate stops nobody: a ConfigMap may hold more than that.
+static const struct place {
+	const char *dir, *suffix;
+} places[] = {
+	{ "usr/local/share/ca-certificates", ".crt" },
+	{ "etc/pki/ca-trust/extracted/pem", ".pem" },
+	{ "etc/pki/trust/anchors", "" },
+};
+
+static void trust_place(const struct root *self, const struct place *place, struct http *http)
+{
+	auto_strv struct strv names = { 0 };
+	struct err err;
+	root_list(self, place->dir, &names, &err);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *below = str_fmt("%s/%s", place->dir, names.items[i]), *path = root_path(self, below);
+		if (*names.items[i] == '.' || !str_ends(below, place->suffix)) // ".." names begin a ConfigMap's data
+			continue;
+		if (http_trust(http, path, &err) < 0)
+			log_warn("%s", err.text);
+	}
+}
+
+static int trust_site(const struct common *common, struct http *http, struct err *err)
+{
+	auto_root struct root self = ROOT_NONE;
+	if (root_init(&self, common->root ? common->root : "/", err) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+		trust_place(&self, &places[i], http);
+	return 0;
+}
+
+int remote_open(const struct remote_values *values, struct remote *ret, struct err *err)
+{
+	struct http_options options = { .proxy = values->proxy,
+					.no_proxy = values->no_proxy,
+					.ca = values->ca,
+					.connect_ms = milliseconds(values->connect_timeout_s),
+					.stall_ms = milliseconds(values->stall_timeout_s),
+					.least_rate = LEAST_RATE };
+	struct remote r = { .options = { .credentials = values->auth_file } };
+	if (!values->is_offline && http_new(&options, &r.http, err) < 0)
+		return -1;
+	if (r.http && trust_site(&values->common, r.http, err) < 0) {
+		http_free(r.http);
+		return -1;
+	}
+	r.options.http = r.http;
+	*ret = r;
+	return 0;
+}
+
+void remote_done(struct remote *r)
+{
+	http_free(r->http);
+	*r = (struct remote){ 0 };
+}

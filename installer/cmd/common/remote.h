@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way to everything remote, for the commands that need it: options, and what is opened with them.
+#pragma once
+#include "cmd/common/common.h"
+#include "precompiled/repository/repository.h"
+
+struct remote_values { // first member of the values of such a command; its own first is what every command has
+	struct common common;
+	char *proxy, *no_proxy, *ca, *auth_file;
+	unsigned connect_timeout_s, stall_timeout_s;
+	bool is_offline;
+};
+extern const struct opt remote_opts[];
+
+struct remote {
+	struct http *http; // NULL = offline
+	struct repository_options options;
+};
+int remote_open(const struct remote_values *values, struct remote *ret, struct err *err);
+void remote_done(struct remote *r);
+#define auto_remote __attribute__((cleanup(remote_done)))

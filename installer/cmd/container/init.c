@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// The container's entry: install once, then stay until told to stop. The driver outlives the process: no signal unloads
+// it.
+#include "cmd/common/job.h"
+#include "cmd/common/termlog.h"
+#include "cmd/container/serve_agent.h"
+#include "cmd/container/serve_kernels.h"
+#include "cmd/container/serve_peermem.h"
+#include "daemons/daemon_record.h"
+#include "daemons/daemon_rules.h"
+#include "host/capabilities.h"
+#include "status/gpu_operator.h"
+#include "status/liveness.h"
+
+#include <stdio.h>
+
+struct values {
+	struct job_values job;
+	struct rdma_values rdma;
+	char *termination_log, *config_digest, *policy, *node;
+	struct strv next_roots;
+	bool is_operator, is_without_daemons, is_privileged, is_without_watch, is_gated, is_agent;
+};
+
+static const struct opt opts[] = {
+	{ "termination-log", 0, "FILE", NULL, OPT_STR, offsetof(struct values, termination_log), TERMLOG_HELP },
+	{ "operator", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_operator),
+	  "keep the files below /run/nvidia that the GPU Operator's pods read; `nvidia-driver` does" },
+	{ "config-digest", 0, "TEXT", "DRIVER_CONFIG_DIGEST", OPT_STR, offsetof(struct values, config_digest),
+	  "with --operator: what /run/nvidia/nvidia-driver.state gets once the driver is ready" },
+	{ "no-daemons", 0, NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, offsetof(struct values, is_without_daemons),
+	  "start none of the driver's daemons: others do" },
+	{ "rdma", 0, NULL, "GPU_DIRECT_RDMA_ENABLED", OPT_FLAG, offsetof(struct values, rdma.is_wished),
+	  "load nvidia-peermem, too, where there is a function of Mellanox; see `kmodsmith peermem load`" },
+	{ "host-mofed", 0, NULL, "USE_HOST_MOFED", OPT_FLAG, offsetof(struct values, rdma.is_host_mofed),
+	  "with --rdma: the network driver is the host's own, and not a container's" },
+	{ "mofed-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, rdma.timeout_s),
+	  "with --rdma: deadline for the network driver to come, which the GPUs do not wait for; default 1200" },
+	{ "no-watch", 0, NULL, "KMODSMITH_NO_WATCH", OPT_FLAG, offsetof(struct values, is_without_watch),
+	  "do not look after the kernels that this machine may start next; see `kmodsmith watch`" },
+	{ "next-root", 0, "DIR,...", "KMODSMITH_NEXT_ROOT", OPT_LIST, offsetof(struct values, next_roots),
+	  "where an updater has the root of the next boot, as `kmodsmith watch` takes it" },
+	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct values, is_gated),
+	  "keep /run/kmodsmith/reboot-blocked while the kernel that starts next cannot be served" },
+	{ "agent", 0, NULL, "KMODSMITH_AGENT", OPT_FLAG, offsetof(struct values, is_agent),
+	  "carry out what a roll-out orders, and touch no driver otherwise; see `kmodsmith agent`. Keeps privileges; "
+	  "not with --operator" },
+	{ "policy", 0, "FILE", "KMODSMITH_POLICY", OPT_STR, offsetof(struct values, policy),
+	  "with --agent: the policy of the roll-out" },
+	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
+	  "with --agent: the Node that this machine is" },
+	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
+	  "give up no capability once the driver is ready" },
+	{ 0 },
+};
+
+// A start that others watch: on the log, and by its pulse.
+struct start {
+	struct machine machine;
+	struct operator_pod operator_pod;
+	struct pulse pulse;
+	struct watch shown, watch;
+	const struct values *values;
+	struct serve_agent agent;
+	struct serve_part agent_part;
+	bool is_told;  // that the driver is ready
+	bool has_wish; // something to put in, or to look after; else the agent is waited for
+};
+
+// Who is refused the node's lock, which is asked for in "detect", leaves the pulse of who has it.
+static void beat(struct start *s, const char *step)
+{
+	if (step && !str_eq(step, "detect"))
+		pulse_beat(&s->pulse, step, 0, 0);
+}
+
+static void on_enter(void *ctx, const char *name)
+{
+	struct start *s = ctx;
+	s->shown.enter(s->shown.ctx, name);
+	beat(s, name);
+}
+
+static void on_phase(void *ctx, const struct phase *ended)
+{
+	struct start *s = ctx;
+	s->shown.phase(s->shown.ctx, ended);
+	beat(s, ended->name);
+}
+
+static void on_progress(void *ctx, const char *what, unsigned done, unsigned total)
+{
+	struct start *s = ctx;
+	s->shown.progress(s->shown.ctx, what, done, total);
+	pulse_beat(&s->pulse, what, done, total);
+}
+
+static void on_note(void *ctx, const char *text)
+{
+	struct start *s = ctx;
+	s->shown.note(s->shown.ctx, text);
+}
+
+// NVIDIA's containers put a hook there that enters them to compile for a kernel that is being installed. Here the next
+// start finds a package or compiles, and who wants it done before calls `nvidia-driver update`.
+static void tell_hook(const struct root *host)
+{
+	static const char DIR_NAME[] = "run/kernel/postinst.d";
+	if (root_exists(host, DIR_NAME))
+		log_info("/%s exists, and no hook is put there; `nvidia-driver update -k RELEASE` compiles beforehand",
+			 DIR_NAME);
+}
+
+// It is told what was typed, before that becomes what this start puts in.
+static int open_agent(struct values *v, struct start *s, struct err *err)
+{
+	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
+						    origin_opts, remote_opts, common_opts, NULL };
+	s->has_wish = true;
+	if (!v->is_agent)
+		return 0;
+	if (v->is_operator) // it would say Ready of a driver that it has left as it is, or of none at all
+		return err_set(
+			err, E_USAGE,
+			"--agent and --operator exclude each other: one program drives a node, the operator or a "
+			"roll-out; see kmodsmith-operator(7)");
+	if (!v->node || !*v->node || !v->policy)
+		return err_set(err, E_USAGE, "--agent needs --node NAME and --policy FILE");
+	serve_agent_open(tables, v, &s->agent, &s->agent_part);
+	int r = serve_agent_wish(&v->job, err);
+	s->has_wish = r > 0;
+	return r < 0 ? -1 : 0;
+}
+
+static int start_open(struct values *v, struct start *s, struct err *err)
+{
+	s->shown = show_watch();
+	s->watch = (struct watch){
+		.enter = on_enter, .phase = on_phase, .progress = on_progress, .note = on_note, .ctx = s
+	};
+	v->job.watch = &s->watch;
+	v->job.is_export_default = true;
+	v->job.is_cdi_default = !v->is_operator;
+	v->job.is_keeping = !v->is_without_daemons;
+	auto_daemon_wish struct daemon_wish wish = { 0 };
+	if ((v->job.is_keeping && daemon_wish_read(environ, &wish, err) < 0) ||
+	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 || open_agent(v, s, err) < 0 ||
+	    (v->is_operator && operator_begin(&s->operator_pod, &s->machine.host, err) < 0))
+		return -1;
+	if (v->is_operator)
+		tell_hook(&s->machine.host);
+	pulse_open(&s->pulse, &s->machine.host, PULSE_DIR, &s->machine.kern);
+	return 0;
+}
+
+static void start_done(struct start *s)
+{
+	serve_agent_done(&s->agent);
+	pulse_done(&s->pulse);
+	operator_done(&s->operator_pod);
+	machine_done(&s->machine);
+}
+
+// A loaded driver that is not as it should be is the roll-out's: it drains the node first.
+static bool is_left(const struct values *v, const struct job *job, int opened, const struct err *why)
+{
+	bool is_change = opened == 0 && job->plan.outcome == PLAN_CHANGE;
+	if (!v->is_agent || !job->facts.loaded.version || !(is_change || (opened < 0 && why->code == E_IN_USE)))
+		return false;
+	log_info("driver %s stays as it is until the agent is told otherwise", job->facts.loaded.version);
+	return true;
+}
+
+// Until the first change in the kernel a signal ends the process at once, and its compile with it; from there on
+// apply_plan holds signals, and whoever reads "ready" may send one that is waited for. 1 = ready, 0 = no GPU.
+static int flow(const struct values *v, sigset_t *stop, struct err *err)
+{
+	auto_job struct job job = JOB_NONE;
+	auto_status struct status status = { 0 };
+	int opened = job_open(&v->job, true, &job, err);
+	if (is_left(v, &job, opened, err)) {
+		serve_block(stop);
+		return 1;
+	}
+	if (opened < 0)
+		return -1;
+	if (job.plan.outcome == PLAN_NO_GPU) {
+		serve_block(stop);
+		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
+		return 0;
+	}
+	if (job_apply(&job, &status, err) < 0)
+		return -1;
+	serve_block(stop);
+	log_info("ready: driver %s, %s", job.plan.driver, flavour_name(job.plan.flavour));
+	return 1;
+}
+
+// Ready is said when everything is up that GPUs need; the state, which makes the next start a quick one, with the
+// first.
+static void say(void *ctx, bool is_well)
+{
+	struct err why = { 0 };
+	struct start *s = ctx;
+	if (!s->values->is_operator)
+		return;
+	int r = !is_well || s->is_told ? operator_say(&s->machine.host, is_well, &why) :
+					 operator_ready(&s->operator_pod, s->values->config_digest, &why);
+	if (r < 0)
+		log_err(&why);
+	s->is_told = s->is_told || (is_well && r >= 0);
+}
+
+// Where packages for them can come from at all (R-F1).
+static bool is_watching(const struct values *v)
+{
+	const struct job_values *j = &v->job;
+	return !v->is_without_watch && (j->source || j->payload || j->origin.from.count || j->origin.bundle);
+}
+
+static bool is_compiling(const struct values *v)
+{
+	return is_watching(v) && (v->job.source || v->job.payload) && !v->job.is_compile_forbidden;
+}
+
+static int watch_kernels(const struct values *v, struct serve_kernels *ret, struct serve_part *ret_part,
+			 struct err *err)
+{
+	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
+						    origin_opts, remote_opts, common_opts, NULL };
+	struct values told = *v;
+	if (v->is_agent) // it may be another one by then
+		told.job.driver = NULL;
+	const struct watch_values watch = { .job = told.job, .next_roots = v->next_roots };
+	return serve_kernels_open(&watch, tables, &told, ret, ret_part, err);
+}
+
+// Whoever serves GPUs goes on serving them when nobody can look after other kernels.
+static size_t add_kernels(const struct values *v, struct serve_kernels *kernels, struct serve_part *ret)
+{
+	struct err why;
+	if (!is_watching(v))
+		return 0;
+	if (watch_kernels(v, kernels, ret, &why) == 0)
+		return 1;
+	log_warn("nobody looks after the kernels to come: %s", why.text);
+	return 0;
+}
+
+static int stay(struct start *s, bool has_driver, const sigset_t *signals, struct err *err)
+{
+	const struct common *common = &s->values->job.origin.remote.common;
+	auto_serve_peermem struct serve_peermem peermem = SERVE_PEERMEM_NONE;
+	auto_serve_kernels struct serve_kernels kernels = SERVE_KERNELS_NONE;
+	struct serve_part parts[SERVE_PARTS_MAX - 1];
+	int more = 0;
+	if (has_driver)
+		more = serve_peermem_open(common, &s->values->job, &s->values->rdma, &peermem, parts, err);
+	if (more < 0)
+		return -1;
+	size_t count = (size_t)more;
+	if (has_driver)
+		count += add_kernels(s->values, &kernels, &parts[count]);
+	if (has_driver && s->values->is_agent)
+		parts[count++] = s->agent_part;
+	if (has_driver && s->values->job.is_keeping)
+		return serve_daemons(common, signals, say, s, parts, count, err);
+	if (has_driver)
+		say(s, true);
+	if (daemon_record_forget(&s->machine.host, err) < 0) // who keeps them now tells of them
+		return -1;
+	return serve(parts, count, signals, err);
+}
+
+// R-N3: what installs needs more than what stays for months. A node that works is not failed for it.
+static void settle_rights(const struct values *v)
+{
+	struct err why;
+	auto_str char *dropped = NULL;
+	if (v->is_privileged || v->is_agent)
+		return;
+	if (rights_settle(!v->is_without_daemons, is_compiling(v), &dropped, &why) < 0)
+		log_warn("capabilities stay as they are: %s", why.text);
+	else if (*dropped)
+		log_info("capabilities given up: %s", dropped);
+}
+
+// Where an agent stays, a start that failed is its coordinator's to mend.
+static int begin(const struct values *v, const struct start *s, sigset_t *stop, struct err *err)
+{
+	int r = s->has_wish ? flow(v, stop, err) : 1;
+	bool is_mendable = v->is_agent && r < 0 && err->code != E_USAGE && err->code != E_CONFIG;
+	if (is_mendable)
+		log_err(err);
+	if (is_mendable || !s->has_wish) {
+		serve_block(stop);
+		log_info("the agent waits for an order");
+	}
+	return is_mendable ? 1 : r;
+}
+
+static int install_and_stay(const struct values *v, struct start *s, struct err *err)
+{
+	sigset_t set;
+	s->values = v;
+	int r = begin(v, s, &set, err);
+	if (r < 0)
+		return -1;
+	settle_rights(v);
+	pulse_beat(&s->pulse, PULSE_SERVE, 0, 0);
+	int signal = stay(s, r > 0, &set, err);
+	if (signal < 0)
+		return -1;
+	log_info("signal %d: leaving; the driver stays loaded", signal);
+	if (v->is_operator)
+		operator_leave(&s->operator_pod);
+	return 0;
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	struct start s = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .operator_pod = OPERATOR_NONE };
+	int r = start_open(values, &s, err);
+	if (r == 0)
+		r = install_and_stay(values, &s, err);
+	start_done(&s);
+	return r;
+}
+
+static void failed(const void *values, const struct err *err)
+{
+	const struct values *v = values;
+	termlog_write(&v->job.origin.remote.common, v->termination_log, err);
+}
+
+const struct cmd cmd_init = {
+	.name = "init",
+	.help = "install, then wait until told to stop; the entry of a container",
+	.about = "Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
+		 "keeps them\n"
+		 "running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
+		 "`kmodsmith unload` takes them out; see kmodsmith-daemons(7). `kmodsmith probe` tells others how it "
+		 "goes. A failure ends at once "
+		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
+	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+	.failed = failed,
+};

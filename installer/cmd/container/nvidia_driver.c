@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/container/nvidia_driver.h"
+
+#include "cmd/common/common.h"
+#include "cmd/common/entry.h"
+
+#include <ctype.h>
+#include <getopt.h>
+#include <stdio.h>
+
+static const struct verb {
+	const char *name;
+	const char *words[3];
+	const char *takes; // letters of flags that mean something to it
+	const char *help;
+} verbs[] = {
+	{ "init", { "init", "--operator" }, "m", "put the driver on this node, then stay; also when no verb is given" },
+	{ "load", { "install", "--no-compile" }, "", "load what is at hand" },
+	{ "build", { "build" }, "mk", "compile for the running kernel, or for -k, into this node's store" },
+	{ "update", { "build" }, "mk", "the same, so that the next boot into that kernel compiles nothing" },
+	{ "reload_nvidia_peermem", { "peermem", "load" }, "", "load nvidia-peermem, then stay" },
+	{ "probe_nvidia_peermem", { "peermem", "probe" }, "", "whether nvidia-peermem is loaded" },
+};
+
+static const struct flag {
+	struct option option; // .val: the letter
+	const char *to;       // our option; NULL = none
+	const char *why_not;  // there is none, for a warning; NULL = nothing is lost
+} flags[] = {
+	{ { "accept-license", no_argument, NULL, 'a' }, NULL, NULL },
+	{ { "max-threads", required_argument, NULL, 'm' }, "--jobs", NULL },
+	{ { "kernel", required_argument, NULL, 'k' }, "--kernel", NULL },
+	{ { "sign", required_argument, NULL, 's' }, NULL, "modules are not signed here" },
+	{ { "tag", required_argument, NULL, 't' }, NULL, "packages are named by what they are made of" },
+};
+
+static const struct verb *verb_of(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		if (str_eq(verbs[i].name, name))
+			return &verbs[i];
+	return NULL;
+}
+
+static const struct flag *flag_of(int letter)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+		if (flags[i].option.val == letter)
+			return &flags[i];
+	return NULL;
+}
+
+static bool is_count(const char *text)
+{
+	enum { MOST = 4096 };
+	uint64_t n;
+	return str_u64(text, 10, &n) && n > 0 && n <= MOST;
+}
+
+static void translate(const struct verb *verb, const struct flag *flag, const char *value, struct strv *ret,
+		      struct strv *ret_warnings)
+{
+	const char *name = flag->option.name;
+	if (flag->why_not)
+		strv_add(ret_warnings, str_fmt("--%s is ignored: %s", name, flag->why_not));
+	else if (flag->to && !strchr(verb->takes, flag->option.val))
+		strv_add(ret_warnings, str_fmt("--%s is ignored: it means nothing to %s", name, verb->name));
+	else if (flag->option.val == 'm' && !is_count(value))
+		strv_add(ret_warnings, str_fmt("--%s is ignored: '%s' is no number of threads", name, value));
+	else if (flag->to) {
+		strv_add(ret, str_dup(flag->to));
+		strv_add(ret, str_dup(value));
+	}
+}
+
+int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *ret_warnings)
+{
+	struct option longs[ARRAY_SIZE(flags) + 1] = { 0 };
+	bool has_verb = argc > 1 && *argv[1] != '-';
+	const struct verb *verb = has_verb ? verb_of(argv[1]) : &verbs[0];
+	if (!verb)
+		return -1;
+	if (!has_verb)
+		strv_add(ret_warnings, str_fmt("no verb is given, so it is %s: driver.args of a ClusterPolicy take its "
+					       "place",
+					       verb->name));
+	for (size_t i = 0; verb->words[i]; i++)
+		strv_add(ret, str_dup(verb->words[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+		longs[i] = flags[i].option;
+	argc -= has_verb;
+	argv += has_verb;
+	optind = 0;
+	opterr = 0;
+	for (int letter; (letter = getopt_long(argc, argv, "+am:k:s:t:", longs, NULL)) != -1;) {
+		const struct flag *flag = flag_of(letter);
+		if (!flag)
+			return -1;
+		translate(verb, flag, optarg, ret, ret_warnings);
+	}
+	return optind < argc ? -1 : 0;
+}
+
+static bool has_text(const char *list, const char *text) // list: blank-separated
+{
+	auto_strv struct strv words = { 0 };
+	strv_split(&words, list, " ");
+	return strv_has(&words, text);
+}
+
+// Each gives what our options take, or NULL. text: small letters without blanks around.
+static const char *as_bool(const char *text)
+{
+	return has_text("true yes on 1 y t enabled", text)   ? "true" :
+	       has_text("false no off 0 n f disabled", text) ? "false" :
+							       NULL;
+}
+
+static const char *as_count(const char *text)
+{
+	return is_count(text) ? text : NULL;
+}
+
+static const char *as_flavour(const char *text)
+{
+	return has_text("auto open proprietary", text) ? text : NULL;
+}
+
+static const char *as_version(const char *text)
+{
+	return isdigit((unsigned char)*text) && strspn(text, "0123456789.") == strlen(text) ? text : NULL;
+}
+
+static const struct variable {
+	const char *name, *wanted;
+	const char *(*as)(const char *text);
+} variables[] = {
+	{ "DRIVER_VERSION", "a version such as 580.95.05", as_version },
+	{ "KERNEL_MODULE_TYPE", "auto, open or proprietary", as_flavour },
+	{ "OPEN_KERNEL_MODULES_ENABLED", "true or false", as_bool },
+	{ "GPU_DIRECT_RDMA_ENABLED", "true or false", as_bool },
+	{ "USE_HOST_MOFED", "true or false", as_bool },
+	{ "MAX_THREADS", "a number of threads", as_count },
+	{ "ENABLE_GPU_POD_EVICTION", "true or false", as_bool },
+	{ "ENABLE_AUTO_DRAIN", "true or false", as_bool },
+	{ "DRAIN_USE_FORCE", "true or false", as_bool },
+	{ "DRAIN_DELETE_EMPTYDIR_DATA", "true or false", as_bool },
+	{ "FORCE_REINSTALL", "true or false", as_bool },
+};
+
+static void apply(const struct variable *v, struct strv *ret_warnings)
+{
+	auto_str char *copy = str_dup(getenv(v->name));
+	char *text = copy ? str_trim(copy) : NULL;
+	for (char *c = text; c && *c; c++)
+		*c = (char)tolower((unsigned char)*c);
+	const char *value = text && *text ? v->as(text) : NULL;
+	if (value)
+		setenv(v->name, value, 1);
+	else
+		unsetenv(v->name);
+	if (text && *text && !value)
+		strv_add(ret_warnings,
+			 str_fmt("the environment's %s is ignored: it is '%s', not %s", v->name, text, v->wanted));
+}
+
+void nvidia_driver_environment(struct strv *ret_warnings)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
+		apply(&variables[i], ret_warnings);
+	if (str_eq(getenv("OPEN_KERNEL_MODULES_ENABLED"), "true") && !getenv("KERNEL_MODULE_TYPE"))
+		setenv("KERNEL_MODULE_TYPE", "open", 1);
+}
+
+static int usage(FILE *out, int status)
+{
+	fprintf(out, "Usage: nvidia-driver [VERB] [FLAGS]\n\nVerbs:\n");
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		fprintf(out, "  %-22s %s\n", verbs[i].name, verbs[i].help);
+	fprintf(out, "\nFlags, for every verb; what means nothing to one is ignored:\n");
+	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+		fprintf(out, "  -%c, --%s%s\n", flags[i].option.val, flags[i].option.name,
+			flags[i].option.has_arg ? " VALUE" : "");
+	fprintf(out, "\nEverything else is set by the environment; see `kmodsmith init --help`.\n");
+	return status;
+}
+
+int nvidia_driver_main(int argc, char **argv)
+{
+	auto_strv struct strv words = { 0 }, warnings = { 0 };
+	log_setup(LOG_LEVEL_INFO, str_eq(getenv("KMODSMITH_LOG_FORMAT"), "json"));
+	if (argc > 1 && (str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help")))
+		return usage(stdout, 0);
+	if (nvidia_driver_words(argc, argv, &words, &warnings) < 0)
+		return usage(stderr, 1);
+	nvidia_driver_environment(&warnings);
+	for (size_t i = 0; i < warnings.count; i++)
+		log_warn("%s", warnings.items[i]);
+	return entry_words((int)words.count, words.items);
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUDirect RDMA's module: the main process of a container beside the driver's, and its probe.
+#include "cmd/common/job.h"
+#include "cmd/container/serve_peermem.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { LOOK_S = 2, WAIT_S = 1200 }; // as long as the operator's startup probe is patient
+
+struct values {
+	struct common common;
+	char *state_dir, *trust_dir;
+	unsigned timeout_s, unload_timeout_s;
+	bool is_host_mofed, is_once;
+};
+
+static const struct opt load_opts[] = {
+	{ "host-mofed", 0, NULL, "USE_HOST_MOFED", OPT_FLAG, offsetof(struct values, is_host_mofed),
+	  "the network driver is the host's own, and not a container's" },
+	{ "once", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_once), "end when it is loaded, do not stay" },
+	{ "timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, timeout_s),
+	  "deadline for the driver and the network driver to come; default 1200" },
+	{ "unload-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, unload_timeout_s),
+	  UNLOAD_TIMEOUT_HELP },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "where the node's packages are kept; default /var/lib/kmodsmith of the host" },
+	{ "trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, offsetof(struct values, trust_dir),
+	  "keys that the package must be signed by; default etc/kmodsmith/trust of the host" },
+	{ 0 },
+};
+
+static const int stops[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
+
+static void show(enum peermem_state state, const char *why, bool has_dma_buf, bool is_json)
+{
+	if (is_json) {
+		auto_json json_t *json = json_pack("{s:s, s:o, s:b}", "state", peermem_state_name(state), "why",
+						   json_text(why), "dma_buf", has_dma_buf);
+		show_json(json);
+	} else {
+		printf("%s: %s\n", peermem_state_name(state), why);
+	}
+}
+
+// Until a signal, or until there is nothing more to do. 1 = a signal.
+static int stay(struct peermem *p, bool is_once, struct err *err)
+{
+	static const struct timespec look = { .tv_sec = LOOK_S };
+	sigset_t set;
+	sigemptyset(&set);
+	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
+		sigaddset(&set, stops[i]);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	for (;;) {
+		int r = peermem_step(p, err);
+		if (r < 0 || (r > 0 && is_once))
+			return r < 0 ? -1 : 0;
+		if (sigtimedwait(&set, NULL, &look) > 0)
+			return 1;
+	}
+}
+
+static int run_load(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_root struct root state = ROOT_NONE;
+	auto_watch struct watch watch = show_watch();
+	if (machine_open(&v->common, &m, err) < 0 || peermem_state(&m, v->state_dir, &state, err) < 0)
+		return -1;
+	struct peermem p = { .host = &m.host,
+			     .kern = &m.kern,
+			     .state = state.fd < 0 ? NULL : &state,
+			     .trust_dir = v->trust_dir,
+			     .sys = &m.sys,
+			     .is_host_mofed = v->is_host_mofed,
+			     .timeout_ms = unload_deadline_ms(v->timeout_s ? v->timeout_s : WAIT_S),
+			     .unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
+			     .watch = &watch };
+	int r = stay(&p, v->is_once, err);
+	if (r > 0)
+		log_info("leaving; nvidia-peermem stays as it is");
+	if (r == 0)
+		show(p.now, p.why, p.has_dma_buf, v->common.is_json);
+	return r < 0 ? -1 : 0;
+}
+
+static int run_probe(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	struct peermem_look look;
+	if (machine_open(&v->common, &m, err) < 0)
+		return -1;
+	if (peermem_probe(&m.host, &m.kern, &look, err) < 0)
+		return -1;
+	show(look.state, look.why, look.has_dma_buf, v->common.is_json);
+	return 0;
+}
+
+const struct cmd cmd_peermem_load = {
+	.name = "peermem load",
+	.help = "load nvidia-peermem beside a driver that is ready, and look after it",
+	.about = "For GPUDirect RDMA: waits for the driver and the network driver, compares the module's symbols with "
+		 "those of\n"
+		 "the loaded ib_core, loads it with the parameters of /drivers/nvidia-peermem.conf, and stays until a "
+		 "signal;\n"
+		 "a module that vanishes is loaded again. What the kernel would refuse is not tried (E_ABI, E_SYMBOL), "
+		 "and no\n"
+		 "wait is without end (E_PEERMEM). The GPUs are ready with or without it.\n\n"
+		 "A machine without a PCI function of Mellanox (15b3) needs none; the command then only stays.\n",
+	.opts = { load_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_load,
+};
+
+const struct cmd cmd_peermem_probe = {
+	.name = "peermem probe",
+	.help = "whether nvidia-peermem is loaded, or on its way; for a liveness probe",
+	.about =
+		"Exit status 0: it is loaded, `peermem load` is within its deadline, or this machine needs none; 1: it "
+		"is lost.\nLooks only, at two files.\n",
+	.opts = { common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_probe,
+};

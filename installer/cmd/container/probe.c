@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// probe: what a kubelet asks again and again. No program is started and no GPU opened; what is not measured here is
+// read from what the last run left.
+#include "cmd/common/job.h"
+#include "status/gpu_operator.h"
+#include "status/liveness.h"
+#include "status/status_file.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *dev_root, *pulse_dir;
+	unsigned stall_s;
+};
+
+static const struct opt opts[] = {
+	{ "stall", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, stall_s),
+	  "of liveness: how long a compile may go on without a finished object, or a coordinator without a turn; "
+	  "default "
+	  "600" },
+	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
+	  "of liveness: of the coordinator that was given this directory" },
+	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
+	  "directory that holds the dev/ to look at; default the host's root" },
+	{ 0 },
+};
+
+struct answer {
+	bool is_yes;
+	char *why;
+};
+
+static int say(struct answer *a, bool is_yes, char *why)
+{
+	*a = (struct answer){ .is_yes = is_yes, .why = why };
+	return 0;
+}
+
+static int measure(const struct values *v, const struct machine *m, struct facts *f, struct status *s, struct err *err)
+{
+	auto_root struct root dev_root = ROOT_NONE;
+	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0 ||
+	    facts_read(&m->host, &m->kern, f, err) < 0)
+		return -1;
+	return status_read(f, &m->host, &m->kern, &dev_root, &m->sys, s, err);
+}
+
+// What a run has said of this boot, what is there now, and what the daemons' keeper says: all three must hold.
+static int ask_ready(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
+{
+	auto_facts struct facts f = { 0 };
+	auto_status struct status s = { 0 };
+	auto_json json_t *file = NULL;
+	struct err why;
+	bool has_daemons = true;
+	if (measure(v, m, &f, &s, err) < 0 || publish_read(&m->host, f.host.boot_id, &file, err) < 0 ||
+	    operator_said(&m->host, &has_daemons, err) < 0)
+		return -1;
+	const char *state = json_string_value(json_object_get(file, "state"));
+	if (!s.has_gpu)
+		return say(ret, true, str_dup("no NVIDIA function on this machine"));
+	if (!str_eq(state, "READY"))
+		return say(ret, false, str_fmt("the last run says %s", state ? state : "nothing of this boot"));
+	if (status_error(&s, &why) < 0)
+		return say(ret, false, str_dup(why.text));
+	if (!has_daemons)
+		return say(ret, false, str_dup("the daemons' status is not Ready"));
+	return say(ret, true, str_fmt("driver %s", f.loaded.version));
+}
+
+// Whoever rolls out a DaemonSet goes on to the next node once this one's container has started. What the container
+// before has left does not say that of the one that begins now.
+static int ask_started(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
+{
+	auto_pulse_verdict struct pulse_verdict p = { 0 };
+	if (pulse_judge(&m->host, PULSE_DIR, &m->kern, UINT_MAX, &p, err) < 0)
+		return -1;
+	if (p.pid && !p.is_serving)
+		return say(ret, false, TAKE(p.why));
+	return ask_ready(v, m, ret, err);
+}
+
+static int ask_alive(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
+{
+	enum { STALL_S = 600 };
+	auto_pulse_verdict struct pulse_verdict p = { 0 };
+	auto_root struct root dir = ROOT_NONE;
+	unsigned stall_s = v->stall_s ? v->stall_s : STALL_S;
+	if (v->pulse_dir && root_init(&dir, v->pulse_dir, err) < 0)
+		return err_wrap(err, "--pulse-dir");
+	if (pulse_judge(v->pulse_dir ? &dir : &m->host, v->pulse_dir ? "." : PULSE_DIR, &m->kern, stall_s, &p, err) < 0)
+		return -1;
+	return say(ret, p.is_alive, TAKE(p.why));
+}
+
+static const struct question {
+	const char *name;
+	int (*ask)(const struct values *v, const struct machine *m, struct answer *ret, struct err *err);
+} questions[] = {
+	{ "startup", ask_started },
+	{ "readiness", ask_ready },
+	{ "liveness", ask_alive },
+};
+
+static const struct question *question_of(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
+		if (str_eq(questions[i].name, name))
+			return &questions[i];
+	return NULL;
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	struct answer a = { 0 };
+	const struct question *q = question_of(args[0]);
+	if (!q)
+		return err_set(err, E_USAGE, "'%s' is none of startup, readiness, liveness", args[0]);
+	if (machine_open(&v->common, &m, err) < 0 || q->ask(v, &m, &a, err) < 0)
+		return -1;
+	if (v->common.is_json) {
+		auto_json json_t *json =
+			json_pack("{s:s, s:b, s:o}", "probe", q->name, "ok", a.is_yes, "why", json_text(a.why));
+		show_json(json);
+	} else {
+		printf("%s: %s, %s\n", q->name, a.is_yes ? "yes" : "no", a.why);
+	}
+	free(a.why);
+	return a.is_yes ? 0 : err_info(E_NOT_READY)->exit_status;
+}
+
+const struct cmd cmd_probe = {
+	.name = "probe",
+	.args = "startup|readiness|liveness",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "one answer for a kubelet: is it ready, is it alive",
+	.about = "readiness: the last run of this boot said READY, and what it measured still holds.\n"
+		 "startup: the same, and the `init` that was begun last has come to the end of its start.\n"
+		 "liveness: `init` serves, or makes progress; a compile that finishes no object for --stall seconds "
+		 "does not.\n"
+		 "With --pulse-dir: the coordinator that keeps its pulse there goes on, whether or not the API server "
+		 "can be "
+		 "reached.\n"
+		 "Starts no program and opens no GPU; takes milliseconds. Exit status 0: yes; 1: no, and the line says "
+		 "why.\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

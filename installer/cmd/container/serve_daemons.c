@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemons, and what others read of them.
+#include "cmd/common/job.h"
+#include "cmd/container/serve.h"
+#include "journal/node_lock.h"
+#include "status/status_file.h"
+#include "supervisor/supervisor.h"
+
+struct daemons_part {
+	struct machine machine;
+	struct watch watch;
+	struct keeper keeper;
+	bool is_told, was_well; // what was said last
+	bool is_published;      // the same, for others to read
+	void (*say)(void *ctx, bool is_well);
+	void *ctx;
+};
+
+// Ready is taken back when a daemon that GPUs need is down, and given again when it is up (R-P1, R-G5).
+static int publish(struct daemons_part *p, struct err *err)
+{
+	const struct machine *m = &p->machine;
+	auto_facts struct facts f = { 0 };
+	auto_status struct status s = { 0 };
+	auto_daemon_record struct daemon_record r = { 0 };
+	if (facts_read(&m->host, &m->kern, &f, err) < 0 ||
+	    status_read(&f, &m->host, &m->kern, &m->host, &m->sys, &s, err) < 0 ||
+	    daemon_record_read(&m->host, f.host.boot_id, &r, err) < 0)
+		return -1;
+	status_daemons(&s, &r, &m->kern);
+	return publish_status(&m->host, &f, &s, err);
+}
+
+// False = somebody changes the node now, and tells of it: later.
+static bool publish_all(struct daemons_part *p)
+{
+	struct err why;
+	auto_fd int lock = lock_take(&p->machine.host, &why);
+	if (lock < 0 && why.code == E_LOCKED)
+		return false;
+	if (lock < 0 || publish(p, &why) < 0)
+		log_warn("the state of this node is not published: %s", why.text);
+	return true;
+}
+
+// Returns when to try again.
+static int64_t tell(struct daemons_part *p, int64_t now_ms)
+{
+	enum { RETRY_MS = 1000 };
+	bool is_well = keeper_is_well(&p->keeper);
+	if (!p->keeper.is_known)
+		return INT64_MAX;
+	if (!p->is_told || is_well != p->was_well) {
+		p->say(p->ctx, is_well);
+		p->is_told = true;
+		p->was_well = is_well;
+		p->is_published = !p->keeper.plan.count;
+	}
+	p->is_published = p->is_published || publish_all(p);
+	return p->is_published ? INT64_MAX : now_ms + RETRY_MS;
+}
+
+static size_t on_fds(void *ctx, struct pollfd *ret, size_t room)
+{
+	struct daemons_part *p = ctx;
+	return keeper_fds(&p->keeper, ret, room);
+}
+
+static void on_ended(void *ctx, int pid, int status, int64_t now_ms)
+{
+	struct daemons_part *p = ctx;
+	keeper_ended(&p->keeper, pid, status, now_ms);
+}
+
+static int64_t on_tick(void *ctx, int64_t now_ms)
+{
+	struct daemons_part *p = ctx;
+	int64_t due = keeper_tick(&p->keeper, now_ms), later = tell(p, now_ms);
+	return later < due ? later : due;
+}
+
+int serve_daemons(const struct common *common, const sigset_t *signals, void (*say)(void *ctx, bool is_well), void *ctx,
+		  const struct serve_part *more, size_t count, struct err *err)
+{
+	struct daemons_part p = {
+		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .watch = show_watch(), .say = say, .ctx = ctx
+	};
+	struct serve_part parts[SERVE_PARTS_MAX] = { { .ctx = &p, .fds = on_fds, .ended = on_ended, .tick = on_tick } };
+	for (size_t i = 0; i < count; i++)
+		parts[i + 1] = more[i];
+	if (machine_open(common, &p.machine, err) < 0)
+		return -1;
+	p.keeper = (struct keeper){
+		.host = &p.machine.host, .kern = &p.machine.kern, .sys = &p.machine.sys, .watch = &p.watch
+	};
+	int r = keeper_open(&p.keeper, environ, err);
+	if (r == 0)
+		r = serve(parts, count + 1, signals, err);
+	keeper_done(&p.keeper);
+	machine_done(&p.machine);
+	return r;
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/common/common.h"
+#include "devices/cdi_spec_file.h"
+#include "host/kernel.h"
+
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *output, *export, *dev_root;
+};
+
+static const struct opt opts[] = {
+	{ "output", 'o', "FILE|-", NULL, OPT_STR, offsetof(struct values, output),
+	  "where to write it, whole or not at all; default -: standard output" },
+	{ "export", 0, "DIR", "KMODSMITH_EXPORT", OPT_STR, offsetof(struct values, export),
+	  "the driver root on the host, / for the host's own user space; default: what is exported now" },
+	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
+	  "directory that holds the dev/ to look at; default the host's root" },
+	{ 0 },
+};
+
+static char *export_of(const char *named)
+{
+	auto_strv struct strv parts = { 0 };
+	strv_split(&parts, named, "/");
+	return parts.count ? strv_join(&parts, "/") : str_dup("");
+}
+
+static int make(const struct values *v, const struct machine *m, json_t **ret, struct err *err)
+{
+	auto_root struct root dev_root = ROOT_NONE;
+	auto_host struct host host = { 0 };
+	auto_cdi struct cdi c = { 0 };
+	if (v->export && *v->export != '/')
+		return err_set(err, E_USAGE, "--export '%s' is no absolute path", v->export);
+	if (host_read(&m->host, &m->kern, &host, err) < 0 ||
+	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
+		return -1;
+	auto_str char *export = v->export ? export_of(v->export) : NULL;
+	const struct cdi_where w = { .host = &m->host,
+				     .kern = &m->kern,
+				     .dev_root = &dev_root,
+				     .sys = &m->sys,
+				     .export = export,
+				     .boot = host.boot_id };
+	if (cdi_read(&w, &c, err) < 0)
+		return -1;
+	*ret = cdi_json(&c);
+	return 0;
+}
+
+static int write_output(const char *file, const json_t *json, struct err *err)
+{
+	auto_root struct root dir = ROOT_NONE;
+	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+	auto_str char *folder = !slash        ? str_dup(".") :
+				slash == file ? str_dup("/") :
+						str_ndup(file, (size_t)(slash - file));
+	if (!*name)
+		return err_set(err, E_USAGE, "--output '%s' is no file", file);
+	return root_init(&dir, folder, err) < 0 ? -1 : json_write(&dir, name, json, err);
+}
+
+static void warn_of_rival(const struct machine *m, const char *file)
+{
+	struct err ignored;
+	auto_str char *rival = NULL;
+	if (cdi_keep_rival(&m->host, file, &rival, &ignored) > 0)
+		log_warn("'%s' has devices of the same names: a runtime that reads both may refuse them", rival);
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_json json_t *json = NULL;
+	if (machine_open(&v->common, &m, err) < 0 || make(v, &m, &json, err) < 0)
+		return -1;
+	if (!v->output || str_eq(v->output, "-")) {
+		show_json(json);
+		return 0;
+	}
+	warn_of_rival(&m, v->output);
+	return write_output(v->output, json, err);
+}
+
+const struct cmd cmd_cdi_generate = {
+	.name = "cdi generate",
+	.help = "what a container runtime adds to a container that asks for a GPU",
+	.about = "A specification of the Container Device Interface: containerd, CRI-O and podman read it and need no "
+		 "toolkit.\n"
+		 "Names each GPU by its index, by its UUID where the driver knows it, and all of them by \"all\"; a "
+		 "partition (MIG)\n"
+		 "as INDEX-giG-ciC. Nothing is named that is not there. `kmodsmith init` keeps one in step with the "
+		 "driver by\n"
+		 "itself (--cdi).\n\n"
+		 "  kmodsmith cdi generate --output /var/run/cdi/kmodsmith.json\n"
+		 "  podman run --rm --device nvidia.com/gpu=0 IMAGE nvidia-smi\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hooks that our CDI specification names, as a runtime calls them.
+#include "devices/cdi_hook.h"
+#include "base/file/file.h"
+#include "cmd/common/common.h"
+
+struct values {
+	struct common common;
+};
+
+// Paths are the runtime's own: of the namespace in which it made the container.
+static int open_container(const struct values *v, struct root *ret, struct err *err)
+{
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_str char *state = NULL;
+	size_t len = 0;
+	if (machine_open(&v->common, &m, err) < 0 || file_read(STDIN_FILENO, "standard input", &state, &len, err) < 0)
+		return -1;
+	return cdi_hook_open(&m.kern, state, len, ret, err);
+}
+
+static int run_links(void *values, char **args, size_t count, struct err *err)
+{
+	auto_root struct root root = ROOT_NONE;
+	auto_strv struct strv kept = { 0 };
+	if (open_container(values, &root, err) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++)
+		if (cdi_hook_link(&root, args[i], &kept, err) < 0)
+			return -1;
+	for (size_t i = 0; i < kept.count; i++)
+		log_warn("%s stays: the image has its own, which may be of another driver version", kept.items[i]);
+	return 0;
+}
+
+static int run_ldcache(void *values, char **args, size_t count, struct err *err)
+{
+	auto_root struct root root = ROOT_NONE;
+	auto_strv struct strv folders = { 0 };
+	for (size_t i = 0; i < count; i++) {
+		if (*args[i] != '/')
+			return err_set(err, E_USAGE, "'%s' is no absolute path", args[i]);
+		strv_add(&folders, str_dup(args[i]));
+	}
+	if (open_container(values, &root, err) < 0)
+		return -1;
+	int r = cdi_hook_ldcache(&root, &folders, err);
+	if (r == 0)
+		log_debug("the container has no dynamic linker that reads ld.so.cache");
+	return r < 0 ? -1 : 0;
+}
+
+enum { ARGS_MAX = 4096 };
+
+const struct cmd cmd_cdi_hook_links = {
+	.name = "cdi-hook links",
+	.args = "TARGET::PATH...",
+	.args_min = 1,
+	.args_max = ARGS_MAX,
+	.help = "in a container that is being made, the names that libraries are found by",
+	.about = "A container runtime calls this: the specification of `kmodsmith cdi generate` names it as a hook. "
+		 "Reads the\n"
+		 "state that the runtime writes on standard input, and makes each PATH a link to TARGET in the "
+		 "container's root.\n"
+		 "A file of the image's own stays. No link of the image leads out of that root.\n",
+	.opts = { common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_links,
+};
+
+const struct cmd cmd_cdi_hook_ldcache = {
+	.name = "cdi-hook ldcache",
+	.args = "DIR...",
+	.args_max = ARGS_MAX,
+	.help = "in a container that is being made, etc/ld.so.cache with these directories",
+	.about = "A container runtime calls this, as `kmodsmith cdi-hook links`. Writes what ldconfig would write, and "
+		 "runs neither\n"
+		 "the container's ldconfig nor the host's. A container without glibc is left as it is.\n",
+	.opts = { common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_ldcache,
+};

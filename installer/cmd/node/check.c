@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "acquire/check.h"
+#include "cmd/common/job.h"
+
+#include <stdio.h>
+
+struct values {
+	struct job_values job;
+	char *kernel;
+};
+
+static const struct opt opts[] = {
+	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
+	  "kernel release in question; default: the running one" },
+	{ "package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.origin.package),
+	  "a package made by `kmodsmith build`" },
+	{ "reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, offsetof(struct values, job.reuse), REUSE_HELP },
+	{ 0 },
+};
+
+struct check_run {
+	struct machine machine;
+	struct host host;
+	struct gpus gpus;
+	struct job_spare spare;
+	struct root state, patches;
+	struct scratch work, layout_work;
+	struct layout layout;
+	struct package package;
+	struct source source;
+};
+
+static void check_run_done(struct check_run *c)
+{
+	package_done(&c->package);
+	source_done(&c->source);
+	host_done(&c->host);
+	gpus_done(&c->gpus);
+	layout_done(&c->layout);
+	scratch_done(&c->layout_work);
+	scratch_done(&c->work);
+	root_done(&c->patches);
+	root_done(&c->state);
+	job_spare_done(&c->spare);
+	machine_done(&c->machine);
+}
+
+// The newest driver of whatever kernel: it is to be judged, not chosen.
+static int read_package(const char *name, struct check_run *c, struct err *err)
+{
+	static const struct package_want any;
+	auto_str char *repository = origin_name(name);
+	auto_strv struct strv from = { 0 };
+	auto_found struct found found = FOUND_NONE;
+	struct repository_options options = { 0 };
+	struct fetch fetch = { .from = &from, .options = &options, .state = &c->state };
+	strv_add(&from, TAKE(repository));
+	if (scratch_make(&c->state, "check", &c->layout_work, err) < 0 ||
+	    layout_make(&c->layout_work.root, &c->layout, err) < 0 || fetch_find(&fetch, &any, &found, err) < 0 ||
+	    fetch_take(&fetch, &any, &found, &c->layout, err) < 0)
+		return -1;
+	package_move(&found.offer.package, &c->package);
+	return 0;
+}
+
+static int open_inputs(const struct values *v, struct check_run *c, struct err *err)
+{
+	const struct job_values *j = &v->job;
+	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &c->machine, err) < 0 ||
+	    job_state_look(j, &c->machine, &c->spare, &c->state, err) < 0 ||
+	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
+	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
+	    (j->patches && root_init(&c->patches, j->patches, err) < 0))
+		return -1;
+	if (j->origin.package && read_package(j->origin.package, c, err) < 0)
+		return -1;
+	if (!j->source)
+		return 0;
+	if (scratch_make(&c->state, "check", &c->work, err) < 0)
+		return -1;
+	return source_open(j->source, j->source_sha256, &c->work.root, &c->source, err);
+}
+
+static int judge(const struct values *v, struct check_run *c, struct verdict_result *ret, struct err *err)
+{
+	const struct job_values *j = &v->job;
+	struct verdict_wish wish = {
+		.release = v->kernel ? v->kernel : c->host.release,
+		.headers = &j->headers,
+		.package = c->package.count ? &c->package : NULL,
+		.source = c->source.version ? &c->source : NULL,
+		.gpus = &c->gpus,
+		.host = &c->machine.host,
+		.kern = &c->machine.kern,
+		.state = &c->state,
+		.patches = j->patches ? &c->patches : NULL,
+		.is_rt_allowed = j->is_rt_allowed,
+	};
+	return job_flavour(j, &wish.flavour, err) < 0 || job_reuse(j->reuse, &wish.reuse, err) < 0 ?
+		       -1 :
+		       verdict_make(&wish, ret, err);
+}
+
+static void show(const struct values *v, const struct verdict_result *r)
+{
+	const struct err_info *info = r->code ? err_info(r->code) : NULL;
+	if (v->job.origin.remote.common.is_json) {
+		auto_json json_t *json =
+			json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "exit",
+				  (int)r->verdict, "code", json_text(info ? info->name : NULL), "reason",
+				  json_text(r->reason), "evidence", json_text(r->evidence), "compared",
+				  json_text(r->compared), "next", json_text(info ? info->next : NULL));
+		show_json(json);
+		return;
+	}
+	printf("%s: %s%s%s\n", verdict_name(r->verdict), info ? info->name : "", info ? ": " : "", r->reason);
+	printf("compared with: %s\n", r->evidence);
+	if (info)
+		printf("next: %s\n", info->next);
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	struct check_run c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+			       .state = ROOT_NONE,
+			       .patches = ROOT_NONE,
+			       .work = SCRATCH_NONE,
+			       .layout_work = SCRATCH_NONE,
+			       .layout = LAYOUT_NONE,
+			       .package = PACKAGE_NONE,
+			       .source = { .root = ROOT_NONE } };
+	auto_verdict struct verdict_result result = { 0 };
+	int r = open_inputs(v, &c, err);
+	if (r == 0)
+		r = judge(v, &c, &result, err);
+	if (r == 0)
+		show(v, &result);
+	check_run_done(&c);
+	return r < 0 ? r : (int)result.verdict;
+}
+
+const struct cmd cmd_check = {
+	.name = "check",
+	.help = "can a kernel be served? ok, compatible, needs-build or impossible, and why",
+	.about = "Needs no GPU, no root and no network. With --package it proves the modules against the kernel; with "
+		 "--source it\n"
+		 "looks for headers, compiler and known obstacles. Exit status: 0 ok, 10 compatible (made for another "
+		 "release, all\n"
+		 "symbol CRCs equal, and --reuse allows it), 20 needs-build, 30 impossible; 1 and 2 are errors of the "
+		 "check itself.\n\n"
+		 "  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
+	.opts = { source_opts, opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

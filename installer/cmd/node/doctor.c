@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/doctor.h"
+#include "cmd/common/job.h"
+#include "host/capabilities.h"
+
+#include <stdio.h>
+
+struct values {
+	struct job_values job;
+};
+
+static const struct opt opts[] = {
+	{ "headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, offsetof(struct values, job.headers),
+	  "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree" },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, job.state_dir),
+	  "kept packages, headers, scratch; default /var/lib/kmodsmith of the host" },
+	{ 0 },
+};
+
+static json_t *as_json(const struct findings *f)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < f->count; i++) {
+		const struct finding *x = &f->items[i];
+		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", x->name, "state",
+						      finding_state_name(x->state), "evidence", json_text(x->evidence),
+						      "code", json_text(x->code ? err_info(x->code)->name : NULL),
+						      "next", json_text(x->code ? err_info(x->code)->next : NULL)));
+	}
+	return list;
+}
+
+static void show(const struct findings *f)
+{
+	auto_strv struct strv rows = { 0 };
+	for (size_t i = 0; i < f->count; i++) {
+		const struct finding *x = &f->items[i];
+		strv_add(&rows, str_fmt("%s\t%s\t%s%s%s", finding_state_name(x->state), x->name,
+					x->code ? err_info(x->code)->name : "", x->code ? ": " : "", x->evidence));
+		if (x->code)
+			strv_add(&rows, str_fmt("\t\tnext: %s", err_info(x->code)->next));
+	}
+	show_table(&rows);
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_job_spare struct job_spare spare = JOB_SPARE_NONE;
+	auto_root struct root state = ROOT_NONE;
+	auto_findings struct findings f = { 0 };
+	if (job_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
+	    job_state_look(&v->job, &m, &spare, &state, err) < 0 ||
+	    doctor_read(&m.host, &m.kern, &state, &v->job.headers, &f, err) < 0)
+		return -1;
+	if (v->job.origin.remote.common.is_json) {
+		auto_json json_t *json = json_pack("{s:o, s:i, s:o}", "checks", as_json(&f), "failed",
+						   (int)findings_failed(&f), "rights", rights_json());
+		show_json(json);
+	} else {
+		show(&f);
+	}
+	return findings_failed(&f) ? 1 : 0;
+}
+
+const struct cmd cmd_doctor = {
+	.name = "doctor",
+	.help = "every precondition of an install: pass, warn or fail, and the next step",
+	.about = "Looks before anybody tries. Exit status 1 when something would make every install fail; a warning "
+		 "only matters\n"
+		 "in the case that it names.\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

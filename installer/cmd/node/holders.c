@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// holders and unload: who uses the driver, and taking it out when nobody does.
+#include "cmd/common/job.h"
+#include "journal/node_lock.h"
+#include "transaction/unload.h"
+
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *holders, *state_dir;
+	unsigned timeout_s, holders_timeout_s;
+};
+
+static const struct opt unload_opts[] = {
+	{ "unload-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, timeout_s), UNLOAD_TIMEOUT_HELP },
+	{ "holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, offsetof(struct values, holders),
+	  HOLDERS_HELP },
+	{ "holders-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, holders_timeout_s),
+	  HOLDERS_TIMEOUT_HELP },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "where the node's journal is; default /var/lib/kmodsmith of the host" },
+	{ 0 },
+};
+
+static json_t *holders_json(const struct holders *h)
+{
+	auto_json json_t *list = json_array();
+	for (size_t i = 0; i < h->count; i++) {
+		const struct holder *x = &h->items[i];
+		json_array_append_new(list, json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:i}", "pid",
+						      x->pid, "uid", (json_int_t)x->uid, "comm", json_text(x->comm),
+						      "cmdline", json_text(x->cmdline), "runtime",
+						      json_text(x->runtime), "container", json_text(x->container),
+						      "pod", json_text(x->pod), "kind", holder_kind_name(x->kind),
+						      "path", json_text(x->path), "count", x->count));
+	}
+	return json_pack("{s:b, s:O, s:o, s:i, s:i}", "in_use", holders_block(h), "processes", list, "modules",
+			 json_strv(&h->modules), "looked_at", (int)h->processes, "unreadable", (int)h->unreadable);
+}
+
+static void show_holders(const struct holders *h)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		auto_str char *text = holder_text(&h->items[i]);
+		printf("%s\n", text);
+	}
+	for (size_t i = 0; i < h->modules.count; i++)
+		printf("module %s\n", h->modules.items[i]);
+	if (!h->count && !h->modules.count)
+		printf("nobody holds the driver (%zu processes looked at)\n", h->processes);
+	if (h->unreadable)
+		log_warn("%zu processes could not be looked at: run as root, with the host's process ids",
+			 h->unreadable);
+}
+
+static int run_holders(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_facts struct facts f = { 0 };
+	struct holders h = { 0 };
+	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0 ||
+	    holders_find(&m.kern, &f.loaded, &h, err) < 0)
+		return -1;
+	if (v->common.is_json) {
+		auto_json json_t *json = holders_json(&h);
+		show_json(json);
+	} else {
+		show_holders(&h);
+	}
+	holders_done(&h);
+	return 0;
+}
+
+// A refusal that names every holder is a result too.
+static int show_in_use(const struct holders *h, bool is_json, const struct err *err)
+{
+	log_err(err);
+	if (is_json) {
+		auto_json json_t *json = failure_json(err);
+		json_object_set_new(json, "holders", holders_json(h));
+		show_json(json);
+	} else {
+		show_holders(h);
+	}
+	return err_info(err->code)->exit_status;
+}
+
+static void show_unloaded(const struct strv *unloaded, const struct holders *h, bool is_json)
+{
+	if (is_json) {
+		auto_json json_t *json =
+			json_pack("{s:o, s:o}", "unloaded", json_strv(unloaded), "holders", holders_json(h));
+		show_json(json);
+	} else if (unloaded->count) {
+		auto_str char *names = strv_join(unloaded, ", ");
+		printf("unloaded %s\n", names);
+	} else {
+		printf("no NVIDIA module is loaded\n");
+	}
+}
+
+static int unload(const struct values *v, const struct machine *m, struct watch *watch, struct holders *ret,
+		  struct strv *ret_unloaded, struct err *err)
+{
+	auto_facts struct facts f = { 0 };
+	auto_root struct root state = ROOT_NONE;
+	const struct job_values job = { .state_dir = v->state_dir };
+	struct drain drain = { .host = &m->host, .kern = &m->kern, .sys = &m->sys, .watch = watch };
+	if (job_holders(v->holders, &drain.policy, err) < 0)
+		return -1;
+	auto_fd int lock = lock_take(&m->host, err);
+	if (lock < 0 || job_state(&job, m, &state, err) < 0 || facts_read(&m->host, &m->kern, &f, err) < 0)
+		return -1;
+	drain.release = f.host.release;
+	drain.timeout_ms = drain_deadline_ms(drain.policy, v->holders_timeout_s);
+	if (drain.policy != DRAIN_REFUSE && drain_wait(&drain, ret, err) < 0)
+		return -1;
+	return unload_node(&drain, &state, unload_deadline_ms(v->timeout_s), ret, ret_unloaded, err);
+}
+
+static int run_unload(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_watch struct watch watch = show_watch();
+	auto_strv struct strv unloaded = { 0 };
+	auto_holders struct holders h = { 0 };
+	if (machine_open(&v->common, &m, err) < 0)
+		return -1;
+	if (unload(v, &m, &watch, &h, &unloaded, err) < 0)
+		return err->code == E_IN_USE ? show_in_use(&h, v->common.is_json, err) : -1;
+	show_unloaded(&unloaded, &h, v->common.is_json);
+	return 0;
+}
+
+const struct cmd cmd_holders = {
+	.name = "holders",
+	.help = "who uses the driver: processes, containers, pods and modules",
+	.about = "Looks at the open files, mappings and mounts of every process, and at the modules that depend on the "
+		 "driver.\n",
+	.opts = { common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_holders,
+};
+
+const struct cmd cmd_unload = {
+	.name = "unload",
+	.help = "take the driver out of the kernel, holders first",
+	.about = "Refuses with E_IN_USE, naming every holder, while anybody uses the driver; then nothing was "
+		 "unloaded.\n"
+		 "With --holders wait it waits for them to go, with --holders stop it asks each process once to end "
+		 "(SIGTERM),\n"
+		 "and modules of others that nobody uses are unloaded, too.\n\n"
+		 "An unload that the kernel does not come back from ends with E_WEDGED: the node needs a reboot.\n",
+	.opts = { unload_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_unload,
+};

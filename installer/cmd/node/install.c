@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan and install: the same job, shown or done.
+#include "cmd/common/entry.h"
+#include "cmd/common/job.h"
+
+#include <stdio.h>
+
+struct values {
+	struct job_values job;
+	bool is_dry_run, is_stage;
+};
+
+static const struct opt dry_run_opts[] = {
+	{ "dry-run", 'n', NULL, NULL, OPT_FLAG, offsetof(struct values, is_dry_run), "show the plan, do nothing" },
+	{ "stage", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_stage),
+	  "bring or make all that it takes, prove it and keep it in the store; the driver that is loaded is not "
+	  "touched" },
+	{ 0 },
+};
+
+static json_t *plan_json(const struct job *j)
+{
+	auto_json json_t *steps = json_array();
+	const struct plan *p = &j->plan;
+	for (size_t i = 0; i < p->count; i++)
+		json_array_append_new(steps,
+				      json_pack("{s:s, s:o, s:o}", "step", step_kind_name(p->steps[i].kind), "subject",
+						json_text(p->steps[i].subject), "why", json_text(p->steps[i].why)));
+	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:O}", "outcome", plan_outcome_name(p->outcome), "driver",
+			 json_text(p->driver), "flavour", flavour_name(p->flavour), "flavour_why",
+			 json_text(p->flavour_why), "kernel", json_text(j->facts.host.release), "compatible",
+			 report_compatible(p->compatible), "steps", steps);
+}
+
+static void show_plan(const struct job *j)
+{
+	auto_strv struct strv rows = { 0 };
+	const struct plan *p = &j->plan;
+	if (p->outcome == PLAN_NO_GPU) {
+		printf("NO_GPU: no NVIDIA function on this machine, nothing to do\n");
+		return;
+	}
+	printf("driver %s, %s (%s), kernel %s\n", p->driver, flavour_name(p->flavour), p->flavour_why,
+	       j->facts.host.release);
+	for (size_t i = 0; i < p->count; i++)
+		strv_add(&rows, str_fmt("%zu\t%s\t%s\t%s", i + 1, step_kind_name(p->steps[i].kind), p->steps[i].subject,
+					p->steps[i].why));
+	show_table(&rows);
+}
+
+static int run_plan(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_job struct job job = JOB_NONE;
+	if (job_open(&v->job, false, &job, err) < 0)
+		return -1;
+	if (v->job.origin.remote.common.is_json) {
+		auto_json json_t *json = plan_json(&job);
+		show_json(json);
+	} else {
+		show_plan(&job);
+	}
+	return 0;
+}
+
+// What the proof rests on; null: the plan had none.
+static json_t *compared_json(const struct job *j)
+{
+	return plan_has(&j->plan, STEP_PROVE) ? json_string(proof_basis_name(j->compared)) : json_null();
+}
+
+// With the phases up to the failure and their times.
+static int fail(const struct job *j, struct err *err)
+{
+	if (!j->values->origin.remote.common.is_json)
+		return -1;
+	entry_blame(err);
+	auto_json json_t *json = failure_json(err);
+	log_err(err);
+	json_object_set_new(json, "phases", report_phases(&j->watch));
+	show_json(json);
+	return err_info(err->code)->exit_status;
+}
+
+// Who uses the driver now is no matter: nobody loses it.
+static int run_stage(struct values *v, struct err *err)
+{
+	auto_job struct job job = JOB_NONE;
+	free(v->job.holders);
+	v->job.holders = str_dup("wait");
+	if (job_open(&v->job, false, &job, err) < 0 || (job.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
+		return fail(&job, err);
+	if (v->job.origin.remote.common.is_json) {
+		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "compared",
+						   compared_json(&job), "phases", report_phases(&job.watch));
+		show_json(json);
+	} else if (job.plan.outcome != PLAN_NO_GPU) {
+		printf("%s %s is at hand; nothing was touched\n", job.plan.driver, flavour_name(job.plan.flavour));
+	}
+	return 0;
+}
+
+static int run_install(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_job struct job job = JOB_NONE;
+	auto_status struct status status = { 0 };
+	if (v->is_dry_run)
+		return run_plan(values, args, count, err);
+	if (v->is_stage)
+		return run_stage(values, err);
+	if (job_open(&v->job, true, &job, err) < 0 ||
+	    (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0))
+		return fail(&job, err);
+	if (v->job.origin.remote.common.is_json) {
+		auto_json json_t *json =
+			json_pack("{s:o, s:o, s:o, s:o}", "plan", plan_json(&job), "compared", compared_json(&job),
+				  "phases", report_phases(&job.watch), "status", report_status(&status));
+		show_json(json);
+	} else {
+		show_status(&status);
+	}
+	return 0;
+}
+
+// `install --bundle FILE` by another name, beside the other verbs that a bundle has.
+static int run_bundle(void *values, char **args, size_t count, struct err *err)
+{
+	struct values *v = values;
+	free(v->job.origin.bundle);
+	v->job.origin.bundle = str_dup(args[0]);
+	return run_install(values, args, count, err);
+}
+
+const struct cmd cmd_plan = {
+	.name = "plan",
+	.help = "what install would do, and why",
+	.about = "Reads the machine and says which steps `install` would take. Nothing of the driver is\n"
+		 "changed; a source is unpacked below the state directory to look at it.\n",
+	.opts = { source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_plan,
+};
+
+const struct cmd cmd_install = {
+	.name = "install",
+	.help = "put the driver on this machine, once",
+	.about = "Finds or compiles the modules, proves that they fit the running kernel, loads them, makes the device "
+		 "nodes\n"
+		 "and measures the result. Until the proof the running driver is not touched; a failure after it is "
+		 "undone.\n"
+		 "When the kernel already has the wished modules, nothing is unloaded or loaded.\n\n"
+		 "  kmodsmith install --package DIR             from a package made by `kmodsmith build`\n"
+		 "  kmodsmith install --source FILE             compile against the host's headers, or a kept package\n"
+		 "  kmodsmith install --driver 535.261.03       from the packages that this machine keeps\n",
+	.opts = { source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, dry_run_opts,
+		  common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_install,
+};
+
+const struct cmd cmd_bundle_install = {
+	.name = "bundle install",
+	.args = "FILE",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "put the driver on this machine, from a bundle alone",
+	.about =
+		"The same as `kmodsmith install --bundle FILE`: no remote source is asked and no name is looked up.\n\n"
+		"  kmodsmith bundle install site.tar --driver 535.261.03\n",
+	.opts = { dry_run_opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts,
+		  common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_bundle,
+};

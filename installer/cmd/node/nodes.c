@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/common/job.h"
+#include "devices/cdi_spec_file.h"
+#include "host/kernel.h"
+#include "journal/node_lock.h"
+
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *dev_root;
+	unsigned imex_channels;
+	bool is_dry_run;
+};
+
+static const struct opt opts[] = {
+	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
+	  "directory that holds the dev/ to make nodes in; default the host's root" },
+	{ "imex-channels", 0, "N", NULL, OPT_UINT, offsetof(struct values, imex_channels),
+	  "make N IMEX channel nodes; default none" },
+	{ "dry-run", 'n', NULL, NULL, OPT_FLAG, offsetof(struct values, is_dry_run), "compare only" },
+	{ 0 },
+};
+
+static void show(const struct devices *d)
+{
+	auto_strv struct strv rows = { 0 };
+	for (size_t i = 0; i < d->count; i++) {
+		const struct node *n = &d->items[i];
+		strv_add(&rows, str_fmt("%s\t/dev/%s\tc %u:%u\t%04o\t%u:%u\t%s", node_verdict_name(n->verdict), n->path,
+					n->major, n->minor, n->mode, n->uid, n->gid, n->why ? n->why : ""));
+	}
+	show_table(&rows);
+	printf("%zu nodes, %zu changes, %zu wrong\n", d->count, d->changes, devices_bad(d));
+}
+
+// A partition (MIG) that came or went is in the specification, too, where one is kept.
+static void tell_runtimes(const struct machine *m, const struct root *dev_root)
+{
+	auto_host struct host host = { 0 };
+	struct err why;
+	struct cdi_where w = { .host = &m->host, .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys };
+	if (host_read(&m->host, &m->kern, &host, &why) == 0) {
+		w.boot = host.boot_id;
+		if (cdi_keep(&w, NULL, true, &why) >= 0)
+			return;
+	}
+	log_warn("container runtimes are told of no GPU: %s", why.text);
+}
+
+static int act(const struct values *v, struct machine *m, struct devices *d, struct err *err)
+{
+	auto_root struct root dev_root = ROOT_NONE;
+	auto_fd int lock = -1;
+	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
+		return -1;
+	if (!v->is_dry_run && (lock = lock_take(&m->host, err)) < 0)
+		return -1;
+	if (devices_want(&m->kern, v->imex_channels, d, err) < 0)
+		return -1;
+	int r = devices_apply(&dev_root, &m->sys, v->is_dry_run, d, err);
+	if (!v->is_dry_run)
+		tell_runtimes(m, &dev_root);
+	return r;
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_devices struct devices d = { 0 };
+	if (machine_open(&v->common, &m, err) < 0 || act(v, &m, &d, err) < 0)
+		return -1;
+	if (v->common.is_json) {
+		struct status s = { .devices = d };
+		auto_json json_t *json = report_status(&s);
+		auto_json json_t *whole = json_pack("{s:O, s:i, s:i}", "nodes", json_object_get(json, "nodes"),
+						    "changes", (int)d.changes, "wrong", (int)devices_bad(&d));
+		show_json(whole);
+	} else {
+		show(&d);
+	}
+	return devices_bad(&d) ? err_info(E_NODES)->exit_status : 0;
+}
+
+const struct cmd cmd_nodes = {
+	.name = "nodes",
+	.help = "create or verify the device nodes and their /dev/char links",
+	.about = "Makes every node that the loaded driver calls for, with the modes and owners that the driver states. "
+		 "A second\n"
+		 "run changes nothing. Exit status 1 when a node is missing or wrong and may not be changed.\n"
+		 "Where a CDI specification is kept for container runtimes, it is brought in step: after a change of "
+		 "partitions\n(MIG) this is the command.\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/common/job.h"
+#include "journal/journal.h"
+#include "next_kernel/report.h"
+#include "peermem/peermem.h"
+#include "status/status_file.h"
+
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *dev_root, *state_dir;
+};
+
+static const struct opt opts[] = {
+	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
+	  "directory that holds the dev/ to look at; default the host's root" },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "where the node's journal is; default /var/lib/kmodsmith of the host" },
+	{ 0 },
+};
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	return text ? text : "";
+}
+
+// Since when it is so, what goes on, and what the last run came to (R-E1).
+static void show_last(const json_t *file)
+{
+	const json_t *run = json_object_get(file, "run"), *last = json_object_get(file, "last_run"),
+		     *error = json_object_get(last, "error");
+	if (json_is_object(run))
+		printf("%s since %s: %s, by process %d\n", text_of(file, "state"), text_of(run, "since"),
+		       text_of(run, "step"), (int)json_integer_value(json_object_get(run, "pid")));
+	else if (file)
+		printf("%s since %s\n", text_of(file, "state"), text_of(file, "since"));
+	if (json_is_object(error))
+		printf("last run: %s failed at %s: %s (%s): %s\nnext: %s\n", text_of(last, "outcome"),
+		       text_of(last, "time"), text_of(error, "code"), text_of(error, "reason"), text_of(error, "text"),
+		       text_of(error, "next"));
+	else if (json_is_object(last))
+		printf("last run: %s, well, at %s\n", text_of(last, "outcome"), text_of(last, "time"));
+}
+
+// What the node remembers of other boots, too: what must not be tried again, and why.
+static void show_journal(const struct journal *j, const char *boot)
+{
+	if (j->last_good.version)
+		printf("last good: %s %s\n", j->last_good.version, j->last_good.flavour);
+	for (size_t i = 0; i < j->failure_count; i++) {
+		const struct failure *f = &j->failures[i];
+		printf("bad target: %s %s failed at %s: %s: %s\n", f->driver.version, f->driver.flavour, f->time,
+		       f->code, f->text);
+	}
+	if (journal_is_wedged(j, boot))
+		printf("wedged since %s: %s\n", j->since, j->text);
+	else if (journal_is_open(j, boot))
+		printf("a change to %s %s was begun at %s and cut off: %s\n", j->target.version, j->target.flavour,
+		       j->since, j->step ? j->step : "begin");
+}
+
+// What a daemon said last, where that may matter: it does not run, or its licence is its whole work (R-P4).
+static void show_daemons(const struct daemon_record *r, const struct root *kern)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct daemon_entry *e = &r->items[i];
+		if (!daemon_entry_runs(e, kern) || str_eq(e->name, "nvidia-gridd"))
+			for (size_t l = 0; l < e->log.count; l++)
+				printf("%s: %s\n", e->name, e->log.items[l]);
+	}
+}
+
+// Looking makes no state directory.
+static int read_journal(const struct values *v, const struct machine *m, struct journal *ret, struct err *err)
+{
+	auto_root struct root state = ROOT_NONE;
+	if (v->state_dir)
+		return root_init(&state, v->state_dir, err) < 0 ? -1 : journal_find(&m->host, &state, ret, err);
+	if (!root_exists(&m->host, JOB_STATE))
+		return 0;
+	return root_sub(&m->host, JOB_STATE, &state, err) < 0 ? -1 : journal_find(&m->host, &state, ret, err);
+}
+
+// What was measured just now, and from the file of the last run what cannot be measured.
+static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file, const struct journal *j,
+			  json_t *daemons)
+{
+	static const char *const keys[] = { "since", "run", "last_run" };
+	json_t *json = report_json(f, s);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		json_t *value = json_object_get(file, keys[i]);
+		json_object_set_new(json, keys[i], value ? json_incref(value) : json_null());
+	}
+	json_object_set_new(json, "journal", j->since ? journal_json(j) : json_null());
+	json_object_set(json, "daemons", daemons);
+	return json;
+}
+
+// GPUDirect RDMA, where somebody asked for it; the GPUs are ready with or without. false = nothing is known.
+static bool look_at_peermem(const struct machine *m, struct peermem_look *ret)
+{
+	struct err unread;
+	int r = peermem_look(&m->host, &m->kern, ret, &unread);
+	if (r < 0)
+		log_warn("how nvidia-peermem is is not known: %s", unread.text);
+	return r > 0;
+}
+
+static json_t *peermem_json(const struct machine *m)
+{
+	struct peermem_look look;
+	if (!look_at_peermem(m, &look))
+		return json_null();
+	return json_pack("{s:s, s:o, s:b}", "state", peermem_state_name(look.state), "why", json_text(look.why),
+			 "dma_buf", look.has_dma_buf);
+}
+
+static void show_peermem(const struct machine *m)
+{
+	struct peermem_look look;
+	if (look_at_peermem(m, &look))
+		printf("nvidia-peermem: %s: %s\n", peermem_state_name(look.state), look.why);
+}
+
+// What was found out about the kernels to come, in this boot (R-F1). false = nobody has looked.
+static bool look_at_forecast(const struct machine *m, const struct facts *f, struct forecast *ret)
+{
+	struct err unread;
+	int r = forecast_read(&m->host, f->host.boot_id, ret, &unread);
+	if (r < 0)
+		log_warn("what is known of the kernels to come cannot be read: %s", unread.text);
+	return r > 0;
+}
+
+static json_t *kernels_json(const struct machine *m, const struct facts *f)
+{
+	auto_forecast struct forecast forecast = { 0 };
+	return look_at_forecast(m, f, &forecast) ? forecast_json(&forecast) : json_null();
+}
+
+static void show_kernels(const struct machine *m, const struct facts *f)
+{
+	auto_forecast struct forecast forecast = { 0 };
+	if (!look_at_forecast(m, f, &forecast))
+		return;
+	for (size_t i = 0; i < forecast.count; i++) {
+		auto_str char *line = forecast_text(&forecast.items[i]);
+		printf("kernel %s\n", line);
+	}
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_facts struct facts f = { 0 };
+	auto_status struct status s = { 0 };
+	auto_root struct root dev_root = ROOT_NONE;
+	auto_json json_t *file = NULL;
+	auto_journal struct journal j = { 0 };
+	auto_daemon_record struct daemon_record daemons = { 0 };
+	struct err unread;
+	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
+		return -1;
+	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0)
+		return -1;
+	if (status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
+		return -1;
+	if (daemon_record_read(&m.host, f.host.boot_id, &daemons, &unread) < 0)
+		log_warn("how the daemons are is not known: %s", unread.text);
+	status_daemons(&s, &daemons, &m.kern);
+	if (publish_read(&m.host, f.host.boot_id, &file, &unread) < 0)
+		log_warn("what the last run came to is not known: %s", unread.text);
+	if (read_journal(v, &m, &j, &unread) < 0)
+		log_warn("what failed here before is not known: %s", unread.text);
+	if (v->common.is_json) {
+		if (host_load_config(&f.host, &m.host, &m.kern, err) < 0)
+			return -1;
+		auto_json json_t *list = daemon_record_json(&daemons, &m.kern);
+		auto_json json_t *json = whole_json(&f, &s, file, &j, list);
+		json_object_set_new(json, "peermem", peermem_json(&m));
+		json_object_set_new(json, "kernels", kernels_json(&m, &f));
+		show_json(json);
+	} else {
+		show_status(&s);
+		show_last(file);
+		show_journal(&j, f.host.boot_id);
+		show_daemons(&daemons, &m.kern);
+		show_peermem(&m);
+		show_kernels(&m, &f);
+	}
+	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;
+}
+
+const struct cmd cmd_status = {
+	.name = "status",
+	.help = "what is loaded and whether it works, post-condition by post-condition",
+	.about =
+		"Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\n"
+		"Says besides what the last run on this node came to, from /run/kmodsmith/status.json, and what worked "
+		"last\nand what failed here, from the journal; see kmodsmith-recovery(7). What `kmodsmith watch` found "
+		"out "
+		"about the\nkernels that this machine may start next stands at the end.\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

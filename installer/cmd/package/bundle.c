@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// bundle verify, ls: looking at a bundle, without unpacking it.
+#include "precompiled/bundle/bundle.h"
+
+#include "base/core/date.h"
+#include "cmd/common/common.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *trust_dir;
+};
+
+static const struct opt verify_opts[] = {
+	{ "trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, offsetof(struct values, trust_dir),
+	  "keys that are trusted and what is asked of each source; default etc/kmodsmith/trust of the host" },
+	{ 0 },
+};
+
+static const char *file_of(const char *arg)
+{
+	static const char PREFIX[] = "oci-archive:";
+	return str_starts(arg, PREFIX) ? arg + strlen(PREFIX) : arg;
+}
+
+static int open_trust(const struct values *v, struct trust *ret, struct err *err)
+{
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_root struct root dir = ROOT_NONE;
+	if (machine_open(&v->common, &m, err) < 0)
+		return -1;
+	return trust_dir(&m.host, v->trust_dir, &dir, err) < 0 ? -1 : trust_open(&dir, ret, err);
+}
+
+static json_t *report_json(const struct bundle_report *r)
+{
+	json_t *json = promises_json(&r->promises);
+	json_object_set_new(json, "complete", json_boolean(!r->missing.count && !r->damaged.count));
+	json_object_set_new(json, "signed_by", json_text(r->signers));
+	json_object_set_new(json, "missing", json_strv(&r->missing));
+	json_object_set_new(json, "damaged", json_strv(&r->damaged));
+	json_object_set_new(json, "blobs", json_integer((json_int_t)r->blobs));
+	json_object_set_new(json, "bytes", json_integer((json_int_t)r->bytes));
+	return json;
+}
+
+static void show_report(const char *file, const struct bundle_report *r)
+{
+	for (size_t i = 0; i < r->missing.count; i++)
+		printf("missing: %s\n", r->missing.items[i]);
+	for (size_t i = 0; i < r->damaged.count; i++)
+		printf("damaged: %s\n", r->damaged.items[i]);
+	if (r->missing.count || r->damaged.count)
+		return;
+	auto_str char *expires = date_text(r->promises.expires);
+	printf("%s: complete: holds %zu, %zu blobs, %" PRIu64 " bytes; %s%s; good until %s\n", file, r->promises.count,
+	       r->blobs, r->bytes, *r->signers ? "signed by " : "no signature was demanded", r->signers, expires);
+}
+
+// What the report found is shown in full; the error says how much of it there is.
+static int judge(const char *file, const struct bundle_report *r)
+{
+	struct err err;
+	const struct strv *all = r->missing.count ? &r->missing : &r->damaged;
+	auto_str char *text = strv_join(all, "; ");
+	if (!all->count)
+		return 0;
+	if (r->missing.count)
+		err_set(&err, E_INCOMPLETE, "'%s': %zu of %zu are missing: %s", file, all->count, r->promises.count,
+			text);
+	else
+		err_set(&err, E_DIGEST, "'%s': %zu of %zu blobs are damaged: %s", file, all->count, r->blobs, text);
+	log_err(&err);
+	return err_info(err.code)->exit_status;
+}
+
+static int run_verify(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_trust struct trust trust = { 0 };
+	auto_bundle_report struct bundle_report report = { 0 };
+	const char *file = file_of(args[0]);
+	(void)count;
+	if (open_trust(v, &trust, err) < 0 || bundle_verify(file, &trust, time(NULL), &report, err) < 0)
+		return -1;
+	if (v->common.is_json) {
+		auto_json json_t *json = report_json(&report);
+		show_json(json);
+	} else {
+		show_report(file, &report);
+	}
+	return judge(file, &report);
+}
+
+static int run_ls(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_repository struct repository *r = NULL;
+	auto_promises struct promises p = { 0 };
+	auto_strv struct strv rows = { 0 };
+	(void)count;
+	if (repository_open_bundle(file_of(args[0]), &r, err) < 0 || promise_read(r, NULL, &p, NULL, err) < 0)
+		return -1;
+	auto_json json_t *json = promises_json(&p);
+	if (v->common.is_json) {
+		show_json(json);
+		return 0;
+	}
+	strv_add(&rows, str_dup("KIND\tDRIVER\tFLAVOUR\tKERNEL\tARCH\tDIGEST"));
+	for (size_t i = 0; i < p.count; i++) {
+		const struct promise *it = &p.items[i];
+		strv_add(&rows,
+			 str_fmt("%s\t%s\t%s\t%s\t%s\tsha256:%.12s", it->kind, it->driver ? it->driver : "-",
+				 it->flavour ? it->flavour : "-", it->kernel ? it->kernel : "-", it->arch, it->digest));
+	}
+	show_table(&rows);
+	for (size_t i = 0; i < p.images.count; i++)
+		printf("image %s\n", p.images.items[i]);
+	printf("made %s, good until %s\n", json_string_value(json_object_get(json, "created")),
+	       json_string_value(json_object_get(json, "expires")));
+	return 0;
+}
+
+const struct cmd cmd_bundle_verify = {
+	.name = "bundle verify",
+	.args = "FILE",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "is all of a bundle there, right, and by somebody who is trusted?",
+	.about = "Checks the signature of the bundle's list and of every package, that everything on the list is "
+		 "inside, "
+		 "and\n"
+		 "the digest of every blob. What is missing or damaged is named, one a line. Nothing is unpacked.\n\n"
+		 "  kmodsmith bundle verify site.tar\n",
+	.opts = { verify_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_verify,
+};
+
+const struct cmd cmd_bundle_ls = {
+	.name = "bundle ls",
+	.args = "FILE",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "what a bundle says that it holds",
+	.about = "Reads the bundle's list and believes it; `kmodsmith bundle verify` checks it.\n",
+	.opts = { common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_ls,
+};

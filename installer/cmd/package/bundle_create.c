@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// bundle create: what a site without a network needs, in one file.
+#include "cmd/common/job.h"
+#include "cmd/common/signers.h"
+#include "precompiled/bundle/bundle.h"
+#include "precompiled/bundle/collect.h"
+#include "precompiled/trust/catalog.h"
+
+#include <stdio.h>
+#include <time.h>
+
+enum { DAYS_DEFAULT = 365, DAYS_MAX = 3650, DAY_S = 24 * 60 * 60 };
+
+struct values {
+	struct origin_values origin;
+	struct strv drivers, kernels, archs, images, keys;
+	char *flavour, *output, *state_dir;
+	unsigned days;
+	bool is_with_headers, is_with_payload, is_with_builder;
+};
+
+#define OPT(name, letter, arg, env, type, member, help)                             \
+	{                                                                           \
+		name, letter, arg, env, type, offsetof(struct values, member), help \
+	}
+
+static const struct opt opts[] = {
+	OPT("output", 'o', "FILE.tar", NULL, OPT_STR, output, "the bundle; it appears whole or not at all"),
+	OPT("driver", 'd', "VERSION,...", NULL, OPT_LIST, drivers, "driver versions"),
+	OPT("kernel", 'k', "RELEASE,...", NULL, OPT_LIST, kernels, "kernel releases"),
+	OPT("flavour", 'f', "open|proprietary|both", NULL, OPT_STR, flavour,
+	    "which modules; default: what is offered, at least one"),
+	OPT("arch", 0, "ARCH,...", NULL, OPT_LIST, archs, "x86_64, aarch64; default: this machine's"),
+	OPT("headers-too", 0, NULL, NULL, OPT_FLAG, is_with_headers,
+	    "also the headers of each kernel, as `kmodsmith pack headers` made them"),
+	OPT("payload-too", 0, NULL, NULL, OPT_FLAG, is_with_payload,
+	    "also the libraries, firmware and programs of each driver, as `kmodsmith pack payload` made them"),
+	OPT("builder-too", 0, NULL, NULL, OPT_FLAG, is_with_builder,
+	    "also the root of a builder image, as `kmodsmith pack builder` made it"),
+	OPT("image", 0, "REF,...", NULL, OPT_LIST, images,
+	    "compiler images to note in the bundle, each as NAME@sha256:HEX; the images are not put in"),
+	OPT("key", 0, "FILE|URI,...", "KMODSMITH_KEY", OPT_LIST, keys,
+	    "private key that signs the bundle's list, every package and a catalogue: a PEM file or a pkcs11: URI"),
+	OPT("expires", 0, "DAYS", NULL, OPT_UINT, days, "how long the bundle counts; default 365"),
+	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
+	    "for what is collected, as large as the bundle; default as for `install`"),
+	{ 0 },
+};
+
+struct create {
+	struct machine machine;
+	struct host host;
+	struct root state;
+	struct strv archs;
+	struct origin origin;
+	struct signers by;
+	struct scratch work;
+	struct layout layout;
+	struct promises promises;
+	size_t brought;
+};
+
+static void create_done(struct create *c)
+{
+	promises_done(&c->promises);
+	layout_done(&c->layout);
+	scratch_done(&c->work);
+	signers_done(&c->by);
+	origin_done(&c->origin);
+	strv_done(&c->archs);
+	root_done(&c->state);
+	host_done(&c->host);
+	machine_done(&c->machine);
+}
+
+static int check_values(const struct values *v, struct err *err)
+{
+	if (!v->output || !v->drivers.count || !v->kernels.count)
+		return err_set(err, E_USAGE,
+			       "bundle create needs --output FILE.tar, --driver V,... and --kernel K,...");
+	if (v->flavour && !str_eq(v->flavour, "open") && !str_eq(v->flavour, "proprietary") &&
+	    !str_eq(v->flavour, "both"))
+		return err_set(err, E_USAGE, "flavour: '%s' is none of open, proprietary, both", v->flavour);
+	if (v->days > DAYS_MAX)
+		return err_set(err, E_USAGE, "--expires %u: at most %d days", v->days, DAYS_MAX);
+	for (size_t i = 0; i < v->images.count; i++)
+		if (!promise_is_image(v->images.items[i]))
+			return err_set(err, E_USAGE,
+				       "--image '%s' is not pinned: a tag can lead elsewhere tomorrow; write "
+				       "NAME@sha256:HEX",
+				       v->images.items[i]);
+	return bundle_check_place(v->output, err);
+}
+
+static int open_all(const struct values *v, struct create *c, struct err *err)
+{
+	struct job_values job = { .state_dir = v->state_dir };
+	if (check_values(v, err) < 0 || machine_open(&v->origin.remote.common, &c->machine, err) < 0 ||
+	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
+	    job_state(&job, &c->machine, &c->state, err) < 0 ||
+	    origin_open(&v->origin, &c->machine.host, &c->origin, err) < 0)
+		return -1;
+	if (!c->origin.from.count)
+		return err_set(err, E_USAGE, "nothing says where to fetch from: give --from NAME,...");
+	if (!v->archs.count)
+		strv_add(&c->archs, str_dup(c->host.arch));
+	for (size_t i = 0; i < v->images.count; i++)
+		strv_add(&c->promises.images, str_dup(v->images.items[i]));
+	if (!v->keys.count)
+		log_warn("no --key: the bundle's list is not signed, so `bundle verify` will not vouch for it");
+	return signers_open(&v->keys, "kmodsmith", &c->by, err) < 0 ||
+			       scratch_make(&c->state, "bundle", &c->work, err) < 0 ?
+		       -1 :
+		       layout_make(&c->work.root, &c->layout, err);
+}
+
+static void on_brought(void *ctx, const struct promise *p)
+{
+	struct create *c = ctx;
+	log_info("bundle      %zu: %s", ++c->brought, p->tag);
+}
+
+static int refuse(const struct strv *missing, struct err *err)
+{
+	auto_str char *all = strv_join(missing, "; ");
+	for (size_t i = 0; i < missing->count; i++)
+		log_warn("missing     %s", missing->items[i]);
+	return err_set(err, E_INCOMPLETE, "%zu missing, nothing was written: %s", missing->count, all);
+}
+
+static int collect(const struct values *v, struct create *c, struct err *err)
+{
+	auto_strv struct strv missing = { 0 };
+	struct gather g = { .drivers = &v->drivers,
+			    .kernels = &v->kernels,
+			    .archs = v->archs.count ? &v->archs : &c->archs,
+			    .flavour = v->flavour,
+			    .is_with_headers = v->is_with_headers,
+			    .is_with_payload = v->is_with_payload,
+			    .is_with_builder = v->is_with_builder,
+			    .brought = on_brought,
+			    .ctx = c };
+	origin_fetch(&c->origin, &c->state, &g.fetch);
+	int r = gather(&g, &c->layout, &c->promises, &missing, err);
+	return r > 0 ? refuse(&missing, err) : r;
+}
+
+static int sign_packages(const struct create *c, unsigned days, time_t now, struct err *err)
+{
+	auto_catalog struct catalog all = { 0 }, made = { 0 };
+	if (!c->by.count)
+		return 0;
+	if (catalog_list(&c->layout, &all, err) < 0)
+		return -1;
+	for (size_t i = 0; i < all.count; i++) {
+		auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST),
+							.size = all.items[i].size };
+		memcpy(d.digest, all.items[i].digest, sizeof(d.digest));
+		for (size_t k = 0; k < c->by.count; k++)
+			if (signature_make(&c->layout, &d, &c->by.makers[k], err) < 0)
+				return -1;
+	}
+	return catalog_make(&c->layout, days, now, c->by.makers, c->by.count, &made, err);
+}
+
+static int finish(const struct values *v, struct create *c, struct err *err)
+{
+	unsigned days = v->days ? v->days : DAYS_DEFAULT;
+	c->promises.created = time(NULL);
+	c->promises.expires = c->promises.created + (time_t)days * DAY_S;
+	if (sign_packages(c, days, c->promises.created, err) < 0 ||
+	    promise_publish(&c->layout, &c->promises, c->by.makers, c->by.count, err) < 0)
+		return -1;
+	return bundle_write(&c->layout, v->output, err);
+}
+
+static void show(const struct values *v, const struct create *c)
+{
+	auto_json json_t *json = promises_json(&c->promises);
+	json_object_set_new(json, "bundle", json_text(v->output));
+	if (v->origin.remote.common.is_json)
+		show_json(json);
+	else
+		printf("%s: holds %zu, good until %s\n", v->output, c->promises.count,
+		       json_string_value(json_object_get(json, "expires")));
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	struct create c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+			    .state = ROOT_NONE,
+			    .work = SCRATCH_NONE,
+			    .layout = LAYOUT_NONE };
+	(void)args, (void)count;
+	int r = open_all(v, &c, err);
+	if (r == 0)
+		r = collect(v, &c, err);
+	if (r == 0)
+		r = finish(v, &c, err);
+	if (r == 0)
+		show(v, &c);
+	create_done(&c);
+	return r;
+}
+
+const struct cmd cmd_bundle_create = {
+	.name = "bundle create",
+	.help = "collect packages for a site without a network in one file",
+	.about = "Each driver for each kernel is asked for as `kmodsmith fetch` does, and copied with its signatures. "
+		 "What "
+		 "one of\n"
+		 "them lacks is named, and then nothing is written. The file carries a list of what it promises, so "
+		 "that\n"
+		 "`kmodsmith bundle verify` can tell whether all of it arrived.\n\n"
+		 "  kmodsmith bundle create --output site.tar --from docker://registry.example/drivers \\\n"
+		 "      --driver 535.261.03 --kernel 6.1.0-56-cloud-amd64,6.1.0-57-cloud-amd64 --key release.key\n",
+	.opts = { opts, origin_opts, remote_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// fetch: a package from the first repository that has it, into the node's store or another layout.
+#include "cmd/common/job.h"
+#include "cmd/common/output.h"
+#include "precompiled/package/asset.h"
+#include "precompiled/package/find.h"
+
+#include <stdio.h>
+
+struct values {
+	struct origin_values origin;
+	char *driver, *flavour, *kernel, *arch, *output, *state_dir;
+	bool is_payload;
+};
+
+static const struct opt opts[] = {
+	{ "driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, offsetof(struct values, driver),
+	  "driver version; default: the newest that is offered" },
+	{ "flavour", 'f', "open|proprietary", "KERNEL_MODULE_TYPE", OPT_STR, offsetof(struct values, flavour),
+	  "which modules; default: either" },
+	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
+	  "kernel release; default: the running one" },
+	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
+	{ "payload", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_payload),
+	  "the libraries, firmware and programs of --driver instead of modules; flavour and kernel do not matter" },
+	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
+	  "oci:DIR or oci-archive:FILE.tar; default: the node's store" },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "holds the store; default as for `install`" },
+	{ 0 },
+};
+
+struct fetching {
+	struct machine machine;
+	struct host host;
+	struct root state;
+	struct origin origin;
+	struct output output;
+	struct found found;
+	struct parcel_key payload; // borrows from the values and the host
+	char digest[DIGEST_HEX + 1];
+};
+
+static void fetching_done(struct fetching *f)
+{
+	found_done(&f->found);
+	output_done(&f->output);
+	origin_done(&f->origin);
+	root_done(&f->state);
+	host_done(&f->host);
+	machine_done(&f->machine);
+}
+
+static int open_all(const struct values *v, struct fetching *f, struct err *err)
+{
+	struct job_values job = { .state_dir = v->state_dir };
+	if (v->flavour && !str_eq(v->flavour, "open") && !str_eq(v->flavour, "proprietary"))
+		return err_set(err, E_USAGE, "flavour: '%s' is neither open nor proprietary", v->flavour);
+	if (machine_open(&v->origin.remote.common, &f->machine, err) < 0 ||
+	    host_read(&f->machine.host, &f->machine.kern, &f->host, err) < 0 ||
+	    job_state(&job, &f->machine, &f->state, err) < 0 ||
+	    origin_open(&v->origin, &f->machine.host, &f->origin, err) < 0)
+		return -1;
+	if (!f->origin.from.count)
+		return err_set(err, E_USAGE, "nothing says where to fetch from: give --from NAME or --bundle FILE");
+	return output_init(&f->output, v->output, &f->state, err);
+}
+
+static int get_payload(const struct values *v, struct fetching *f, struct err *err)
+{
+	struct fetch fetch;
+	const struct layout *into = NULL;
+	f->payload = (struct parcel_key){ .kind = &PARCEL_PAYLOAD,
+					  .driver = v->driver,
+					  .arch = v->arch ? v->arch : f->host.arch };
+	if (!v->driver)
+		return err_set(err, E_USAGE, "fetch --payload needs --driver VERSION");
+	origin_fetch(&f->origin, &f->state, &fetch);
+	if (parcel_fetch(&fetch, &f->payload, NULL, f->digest, err) < 0 || output_layout(&f->output, &into, err) < 0 ||
+	    parcel_fetch(&fetch, &f->payload, into, f->digest, err) < 0)
+		return -1;
+	return output_finish(&f->output, err);
+}
+
+static void show_payload(const struct values *v, const struct fetching *f)
+{
+	auto_str char *tag = parcel_tag(&f->payload), *digest = oci_digest_text(f->digest);
+	const char *place = f->output.name ? f->output.name : "the store";
+	auto_json json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o}", "tag", tag, "digest", digest, "driver",
+					   f->payload.driver, "arch", f->payload.arch, "into", json_text(place));
+	if (v->origin.remote.common.is_json)
+		show_json(json);
+	else
+		printf("%s %s\ninto %s\n", tag, digest, place);
+}
+
+static int get(const struct values *v, struct fetching *f, struct err *err)
+{
+	const char *release = v->kernel ? v->kernel : f->host.release;
+	struct package_want want = { .driver = v->driver,
+				     .flavour = v->flavour,
+				     .release = release,
+				     .build_id = str_eq(release, f->host.release) ? f->host.build_id : NULL,
+				     .arch = v->arch ? v->arch : f->host.arch };
+	struct fetch fetch;
+	const struct layout *into = NULL;
+	origin_fetch(&f->origin, &f->state, &fetch);
+	if (fetch_find(&fetch, &want, &f->found, err) < 0 || output_layout(&f->output, &into, err) < 0 ||
+	    fetch_take(&fetch, &want, &f->found, into, err) < 0)
+		return -1;
+	return output_finish(&f->output, err);
+}
+
+static void show(const struct values *v, const struct fetching *f)
+{
+	const struct package *p = &f->found.offer.package;
+	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
+	const char *signers = f->found.signers, *place = f->output.name ? f->output.name : "the store";
+	if (v->origin.remote.common.is_json) {
+		auto_json json_t *json = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "tag", tag, "digest", digest,
+						   "from", json_text(p->place), "into", json_text(place), "signed_by",
+						   json_text(signers), "key", package_key_json(&p->key));
+		show_json(json);
+		return;
+	}
+	printf("%s %s\nfrom %s into %s, %s%s\n", tag, digest, p->place, place,
+	       signers && *signers ? "signed by " : "signatures were not asked for", signers ? signers : "");
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	struct fetching f = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+			      .state = ROOT_NONE,
+			      .output = OUTPUT_NONE,
+			      .found = FOUND_NONE };
+	int r = open_all(v, &f, err);
+	if (r == 0)
+		r = (v->is_payload ? get_payload : get)(v, &f, err);
+	if (r == 0)
+		(v->is_payload ? show_payload : show)(v, &f);
+	fetching_done(&f);
+	return r;
+}
+
+const struct cmd cmd_fetch = {
+	.name = "fetch",
+	.help = "get a package from a registry, a web server, a layout or a bundle",
+	.about = "Asks the repositories of --from in their order. What arrives is hashed, decompressed and unpacked "
+		 "while "
+		 "it comes,\n"
+		 "and counts for nothing until its digest and its signature are right. A cut download goes on where it "
+		 "stopped, from\n"
+		 "another mirror, too, and after a restart. With --payload it is what `kmodsmith pack payload` made;\n"
+		 "`kmodsmith install --export` takes it from the store.\n\n"
+		 "  kmodsmith fetch --driver 535.261.03 --flavour open --kernel 6.1.0-56-cloud-amd64 \\\n"
+		 "      --from docker://registry.example/drivers,https://mirror.example/drivers\n",
+	.opts = { opts, package_opts, origin_opts, remote_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

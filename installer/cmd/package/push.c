@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// push: from a layout, a bundle or any repository into a registry or a layout, signatures and catalogue included.
+#include "cmd/common/job.h"
+#include "precompiled/package/copy.h"
+#include "precompiled/trust/catalog.h"
+
+#include <stdio.h>
+
+struct values {
+	struct remote_values remote;
+	char *state_dir;
+	struct strv tags;
+};
+
+static const struct opt opts[] = {
+	{ "tag", 't', "TAG,...", NULL, OPT_LIST, offsetof(struct values, tags), "only these tags; default: all" },
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "for what is copied from a source that is no layout; default as for `install`" },
+	{ 0 },
+};
+
+struct push {
+	struct machine machine;
+	struct remote remote;
+	struct repository *from, *to;
+	struct root state;
+	struct scratch work;
+	struct layout layout; // what is pushed
+	struct strv pushed;
+};
+
+static void push_done(struct push *p)
+{
+	repository_free(p->from);
+	repository_free(p->to);
+	layout_done(&p->layout);
+	scratch_done(&p->work);
+	root_done(&p->state);
+	strv_done(&p->pushed);
+	remote_done(&p->remote);
+	machine_done(&p->machine);
+}
+
+// A signature's tag goes along with what it signs.
+static int take_all(const struct values *v, struct push *p, struct err *err)
+{
+	auto_strv struct strv all = { 0 };
+	const struct strv *tags = &v->tags;
+	if (!tags->count && repository_tags(p->from, &all, err) < 0)
+		return -1;
+	tags = tags->count ? tags : &all;
+	for (size_t i = 0; i < tags->count; i++) {
+		if (str_starts(tags->items[i], "sha256-"))
+			continue;
+		int r = mirror_take(p->from, tags->items[i], &p->layout, err);
+		if (r < 0)
+			return -1;
+		if (r == 0)
+			return err_set(err, E_NOT_FOUND, "%s has no %s", repository_name(p->from), tags->items[i]);
+	}
+	return 0;
+}
+
+static int open_all(const struct values *v, char **args, struct push *p, struct err *err)
+{
+	auto_str char *from = origin_name(args[0]), *to = origin_name(args[1]);
+	struct job_values job = { .state_dir = v->state_dir };
+	if (machine_open(&v->remote.common, &p->machine, err) < 0 || remote_open(&v->remote, &p->remote, err) < 0 ||
+	    repository_open(from, &p->remote.options, &p->from, err) < 0 ||
+	    repository_open(to, &p->remote.options, &p->to, err) < 0 ||
+	    job_state(&job, &p->machine, &p->state, err) < 0 || scratch_make(&p->state, "push", &p->work, err) < 0)
+		return -1;
+	return layout_make(&p->work.root, &p->layout, err);
+}
+
+static void on_pushed(void *ctx, const char *tag)
+{
+	struct push *p = ctx;
+	strv_add(&p->pushed, str_dup(tag));
+	log_info("push        %s to %s", tag, repository_name(p->to));
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	struct push p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+			  .state = ROOT_NONE,
+			  .work = SCRATCH_NONE,
+			  .layout = LAYOUT_NONE };
+	(void)count;
+	int r = open_all(v, args, &p, err);
+	if (r == 0)
+		r = take_all(v, &p, err);
+	if (r == 0)
+		r = mirror_give(&p.layout, p.to, on_pushed, &p, err);
+	if (r == 0 && v->remote.common.is_json) {
+		auto_json json_t *json =
+			json_pack("{s:s, s:o}", "to", repository_name(p.to), "tags", json_strv(&p.pushed));
+		show_json(json);
+	} else if (r == 0) {
+		printf("%zu tags in %s\n", p.pushed.count, repository_name(p.to));
+	}
+	push_done(&p);
+	return r;
+}
+
+const struct cmd cmd_push = {
+	.name = "push",
+	.args = "SOURCE DEST",
+	.args_min = 2,
+	.args_max = 2,
+	.help = "copy packages into a registry or a layout",
+	.about = "Packages go with their signatures and the catalogue, digests unchanged. A tag appears only when "
+		 "everything behind\n"
+		 "it is there. SOURCE and DEST are oci:DIR, oci-archive:FILE.tar (SOURCE only), https://HOST/PATH "
+		 "(SOURCE only)\n"
+		 "or docker://HOST/NAME.\n\n"
+		 "  kmodsmith push oci:packages docker://registry.example/drivers\n",
+	.opts = { opts, remote_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

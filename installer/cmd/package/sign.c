@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file/file.h"
+#include "cmd/common/common.h"
+#include "cmd/common/signers.h"
+#include "precompiled/trust/catalog.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	struct strv keys, packages;
+	char *identity, *cert;
+	bool is_catalog;
+	unsigned days;
+};
+
+enum { DAYS_DEFAULT = 30, DAYS_MAX = 3650 };
+
+static const struct opt opts[] = {
+	{ "key", 0, "FILE|URI,...", "KMODSMITH_KEY", OPT_LIST, offsetof(struct values, keys),
+	  "private key: a PEM file or a pkcs11: URI" },
+	{ "package", 'p', "TAG|DIGEST,...", NULL, OPT_LIST, offsetof(struct values, packages),
+	  "packages to sign; default: all that have a tag" },
+	{ "identity", 0, "HOST/NAME", NULL, OPT_STR, offsetof(struct values, identity),
+	  "repository that the packages are for, as other programs compare it; default: kmodsmith" },
+	{ "catalog", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_catalog),
+	  "also make and sign the next catalogue of the layout" },
+	{ "expires", 0, "DAYS", NULL, OPT_UINT, offsetof(struct values, days),
+	  "how long the catalogue counts; default 30" },
+	{ "cert", 0, "FILE", NULL, OPT_STR, offsetof(struct values, cert),
+	  "certificate of the key and its chain as PEM: a CMS signature is made as well" },
+	{ 0 },
+};
+
+struct signing {
+	struct layout layout;
+	struct signers by;
+	char *chain;
+	struct catalog packages; // what is signed
+	bool *is_made;           // for each
+	struct catalog catalog;
+};
+
+static void signing_done(struct signing *s)
+{
+	signers_done(&s->by);
+	free(s->chain);
+	free(s->is_made);
+	catalog_done(&s->packages);
+	catalog_done(&s->catalog);
+	layout_done(&s->layout);
+}
+#define auto_signing __attribute__((cleanup(signing_done)))
+
+static int check_values(const struct values *v, struct err *err)
+{
+	const char *id = v->identity;
+	if (!v->keys.count)
+		return err_set(err, E_USAGE, "no key was named: --key FILE, or --key 'pkcs11:token=NAME;object=NAME'");
+	if (v->days && !v->is_catalog)
+		return err_set(err, E_USAGE, "--expires is a catalogue's: give --catalog as well");
+	if (v->days > DAYS_MAX)
+		return err_set(err, E_USAGE, "--expires %u: at most %d days", v->days, DAYS_MAX);
+	if (id &&
+	    (!*id || strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/-") != strlen(id) ||
+	     strstr(id, "//")))
+		return err_set(err, E_USAGE, "--identity '%s' is no HOST/NAME", id);
+	return 0;
+}
+
+static int open_layout(const char *name, struct layout *ret, struct err *err)
+{
+	auto_root struct root dir = ROOT_NONE;
+	if (str_starts(name, "oci-archive:"))
+		return err_set(err, E_USAGE, "'%s' is a bundle: sign the layout that it is made of", name);
+	const char *path = str_starts(name, "oci:") ? name + strlen("oci:") : name;
+	return root_init(&dir, path, err) < 0 ? -1 : layout_open(&dir, ret, err);
+}
+
+static int open_chain(const struct values *v, struct signing *s, struct err *err)
+{
+	bool is_used = false;
+	if (!v->cert)
+		return 0;
+	auto_fd int fd = file_open_arg(v->cert, O_RDONLY, err);
+	if (fd < 0 || file_read(fd, v->cert, &s->chain, NULL, err) < 0)
+		return err_wrap(err, "--cert");
+	for (size_t i = 0; i < s->by.count; i++) {
+		if (!cms_fits(s->by.keys[i], s->chain))
+			continue;
+		is_used = true;
+		s->by.makers[i].chain = s->chain;
+		s->by.makers[i].chain_name = v->cert;
+	}
+	return is_used ? 0 : err_set(err, E_KEY, "--cert '%s': its first certificate is that of no --key", v->cert);
+}
+
+static int open_keys(const struct values *v, struct signing *s, struct err *err)
+{
+	const char *reference = v->identity ? v->identity : "kmodsmith";
+	return signers_open(&v->keys, reference, &s->by, err) < 0 ? -1 : open_chain(v, s, err);
+}
+
+// What the user named, in the shape of what a catalogue lists.
+static int pick(const struct strv *refs, struct signing *s, struct err *err)
+{
+	auto_index struct index x = { 0 };
+	if (layout_index(&s->layout, &x, err) < 0)
+		return -1;
+	s->packages.items = mem_alloc((refs->count + 1) * sizeof(*s->packages.items));
+	for (size_t i = 0; i < refs->count; i++) {
+		auto_str char *digest = digest_is_hex(refs->items[i]) ? oci_digest_text(refs->items[i]) : NULL;
+		int at = index_find(&x, digest ? digest : refs->items[i]);
+		if (at < 0)
+			return err_set(err, E_NOT_FOUND, "'%s' has no '%s'", s->layout.root.name, refs->items[i]);
+		const char *tag = descriptor_note(&x.items[at], OCI_REF_NAME);
+		struct catalog_item *item = &s->packages.items[s->packages.count++];
+		item->tag = str_dup(tag ? tag : "-");
+		item->size = x.items[at].size;
+		memcpy(item->digest, x.items[at].digest, sizeof(item->digest));
+	}
+	return 0;
+}
+
+static int choose(const struct values *v, struct signing *s, struct err *err)
+{
+	if (v->packages.count)
+		return pick(&v->packages, s, err);
+	if (catalog_list(&s->layout, &s->packages, err) < 0)
+		return -1;
+	return s->packages.count ? 0 : err_set(err, E_NOT_FOUND, "'%s' has no package with a tag", s->layout.root.name);
+}
+
+static int sign_all(struct signing *s, struct err *err)
+{
+	s->is_made = mem_alloc((s->packages.count + 1) * sizeof(*s->is_made));
+	for (size_t i = 0; i < s->packages.count; i++) {
+		const struct catalog_item *item = &s->packages.items[i];
+		auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = item->size };
+		memcpy(d.digest, item->digest, sizeof(d.digest));
+		for (size_t k = 0; k < s->by.count; k++) {
+			int r = signature_make(&s->layout, &d, &s->by.makers[k], err);
+			if (r < 0)
+				return -1;
+			s->is_made[i] |= r > 0;
+		}
+	}
+	return 0;
+}
+
+static json_t *result_json(const struct signing *s)
+{
+	json_t *keys = json_array(), *packages = json_array();
+	for (size_t i = 0; i < s->by.count; i++)
+		json_array_append_new(keys, json_pack("{s:s, s:s}", "id", key_id(s->by.keys[i]), "algorithm",
+						      key_algorithm(s->by.keys[i])));
+	for (size_t i = 0; i < s->packages.count; i++) {
+		auto_str char *digest = oci_digest_text(s->packages.items[i].digest);
+		json_array_append_new(packages, json_pack("{s:o, s:s, s:b}", "tag", json_text(s->packages.items[i].tag),
+							  "digest", digest, "changed", s->is_made[i]));
+	}
+	return json_pack("{s:o, s:o, s:o, s:o}", "layout", json_text(s->layout.root.name), "keys", keys, "packages",
+			 packages, "catalog", s->catalog.number ? catalog_json(&s->catalog) : json_null());
+}
+
+static void show(const struct signing *s)
+{
+	auto_strv struct strv rows = { 0 };
+	for (size_t i = 0; i < s->packages.count; i++)
+		strv_add(&rows, str_fmt("%s\t%s\tsha256:%s", s->is_made[i] ? "signed" : "was signed",
+					s->packages.items[i].tag, s->packages.items[i].digest));
+	show_table(&rows);
+	for (size_t i = 0; i < s->by.count; i++)
+		printf("by %s key %s\n", key_algorithm(s->by.keys[i]), key_id(s->by.keys[i]));
+	if (s->catalog.number)
+		printf("catalogue %llu lists %zu packages\n", (unsigned long long)s->catalog.number, s->catalog.count);
+}
+
+static int run(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_signing struct signing s = { .layout = LAYOUT_NONE };
+	(void)count;
+	if (check_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 || open_keys(v, &s, err) < 0 ||
+	    choose(v, &s, err) < 0 || sign_all(&s, err) < 0)
+		return -1;
+	if (v->is_catalog && catalog_make(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.by.makers,
+					  s.by.count, &s.catalog, err) < 0)
+		return -1;
+	if (v->common.is_json) {
+		auto_json json_t *json = result_json(&s);
+		show_json(json);
+	} else {
+		show(&s);
+	}
+	return 0;
+}
+
+const struct cmd cmd_sign = {
+	.name = "sign",
+	.args = "LAYOUT",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "sign packages in an OCI layout, and the catalogue of what it offers",
+	.about = "LAYOUT is a directory that `kmodsmith build --output oci:DIR` made. Each package gets a signature in "
+		 "both of\n"
+		 "cosign's encodings; `kmodsmith push` and `bundle create` take them along. A key that has signed "
+		 "already\n"
+		 "changes nothing. The passphrase of a key file, or the PIN of a token, is read from "
+		 "KMODSMITH_KEY_PASSWORD;\n"
+		 "PKCS11_MODULE_PATH names a token's library. A catalogue (--catalog) keeps a mirror from answering "
+		 "with an\n"
+		 "old state: make a new one before --expires is over. Make a key pair with:\n\n"
+		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out release.key\n"
+		 "  openssl pkey -in release.key -pubout -out release.pem    # for `kmodsmith trust add` on each "
+		 "machine\n"
+		 "  kmodsmith sign ./packages --key release.key --catalog\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run,
+};

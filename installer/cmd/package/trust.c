@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// trust add, ls, remove: whose packages this machine takes.
+#include "precompiled/trust/trust.h"
+
+#include "base/file/file.h"
+#include "cmd/common/job.h"
+#include "cmd/package/store.h"
+#include "precompiled/package/find.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+struct values {
+	struct common common;
+	char *dir, *name, *prefix, *state_dir;
+};
+
+static const struct opt opts[] = {
+	{ "trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, offsetof(struct values, dir),
+	  "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host" },
+	{ 0 },
+};
+
+static const struct opt add_opts[] = {
+	{ "name", 0, "NAME", NULL, OPT_STR, offsetof(struct values, name),
+	  "what the key is called; default: the beginning of its id" },
+	{ "for", 0, "PREFIX", NULL, OPT_STR, offsetof(struct values, prefix),
+	  "repositories that the key counts for, for instance docker://HOST/NAME; default: all without an entry" },
+	{ 0 },
+};
+
+static const struct opt remove_opts[] = {
+	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
+	  "whose store is looked at for packages that nobody else vouches for; default /var/lib/kmodsmith of the "
+	  "host" },
+	{ 0 },
+};
+
+// 1 = there, 0 = absent.
+static int open_dir(const struct values *v, struct root *ret, struct err *err)
+{
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	if (machine_open(&v->common, &m, err) < 0)
+		return -1;
+	return trust_dir(&m.host, v->dir, ret, err);
+}
+
+static int read_key(const char *path, char **ret, struct err *err)
+{
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	return fd < 0 ? -1 : file_read(fd, path, ret, NULL, err);
+}
+
+static int run_add(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_root struct root dir = ROOT_NONE;
+	auto_str char *pem = NULL;
+	char id[DIGEST_HEX + 1];
+	(void)count;
+	if (read_key(args[0], &pem, err) < 0 || machine_open(&v->common, &m, err) < 0 ||
+	    trust_dir_make(&m.host, v->dir, &dir, err) < 0)
+		return -1;
+	int r = trust_add(&dir, v->name, pem, v->prefix, id, err);
+	if (r < 0)
+		return err_wrap(err, "'%s'", args[0]);
+	if (v->common.is_json) {
+		auto_json json_t *json = json_pack("{s:s, s:o, s:o, s:b}", "id", id, "directory", json_text(dir.name),
+						   "for", json_text(v->prefix), "changed", r > 0);
+		show_json(json);
+	} else {
+		printf("%s %s for %s\n", r > 0 ? "trusted:" : "was trusted:", id,
+		       v->prefix ? v->prefix : "repositories without an entry in policy.json");
+	}
+	return 0;
+}
+
+static json_t *key_json(const struct trust_key *k)
+{
+	return json_pack("{s:o, s:s, s:s, s:o}", "name", json_text(k->name), "id", key_id(k->key), "algorithm",
+			 key_algorithm(k->key), "for", json_strv(&k->prefixes));
+}
+
+static json_t *source_json(const struct trust_source *s)
+{
+	return json_pack("{s:o, s:o, s:i, s:b, s:s, s:s}", "prefix", json_text(s->prefix), "keys",
+			 s->has_keys ? json_strv(&s->keys) : json_null(), "threshold", (int)s->threshold, "anchor",
+			 s->anchor != NULL, "unsigned", s->is_unsigned_accepted ? "accept" : "refuse", "catalog",
+			 trust_catalog_name(s->catalog));
+}
+
+static json_t *trust_json(const struct trust *t)
+{
+	json_t *keys = json_array(), *sources = json_array();
+	for (size_t i = 0; i < t->count; i++)
+		json_array_append_new(keys, key_json(&t->keys[i]));
+	for (size_t i = 0; i < t->source_count; i++)
+		json_array_append_new(sources, source_json(&t->sources[i]));
+	return json_pack("{s:o, s:o, s:o}", "directory", json_text(t->place), "keys", keys, "sources", sources);
+}
+
+static void show(const struct trust *t)
+{
+	auto_strv struct strv keys = { 0 }, sources = { 0 };
+	strv_add(&keys, str_dup("NAME\tALGORITHM\tID\tCOUNTS FOR"));
+	for (size_t i = 0; i < t->count; i++) {
+		const struct trust_key *k = &t->keys[i];
+		auto_str char *prefixes = strv_join(&k->prefixes, ", ");
+		strv_add(&keys, str_fmt("%s\t%s\t%s\t%s", k->name, key_algorithm(k->key), key_id(k->key),
+					k->prefixes.count ? prefixes : "what has no keys of its own"));
+	}
+	show_table(&keys);
+	strv_add(&sources, str_dup("\nREPOSITORIES\tKEYS\tNEEDED\tUNSIGNED\tCATALOGUE"));
+	for (size_t i = 0; i < t->source_count; i++) {
+		const struct trust_source *s = &t->sources[i];
+		auto_str char *names = strv_join(&s->keys, ", ");
+		strv_add(&sources,
+			 str_fmt("%s\t%s%s\t%u\t%s\t%s", *s->prefix ? s->prefix : "all",
+				 s->has_keys ? s->keys.count ? names : "none" : "all others",
+				 s->anchor ? " and an anchor" : "", s->threshold,
+				 s->is_unsigned_accepted ? "accept" : "refuse", trust_catalog_name(s->catalog)));
+	}
+	if (t->source_count)
+		show_table(&sources);
+}
+
+static int run_ls(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_root struct root dir = ROOT_NONE;
+	auto_trust struct trust t = { 0 };
+	(void)args, (void)count;
+	if (open_dir(v, &dir, err) < 0 || trust_open(&dir, &t, err) < 0)
+		return -1;
+	if (v->common.is_json) {
+		auto_json json_t *json = trust_json(&t);
+		show_json(json);
+	} else if (!t.count && !t.source_count) {
+		printf("no key is trusted; `kmodsmith trust add FILE.pem` adds one\n");
+	} else {
+		show(&t);
+	}
+	return 0;
+}
+
+// Looking makes none.
+static bool has_store(const struct values *v)
+{
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_root struct root dir = ROOT_NONE;
+	struct err ignored;
+	if (v->state_dir)
+		return root_init(&dir, v->state_dir, &ignored) == 0 && root_exists(&dir, "store/oci-layout");
+	return machine_open(&v->common, &m, &ignored) == 0 && root_exists(&m.host, JOB_STATE "/store/oci-layout");
+}
+
+// The packages of the store that somebody who is trusted now vouches for, as "TAG sha256:HEX".
+static int list_trusted(const struct values *v, struct strv *ret, struct err *err)
+{
+	const struct store_values place = { .common = v->common, .state_dir = v->state_dir };
+	auto_depot struct depot d = DEPOT_NONE;
+	auto_trust_now struct trust_now trust = { 0 };
+	if (!has_store(v))
+		return 0;
+	if (depot_open(&place, &d, err) < 0)
+		return -1;
+	trust_now(&d.machine.host, v->dir, &trust);
+	for (size_t i = 0; i < d.index.count; i++) {
+		auto_package struct package p = PACKAGE_NONE;
+		auto_vouching struct vouching vouching = { 0 };
+		struct err ignored;
+		if (find_open(&d.store.layout, &d.index.items[i], &p, &ignored) <= 0)
+			continue;
+		auto_str char *tag = package_tag(&p.key);
+		vouching_read(&d, &trust, p.manifest.digest, &vouching);
+		if (!vouching.why.code)
+			strv_add(ret, str_fmt("%s sha256:%s", tag, p.manifest.digest));
+	}
+	return 0;
+}
+
+// Of those that were trusted before. What cannot be told is no reason to go on trusting.
+static void list_lost(const struct values *v, const struct strv *before, struct strv *ret)
+{
+	auto_strv struct strv now = { 0 };
+	struct err why;
+	if (list_trusted(v, &now, &why) < 0) {
+		log_warn("which packages of the store are no longer trusted cannot be told: %s", why.text);
+		return;
+	}
+	for (size_t i = 0; i < before->count; i++)
+		if (!strv_has(&now, before->items[i]))
+			strv_add(ret, str_dup(before->items[i]));
+}
+
+static void show_removed(const struct values *v, const char *name, const struct strv *lost)
+{
+	if (v->common.is_json) {
+		auto_json json_t *json = json_pack("{s:o, s:b, s:o}", "removed", json_text(name), "changed", true,
+						   "untrusted", json_strv(lost));
+		show_json(json);
+		return;
+	}
+	printf("not trusted any more: %s\n", name);
+	for (size_t i = 0; i < lost->count; i++)
+		printf("no longer trusted: %s\n", lost->items[i]);
+	if (lost->count)
+		printf("%zu package%s of the store will not be loaded again; a driver that runs is not touched\n",
+		       lost->count, lost->count == 1 ? "" : "s");
+}
+
+static int run_remove(void *values, char **args, size_t count, struct err *err)
+{
+	const struct values *v = values;
+	auto_root struct root dir = ROOT_NONE;
+	auto_strv struct strv before = { 0 }, lost = { 0 };
+	struct err ignored;
+	(void)count;
+	int r = open_dir(v, &dir, err);
+	if (r > 0) {
+		list_trusted(v, &before, &ignored);
+		r = trust_remove(&dir, args[0], err);
+	}
+	if (r < 0)
+		return -1;
+	if (r == 0)
+		return err_set(err, E_NOT_FOUND,
+			       "no key is named '%s', and none has that id; `kmodsmith trust ls` lists them", args[0]);
+	list_lost(v, &before, &lost);
+	show_removed(v, args[0], &lost);
+	return 0;
+}
+
+const struct cmd cmd_trust_add = {
+	.name = "trust add",
+	.args = "FILE.pem",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "trust packages that this key signed",
+	.about =
+		"FILE.pem holds a public key: ECDSA on P-256, RSA or Ed25519. With --for it counts for these "
+		"repositories\n"
+		"only, as an entry of policy.json in the trust directory; more can be asked there: several signatures\n"
+		"(\"threshold\"), a certificate authority (\"anchor\"), a catalogue (\"catalog\": \"required\"). "
+		"Whoever has the\n"
+		"private key makes a pair with:\n\n"
+		"  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out release.key\n"
+		"  openssl pkey -in release.key -pubout -out release.pem\n"
+		"  kmodsmith trust add release.pem --name release --for docker://registry.example/drivers\n",
+	.opts = { add_opts, opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_add,
+};
+
+const struct cmd cmd_trust_ls = {
+	.name = "trust ls",
+	.help = "the keys that are trusted, and what each repository must have",
+	.about = "Reads the whole directory as an install does: what is wrong in it is an error here, too.\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_ls,
+};
+
+const struct cmd cmd_trust_remove = {
+	.name = "trust remove",
+	.args = "NAME|ID",
+	.args_min = 1,
+	.args_max = 1,
+	.help = "trust a key no more",
+	.about = "Takes effect at once: what only this key vouched for is neither fetched nor loaded again from the "
+		 "store, "
+		 "also as\n"
+		 "the last good driver; a driver that runs is not touched. Packages of the store that lose their trust "
+		 "are listed.\n"
+		 "An entry of policy.json that loses its last key takes nothing until it gets another one.\n",
+	.opts = { remove_opts, opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_remove,
+};
