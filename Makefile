@@ -34,7 +34,7 @@ LDFLAGS_coverage := -Wl,--gc-sections,--as-needed
 LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
-SRC := $(filter-out installer/main.c installer/mkman.c,$(shell find installer kmod precompiled -name "*.c"))
+SRC := $(filter-out installer/main.c installer/mkman.c,$(shell find installer kmod precompiled -name '*.c'))
 DATA := $(sort $(wildcard kmod/source/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
@@ -121,7 +121,7 @@ demo-cluster demo-registry fuzz coverage mutate:
 bench: $B/kmodsmith $B/bench/scale $B/bench/crowd
 	@scripts/bench.sh
 format:
-	find installer kmod precompiled tests/unit tests/sim tests/fuzz -name "*.[ch]" | xargs clang-format -i
+	find installer kmod precompiled tests/unit tests/sim tests/fuzz -name '*.[ch]' | xargs clang-format -i
 images: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images.sh
 # Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd

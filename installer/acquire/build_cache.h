@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of what compiles leave for the next (kmod/build/probes.h, kmod/build/objects.h): STATE/cache. Who compiles holds a
+// The directory of what compiles leave for the next (kmod/build): STATE/cache. Who compiles holds a
 // shared lock, STATE/locks/cache; it goes as a whole, and only when nobody does.
 #pragma once
 #include "base/file/root.h"

@@ -18,7 +18,7 @@ enum rights_use {
 // nothing, or the machine does not tell: a recorded one has no process of ours.
 int rights_missing(const struct root *kern, unsigned uses, struct strv *ret, struct err *err);
 
-// Gives up, for good and for every child, all that serving a ready driver does not take (base/process/capabilities.h). has_daemons:
+// Gives up, for good and for every child, all that serving a ready driver does not take (base/process/). has_daemons:
 // and its daemons. is_compiling: and a compile for a kernel to come. ret_dropped: the names, "" = there was nothing to
 // give up; caller frees.
 int rights_settle(bool has_daemons, bool is_compiling, char **ret_dropped, struct err *err);

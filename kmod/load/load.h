@@ -20,12 +20,12 @@ enum { LOAD_TIMEOUT_MS = 300 * 1000 };
 // 1 = loaded, 0 = a module of that name was there already. From the file by descriptor; where a security module or an
 // old kernel forbids that way (EACCES, EPERM, ENOSYS), from memory; inflated images always from memory. params:
 // blank-separated name=value, NULL = none. kern: where /dev/kmsg and /proc are seen; where it cannot be read, errno
-// alone decides. timeout_ms: 0 = LOAD_TIMEOUT_MS. E_WEDGED (kmod/load/wedge.h): the module's start hangs or oopsed.
+// alone decides. timeout_ms: 0 = LOAD_TIMEOUT_MS. E_WEDGED (wedge.h): the module's start hangs or oopsed.
 int load_module(const struct sys *sys, const struct root *kern, const struct module *module, const char *params,
 		int timeout_ms, struct err *err);
 
 // 1 = unloaded, 0 = was not loaded. E_IN_USE when something holds it. timeout_ms > 0: a kernel that does not come
-// back in that time is E_WEDGED (kmod/load/wedge.h), and the call is left behind in a child process that nothing can end.
+// back in that time is E_WEDGED (wedge.h), and the call is left behind in a child process that nothing can end.
 int unload_module(const struct sys *sys, const struct root *kern, const char *name, int timeout_ms, struct err *err);
 
 // The mapping alone, pure: errno of a load and the kernel's lines (without priority and time) -> code and text in

@@ -6,10 +6,11 @@ load helper
 
 setup() { # a repository of its own, clean by every rule
   tree=$BATS_TEST_TMPDIR/tree
-  mkdir -p "$tree"/{installer/base,kmod,tests/unit,.ci}
+  mkdir -p "$tree"/{installer/base/core,kmod/load,tests/unit,.ci}
   cp -r "$top/scripts" "$tree/scripts"
+  sed -n '/^## The rooms/,/^## One/p' "$top/ARCHITECTURE.md" >"$tree/ARCHITECTURE.md"
   printf 'all:\n\ttrue\n' >"$tree/Makefile"
-  plant kmod/clean.c '#include "base/clean.h"'
+  plant kmod/load/clean.c '#include "base/core/clean.h"'
 }
 plant() { # FILE LINE...: a file with an SPDX line and these
   printf '%s\n' "// SPDX-License-Identifier: Apache-2.0" "${@:2}" >"$tree/$1"
@@ -33,11 +34,11 @@ finds() { # COMMAND...: passes on the clean tree, and then fails on what PLANT p
   local long note=TO"DO" host=deb".debian.org"
   long=$(printf 'x%.0s' {1..119})
   while IFS='|' read -r rule line; do
-    plant kmod/bad.c "$line"
+    plant kmod/load/bad.c "$line"
     finds rules.sh "$rule"
-    assert_output --partial "kmod/bad.c:"
+    assert_output --partial "kmod/load/bad.c:"
     if [[ $rule == calls || $rule == paths || $rule == prints ]]; then
-      plant kmod/bad.c "// $line"
+      plant kmod/load/bad.c "// $line"
       run "$tree/scripts/rules.sh" "$rule"
       assert_success
     fi
@@ -114,14 +115,14 @@ EOF
 }
 
 @test "a missing SPDX line, a long file and a long function are found" {
-  echo 'int a;' >"$tree/kmod/bad.c"
+  echo 'int a;' >"$tree/kmod/load/bad.c"
   finds rules.sh spdx
-  plant kmod/bad.c "int f(void)" "{" "$(printf 'x();\n%.0s' {1..70})" "}"
+  plant kmod/load/bad.c "int f(void)" "{" "$(printf 'x();\n%.0s' {1..101})" "}"
   finds rules.sh sizes
-  assert_output --partial "function has more than 60 lines"
-  plant kmod/bad.c "$(printf 'int x;\n%.0s' {1..501})"
+  assert_output --partial "function has more than 100 lines"
+  plant kmod/load/bad.c "$(printf 'int x;\n%.0s' {1..901})"
   finds rules.sh sizes
-  assert_output --partial "more than 500 lines"
+  assert_output --partial "more than 900 lines"
 }
 
 @test "a version of something fetched is found where something fetched is at hand, and nowhere else" {
@@ -160,7 +161,7 @@ EOF
 
 @test "a citation of a section, or of an id, that its document does not have is found" {
   local up=upgrade"-design" file text line # so that this file cites nothing
-  mkdir -p "$tree"/{docs/design,tests/cluster,installer/cluster,man}
+  mkdir -p "$tree"/{docs/design,tests/cluster,installer/cluster/kube,man}
   local paper=docs/design/$up.md scenes=tests/cluster/scenarios.md
   printf '%s\n' '## 5 A' '### 5.1 B' '#### 5.1.2 C' "| T""97 | x |" '| I1 | y |' 'as in 5.1.2' >"$tree/$paper"
   printf '%s\n' '## 2 A' '### 2.3 B' >"$tree/docs/design/contract.md"
@@ -182,26 +183,26 @@ EOF
     fi
     rm "$tree/$file"
   done <<'EOF'
-kmod/bad.c|// As UP 5 has it (UP 5.1, 5.1.2; R-P1), UP 5.1.|
-kmod/bad.c|// UP 5.9|2:5.9
-kmod/bad.c|// UP\n// 5.9|3:5.9
-kmod/bad.c|// (UP 5.1,\n// 5.1.3; R-P1)|2:5.1.3
-kmod/bad.c|// UP 5.1 to 5.9.|2:5.9
-kmod/bad.c|// UP 5.1 and 6.1|2:6.1
+kmod/load/bad.c|// As UP 5 has it (UP 5.1, 5.1.2; R-P1), UP 5.1.|
+kmod/load/bad.c|// UP 5.9|2:5.9
+kmod/load/bad.c|// UP\n// 5.9|3:5.9
+kmod/load/bad.c|// (UP 5.1,\n// 5.1.3; R-P1)|2:5.1.3
+kmod/load/bad.c|// UP 5.1 to 5.9.|2:5.9
+kmod/load/bad.c|// UP 5.1 and 6.1|2:6.1
 man/bad.scd|UP 7|2:7
-kmod/bad.c|// (CO 2.3, R-P2), CO 2.3 K and CO 2.|
-kmod/bad.c|// CO 2.3, 2.4|2:2.4
-kmod/bad.c|// PF C.1, and as C.1 of the PF|
-kmod/bad.c|// PF C.2|2:C.2
-kmod/bad.c|// C.1 and C.3 of the\n// PF|2:C.3
-kmod/bad.c|// (5.9): not of the roll-out, and I2 neither|
-installer/cluster/bad.c|// (5.1.2), (@97, 5.1), I1|
-installer/cluster/bad.c|// (5.9)|2:5.9
+kmod/load/bad.c|// (CO 2.3, R-P2), CO 2.3 K and CO 2.|
+kmod/load/bad.c|// CO 2.3, 2.4|2:2.4
+kmod/load/bad.c|// PF C.1, and as C.1 of the PF|
+kmod/load/bad.c|// PF C.2|2:C.2
+kmod/load/bad.c|// C.1 and C.3 of the\n// PF|2:C.3
+kmod/load/bad.c|// (5.9): not of the roll-out, and I2 neither|
+installer/cluster/kube/bad.c|// (5.1.2), (@97, 5.1), I1|
+installer/cluster/kube/bad.c|// (5.9)|2:5.9
 tests/cluster/bad.bats|# (@97, 5.9)|2:5.9
-installer/cluster/bad.c|// I2|2:I2
+installer/cluster/kube/bad.c|// I2|2:I2
 tests/unit/bad.c|// "D1: x"|2:D1
-kmod/bad.c|// @97, R-D7, X@98, R-@98, an L40|
-kmod/bad.c|// @98|2:@98
+kmod/load/bad.c|// @97, R-D7, X@98, R-@98, an L40|
+kmod/load/bad.c|// @98|2:@98
 EOF
   printf '%s\n' 'as in 5.8' "| T""95 | x |" >>"$tree/$paper"
   finds rules.sh papers
@@ -214,16 +215,19 @@ EOF
 
 @test "an include that points up, a neighbour's and a library in the wrong place are found" {
   while IFS='|' read -r file line text; do
+    mkdir -p "$tree/${file%/*}"
     plant "$file" "$line"
     finds includes.sh
     assert_output --partial "$text"
     rm "$tree/$file"
   done <<'EOF'
-kmod/bad.c|#include "host/pci.h"|points up
-kmod/bad.c|#include "precompiled/package/package.h"|points up
-installer/base/bad.c|#include "kmod/build/build.h"|points up
-kmod/bad.c|#include <jansson.h>|belongs in
-kmod/bad.c|#include "plain.h"|not written from a room
-kmod/bad.c|#include "garage/car.h"|no room "garage"
+kmod/load/bad.c|#include "host/pci.h"|points up
+kmod/load/bad.c|#include "precompiled/package/package.h"|points up
+precompiled/oci/bad.c|#include "kmod/load/load.h"|points up
+kmod/load/bad.c|#include "kmod/source/source_internal.h"|for kmod/source alone
+installer/base/core/bad.c|#include "kmod/build/build.h"|points up
+kmod/load/bad.c|#include <jansson.h>|belongs in
+kmod/load/bad.c|#include "plain.h"|not written from a room
+kmod/load/bad.c|#include "garage/car.h"|no room "garage"
 EOF
 }

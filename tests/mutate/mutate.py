@@ -174,10 +174,10 @@ def main():
     if count > MOST:
         raise SystemExit(f"mutate: MUTANTS is at most {MOST} (mutant.c)")
     least, rooms = setting("MIN_KILLED", 0), [r.strip("/") for r in os.environ.get("ROOM", "").split()]
-    files = sorted(f for p in ("installer/*/*.c", "kmod/*.c", "precompiled/*.c") for f in glob.glob(p)
-                   if not rooms or os.path.dirname(f) in rooms or f in rooms)
+    files = sorted(f for p in ("installer/*/**/*.c", "kmod/**/*.c", "precompiled/**/*.c") for f in glob.glob(p, recursive=True)
+                   if not rooms or f in rooms or any(f.startswith(f"{r}/") for r in rooms))
     if not files:
-        raise SystemExit(f"mutate: there is no room or file '{' '.join(rooms)}' (installer/base, kmod/module/elf.c, ...)")
+        raise SystemExit(f"mutate: there is no room or file '{' '.join(rooms)}' (installer/host, kmod/module/elf.c, ...)")
     os.makedirs(BUILD, exist_ok=True)
     found = candidates(files)
     mutants, left_out = draw(found, count, seed)

@@ -65,7 +65,7 @@ def make(top, mutants, selected):
         digest.update(path.encode() + b"\0" + data)
         put(f"{top}/{path}", data, os.stat(path).st_mode & 0o777)
     with open("tests/mutate/mutant.c", "rb") as f:
-        put(f"{top}/installer/base/mutant.c", f.read(), 0o644)
+        put(f"{top}/installer/base/core/mutant.c", f.read(), 0o644)
     return digest.hexdigest()
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/http/http.h with the simulated server at the other end of every connection. A call takes its time on the way there,
+// http.h with the simulated server at the other end of every connection. A call takes its time on the way there,
 // is served, and takes as long on its way back; others who wait for the same moment get their turn meanwhile.
 #include "tests/sim/own.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Kubernetes API server in this process, on a clock that moves only when somebody waits. A test program that links
-// tests/sim runs the real client (cluster/kube/client.c) and all that stands on it: what is replaced is what lies beneath,
+// tests/sim runs the real client (kube/client.c) and all that stands on it: what is replaced is what lies beneath,
 // the HTTP client (http_sim.c) and the client's clocks and dice (clock.c). The same requests give the same answers as a
 // real kube-apiserver's: tests/cluster/conform.c asks both.
 //

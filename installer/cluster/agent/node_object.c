@@ -2,7 +2,7 @@
 #include "cluster/agent/node_object.h"
 
 #include "cluster/kube/api.h"
-#include "cluster/kube/kube_internal.h"
+#include "cluster/kube/clock.h"
 #include "cluster/node_state/annotations.h"
 
 #include <stdio.h>

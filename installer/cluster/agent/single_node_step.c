@@ -2,7 +2,7 @@
 // The agent that is its own coordinator: `mode: self`.
 #include "cluster/agent/agent_internal.h"
 #include "cluster/kube/api.h"
-#include "cluster/kube/kube_internal.h"
+#include "cluster/kube/clock.h"
 
 #include <ctype.h>
 

@@ -2,6 +2,7 @@
 // What the files of the Kubernetes client share; nobody else includes it.
 #pragma once
 #include "cluster/kube/client.h"
+#include "cluster/kube/clock.h"
 
 struct kube {
 	struct kube_config config;
@@ -21,8 +22,3 @@ void kube_count(struct kube *k, const char *verb, long status); // a request tha
 
 int kube_token(struct kube *k, bool is_refused, struct err *err); // k->token as it is now. 1 = another than before
 int kube_judge(const struct http_call *http, struct kube_call *call, struct err *err); // the answer: 0, or why not
-
-// kube_clock.c, with kube_now_ms()
-int64_t kube_wall_s(void); // our clock, seconds since 1970
-void kube_sleep(long ms);
-uint32_t kube_random(void);

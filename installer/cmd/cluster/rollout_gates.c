@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (cluster/rollout/rollout_status.h),
+// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (rollout_status.h),
 // never as an edit of it. Whoever writes there between our look and our word makes us look again.
 #include "base/core/date.h"
 #include "cluster/kube/api.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two sides of a hand-over to OpenShift's driver toolkit (driver_toolkit/dtk.h), and the name that pod specs call them by.
+// The two sides of a hand-over to OpenShift's driver toolkit, and the name that pod specs call them by.
 #pragma once
 #include "cmd/common/common.h"
 

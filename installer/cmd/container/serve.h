@@ -20,7 +20,7 @@ void serve_block(sigset_t *ret);
 // signals: blocked; those that end it, and SIGCHLD. Returns the signal that ended it.
 int serve(const struct serve_part *parts, size_t count, const sigset_t *signals, struct err *err);
 
-// With the driver's daemons as a part (supervisor/supervisor.h). say: whether everything is up that GPUs need, first when that is
+// With the driver's daemons as a part (supervisor/). say: whether everything is up that GPUs need, first when that is
 // known, then at each change. more: other parts.
 int serve_daemons(const struct common *common, const sigset_t *signals, void (*say)(void *ctx, bool is_well), void *ctx,
 		  const struct serve_part *more, size_t count, struct err *err);

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time and chance, as one place that a simulation replaces. kube_now_ms(), the API server's clock, is in client.h.
+#pragma once
+#include <stdint.h>
+
+int64_t kube_wall_s(void); // our clock, seconds since 1970
+void kube_sleep(long ms);
+uint32_t kube_random(void);
