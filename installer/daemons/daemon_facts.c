@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rules of daemons.c rest on.
+// What the rules of daemon_rules.c rest on.
 #include "daemons/daemon_rules.h"
 
 #include "daemons/fabric_manager.h"

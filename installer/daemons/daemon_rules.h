@@ -25,7 +25,7 @@ extern const char *const daemon_modules[]; // "mlx5_core", "ib_umad", NULL
 void daemon_programs(struct strv *ret);    // below the driver root: "usr/bin/nvidia-persistenced"
 
 struct daemon_wish {          // of the environment
-	struct strv settings; // of the fabric manager, see fabric.h
+	struct strv settings; // of the fabric manager, see fabric_manager.h
 	bool is_vgpu;         // DRIVER_TYPE=vgpu
 };
 void daemon_wish_done(struct daemon_wish *w);
@@ -51,8 +51,8 @@ struct daemon {
 	bool is_forking;      // goes into the background; its pid file tells where
 	bool is_needed;       // GPUs cannot be used while it is down
 	bool is_absent;       // its program is not in the driver root
-	bool is_configured;   // starts with a copy of the fabric manager's configuration (fabric.h)
-	bool is_guest;        // starts with what /drivers has for guests of a virtual GPU (guest.h)
+	bool is_configured;   // starts with a copy of the fabric manager's configuration (fabric_manager.h)
+	bool is_guest;        // starts with what /drivers has for guests of a virtual GPU (vgpu_guest.h)
 };
 struct daemons {
 	struct daemon *items; // in the order of starting; they are stopped the other way round
@@ -65,6 +65,6 @@ void daemons_done(struct daemons *d);
 // Directories below run/ that a driver root with these programs needs to be writable.
 void daemon_dirs(const struct root *driver, struct strv *ret);
 
-// Before the load: what the hardware needs is in the driver root, and of the driver's version (belong.h). E_DAEMON.
+// Before the load: what the hardware needs is in the driver root, and of the driver's version (version_check.h). E_DAEMON.
 // What is optional only says so.
 int daemons_check(const struct daemons *d, const struct root *driver, const struct belong *belong, struct err *err);

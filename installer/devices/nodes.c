@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bring the nodes of a dev tree into the wanted state: devices_apply() of devices.h. Looks before it touches, so that a
+// Bring the nodes of a dev tree into the wanted state: devices_apply() of wanted.h. Looks before it touches, so that a
 // second run makes no changing call (R-G2).
 #include "devices/wanted.h"
 

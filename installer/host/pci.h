@@ -12,7 +12,7 @@ enum gpu_owner {
 	GPU_FREE,    // no driver
 	GPU_NVIDIA,  // nvidia, nvidia-nvswitch
 	GPU_VFIO,    // passed through to a virtual machine: never touched, never ours
-	GPU_KERNEL,  // nouveau, nova_core, nvidiafb: the kernel's own drivers, released before a load (owner.h)
+	GPU_KERNEL,  // nouveau, nova_core, nvidiafb: the kernel's own drivers, released before a load (unbind.h)
 	GPU_FOREIGN, // anybody else's: blocks our probe
 };
 

@@ -12,7 +12,7 @@ struct making {
 	struct plan *plan;
 };
 
-// plan_goal.c: what the kernel is to have in the end
+// plan_target.c: what the kernel is to have in the end
 void goal_modules(const struct making *m);
 int goal_driver(const struct making *m, struct err *err); // the version: as wished, else of what is at hand
 int goal_flavour(const struct making *m, struct err *err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known about a node, as JSON: for `status --json`, for the results of other commands and for the file that
-// stays behind a run (publish.h). Members that are not known are null.
+// stays behind a run (status_file.h). Members that are not known are null.
 #pragma once
 #include "base/formats/json.h"
 #include "base/process/progress.h"

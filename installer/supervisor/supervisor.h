@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the daemons of this node as the rules want them: starts, adopts, watches, starts again, and tells how they are.
-// The state machine of each is supervisor.h; here are its events and actions. Every start happens under the node's
+// The state machine of each is restart_policy.h; here are its events and actions. Every start happens under the node's
 // lock, so that none comes between an unload and what follows it.
 //
 // Whoever keeps leaves the daemons running when it ends, whatever ends it: the driver outlives it, too, and the next

@@ -43,5 +43,5 @@ int apply_stage(const struct apply *apply, struct err *err);
 // of now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.
 int apply_back(const struct apply *a, struct status *ret, struct err *err);
 
-// A run that ended before it came to either: what there is, and why, for others to read (publish.h).
+// A run that ended before it came to either: what there is, and why, for others to read (status_file.h).
 void apply_failed(const struct apply *a, const char *outcome, const struct err *failure);

@@ -49,12 +49,12 @@ int run_without_note(const struct run *r, struct err *err);
 // reader of our log that goes away must not end us between an unload and the load after it.
 void run_hold_signals(void);
 
-// optional.h: whether the plan does without this module, whose failure is then noted.
+// optional_modules.h: whether the plan does without this module, whose failure is then noted.
 bool run_spare(struct run *r, const char *module, const struct err *why);
 void run_settle_optional(struct run *r); // what failed is what `status` tells
 void run_drop_optional(struct run *r);   // and no part of what works
 
-// finish.c
+// step_verify.c
 // Measure; plan: what is wished must be what there is, too. NULL = anything that works.
 int run_verify(struct run *r, const struct plan *plan, struct err *err);
 // What is about to happen, for others to read. Negative where it would be the first that touches the kernel: who starts
@@ -62,12 +62,12 @@ int run_verify(struct run *r, const struct plan *plan, struct err *err);
 int run_publish(const struct run *r, const char *step, const char *subject, bool is_touch, struct err *err);
 void run_publish_end(const struct run *r, const char *outcome); // as run_verify() measured it
 
-// steps.c
+// step_acquire.c
 int step_adopt(struct run *r, const struct step *step, struct err *err);
 int step_package(struct run *r, const struct step *step, struct err *err);
 int step_compile(struct run *r, const struct step *step, struct err *err);
 int step_prove(struct run *r, const struct step *step, struct err *err);
-// clear.c
+// step_preflight.c
 int step_preflight(struct run *r, const struct step *step, struct err *err);
 // What comes back on a node without a driver is asked for its firmware as a target is.
 int run_check_back(struct run *r, struct err *err);
@@ -75,14 +75,14 @@ int step_unbind(struct run *r, const struct step *step, struct err *err);
 int undo_unbind(struct run *r, struct err *err);
 void settle_unbind(struct run *r);     // once a driver of ours has the GPUs
 void settle_left(const struct run *r); // and when a run that was cut off may have had no time to
-// swap.c
+// step_modules.c
 int step_holders(struct run *r, const struct step *step, struct err *err);
 int step_unload(struct run *r, const struct step *step, struct err *err);
 int step_load(struct run *r, const struct step *step, struct err *err);
 // Take out what this run, or one that was cut off, has put in; and bring in again what the kernel had, with its nodes.
 int undo_load(struct run *r, struct err *err);
 int undo_unload(struct run *r, struct err *err);
-// show.c
+// step_driver_root.c
 int step_payload(struct run *r, const struct step *step, struct err *err);
 int step_export(struct run *r, const struct step *step, struct err *err);
 int run_prepare_export(struct run *r, struct err *err); // before anything is touched, or by step_export()
@@ -94,6 +94,6 @@ void run_export_back(struct run *r);
 // What was exported before is in place again; a failure is a note, because it must not stop the undo of the modules.
 void run_unexport(struct run *r);
 void run_collect(struct run *r); // what nobody looks at any more
-// finish.c
+// step_verify.c
 int step_nodes(struct run *r, const struct step *step, struct err *err);
 int step_verify(struct run *r, const struct step *step, struct err *err);

@@ -25,7 +25,7 @@ static int measure(const struct apply *a, struct facts *now, struct status *ret,
 		       0;
 }
 
-// The rest may fail, see optional.h.
+// The rest may fail, see optional_modules.h.
 static void demanded(const struct plan *plan, struct strv *ret)
 {
 	for (size_t i = 0; i < plan->modules.count; i++)

@@ -13,7 +13,7 @@ int unload_modules(const struct strv *order, const struct sys *sys, const struct
 // somebody is in the way and nothing was unloaded. timeout_ms: for each module. E_WEDGED: the kernel did not come back
 // from one, and nothing more may be loaded or unloaded before the next boot. ret_unloaded: those that went, on failure,
 // too: the kernel's own refusal (E_IN_USE) may come after the first. 1 = unloaded, 0 = nothing was loaded.
-// What is published of the node (publish.h) is withdrawn before and told after.
+// What is published of the node (status_file.h) is withdrawn before and told after.
 int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
 		  struct err *err);
 // As a change of its own: a wedge is remembered in the journal of state, and every later one in this boot is refused

@@ -6,7 +6,7 @@
 
 #define PROMISE_TAG "kmodsmith-bundle"
 #define PROMISE_TYPE "application/vnd.kmodsmith.bundle.v1+json"
-#define PROMISE_PACKAGE "package" // a kind; the others are those of parcel.h
+#define PROMISE_PACKAGE "package" // a kind; the others are those of asset.h
 
 struct promise {
 	char *kind;

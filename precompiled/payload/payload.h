@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The payload of a driver version: the libraries, firmware, programs and sources that must be of the version of the
 // modules, laid out at the places where their consumers look for them, so that nothing is installed at a start (R-I3).
-// It is made of package files and offered as a parcel (parcel.h), or carried as a directory (carried.h).
+// It is made of package files and offered as a parcel (asset.h), or carried as a directory (image_dir.h).
 #pragma once
 #include "base/core/err.h"
 #include "base/file/root.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A JSON document as an artifact: a manifest with the empty configuration and one layer, both of the document's type.
-// What a source offers (catalog.h), what a bundle promises (promise.h) and how a package came into a store
+// What a source offers (catalog.h), what a bundle promises (bundle_manifest.h) and how a package came into a store
 // (provenance.h) are such.
 #pragma once
 #include "precompiled/repository/repository.h"

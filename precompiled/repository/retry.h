@@ -25,7 +25,7 @@ int remote_run(struct remote *r, struct http_call *call, struct err *err);
 int remote_get(struct remote *r, struct http_call *call, struct err *err);
 int remote_wait(struct remote *r, unsigned ms, struct err *err); // other calls go on meanwhile
 
-// Blobs (pull.c): repository_ops.begin for a URL, .step and .end.
+// Blobs (download.c): repository_ops.begin for a URL, .step and .end.
 int pull_begin(struct remote *r, struct transfer *t, const char *url, struct err *err);
 int pull_step(struct repository *r, struct err *err);
 void pull_end(struct repository *r, struct transfer *t);

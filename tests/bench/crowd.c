@@ -5,7 +5,7 @@
 //   crowd beat SECONDS           each of them tells its status every five minutes, as a kubelet does
 //   crowd play SECONDS [STATE COUNT]
 //                                agents, until that many nodes are in the state. They choose, journal and write by the
-//                                agent's own rules (cluster/agent/decide.h, agent_words.h); what is made up is the work
+//                                agent's own rules (cluster/agent/decide.h, agent_annotations.h); what is made up is the work
 //   crowd state STATE            how many nodes are in it
 #include "cluster/agent/node_object.h"
 #include "cluster/kube/api.h"
@@ -53,7 +53,7 @@ static struct kube *connect(void)
 	return k;
 }
 
-// The agent's own keys and the coordinator's, as agent_node.c reads them.
+// The agent's own keys and the coordinator's, as node_object.c reads them.
 static void read_person(struct person *p, const json_t *metadata)
 {
 	const char *key;

@@ -4,7 +4,7 @@
 #include "cluster/agent/agent_journal.h"
 #include "cluster/agent/loop.h"
 
-// agent_see.c
+// observe_node.c
 void agent_complain(struct agent *a, const char *what, const struct err *why);    // once
 void agent_read_policy(struct agent *a);                                          // where it has changed
 void agent_see(struct agent *a);                                                  // what is loaded and stored

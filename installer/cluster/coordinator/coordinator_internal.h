@@ -13,7 +13,7 @@ enum {
 const char *coordinator_datum(const json_t *map, const char *key); // of a ConfigMap; NULL = absent
 void coordinator_say(const struct coordinator *c, const char *what, const struct err *err);
 
-// coordinator_know.c: policy, status, nodes; all of it anew, or what the watches tell.
+// cache.c: policy, status, nodes; all of it anew, or what the watches tell.
 void know_init(struct coordinator *c); // it must not move in memory from then on
 int know_all(struct coordinator *c, struct err *err);
 int know_once(struct coordinator *c, struct err *err); // without watches
@@ -22,21 +22,21 @@ int know_status(struct coordinator *c, struct err *err);
 // The DriverRollout as it is by now: false = people have written there since it was read, and all is read anew.
 bool know_object(struct coordinator *c, const json_t *object);
 
-// coordinator_policy.c: which policy is in force, of the ConfigMaps as they were read.
+// policy_in_force.c: which policy is in force, of the ConfigMaps as they were read.
 void policy_choose(struct coordinator *c);
 void policy_event(struct coordinator *c, const json_t *object, const char *reason, const char *message); // NULL: none
 void policy_tell(struct coordinator *c); // what came of it, as an Event on the object, once
 
-// coordinator_drivers.c: who else loads drivers; between the policy and the nodes.
+// operator_nodes.c: who else loads drivers; between the policy and the nodes.
 int know_drivers(struct coordinator *c, struct err *err);
 int watch_drivers(struct coordinator *c, struct err *err);
 void tell_drivers(struct coordinator *c);
-// driverrollout.c: its status, where there is one; slots: as they were planned, NULL = nothing is known.
+// driver_rollout.c: its status, where there is one; slots: as they were planned, NULL = nothing is known.
 void driverrollout_tell(struct coordinator *c, const struct slots *slots);
 
-// coordinator_others.c: who else leads nodes here.
+// other_leaders.c: who else leads nodes here.
 void others_look(struct coordinator *c);
 void others_done(struct others *o);
 
-// coordinator_act.c: until nothing more is to be done now. E_CONFLICT: the lead was lost.
+// reconcile.c: until nothing more is to be done now. E_CONFLICT: the lead was lost.
 int act(struct coordinator *c, struct err *err);

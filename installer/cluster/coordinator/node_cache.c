@@ -11,7 +11,7 @@ static const char *const rows[] = {
 	"metadata uid",
 	"metadata resourceVersion",
 	"metadata deletionTimestamp",
-	"metadata labels kmodsmith.io/*", // of the tables in keys.c and member.c
+	"metadata labels kmodsmith.io/*", // of the tables in annotations.c and node_state.c
 	"metadata labels nvidia.com/gpu.deploy.*",
 	"metadata labels nvidia.com/gpu-driver-upgrade*",
 	"metadata annotations kmodsmith.io/*",

@@ -25,7 +25,7 @@ unsigned limit_of(const struct limit *limit, unsigned total);
 enum evict { EVICT_GPU, EVICT_HOLDERS, EVICT_ALL, EVICT_NOTHING };
 enum on_timeout { TIMEOUT_RELEASE, TIMEOUT_HOLD };
 enum on_wait_timeout { WAIT_EVICT, WAIT_RELEASE };
-enum mode { MODE_COORDINATOR, MODE_SELF /* one node, which has no coordinator: see self.h */ };
+enum mode { MODE_COORDINATOR, MODE_SELF /* one node, which has no coordinator: see single_node.h */ };
 enum on_halt { HALT_FINISH, HALT_ROLLBACK, HALT_ROLLBACK_ALL };
 enum foreign_cordon { CORDON_IGNORE, CORDON_USE_FIRST };
 enum overflow { OVERFLOW_ALONE, OVERFLOW_HOLD };
@@ -71,7 +71,7 @@ struct pool {
 	size_t window_count;
 };
 
-struct driver_set { // a DaemonSet of NVIDIA's operator that loads drivers: no part of the document, see driversets.h
+struct driver_set { // a DaemonSet of NVIDIA's operator that loads drivers: no part of the document, see driver_daemonsets.h
 	char name[OBJECT_TEXT];
 	uint64_t terms; // of the nodes that it serves; 0 = every node
 };

@@ -39,7 +39,7 @@ static void add_borrowed(struct patch *p, const struct borrowed *table, unsigned
 }
 
 // NVIDIA's label, for dashboards that read it: upgrade-done and nothing else, with the state that says so, taken away
-// when that ends, and never repeated (T61, 5.12). Any other word would start something (state.h).
+// when that ends, and never repeated (T61, 5.12). Any other word would start something (states.h).
 static void add_upgrade(struct patch *p, const struct member *m, const struct decision *d, bool has_mirror)
 {
 	bool was_done = m->record.has_phase && m->record.phase == PHASE_DONE, is_done = d->next.phase == PHASE_DONE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people say beside the policy: formats in rollstatus.h.
+// What people say beside the policy: formats in rollout_status.h.
 #include "cluster/rollout/rollout_status.h"
 
 #include "base/core/date.h"

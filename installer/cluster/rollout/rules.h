@@ -20,7 +20,7 @@ struct rule {
 };
 extern const struct rule repair_rules[], begin_rules[], drain_rules[], change_rules[], end_rules[]; // .text NULL ends
 
-// Conditions (conditions.c)
+// Conditions (rule_conditions.c)
 bool is_busy(const struct view *v);                      // holders, or nobody knows
 bool is_expired(const struct view *v);                   // the deadline is over
 bool is_silent(const struct view *v);                    // not even an acceptance of the last order
@@ -41,7 +41,7 @@ bool is_handed_over(const struct view *v); // NVIDIA's operator drives the node 
 bool is_upgraded(const struct view *v);    // NVIDIA's controller is in the middle of an upgrade of its own
 const char *stands_down_for(const struct view *v); // what takes it out, by name; "" = the reason says it
 
-// Steps (steps.c)
+// Steps (rule_actions.c)
 void enter(const struct view *v, struct decision *d, enum phase phase, enum reason_code why, const char *object);
 void keep_reason(const struct view *v, struct decision *d);
 void give_order(const struct view *v, struct decision *d, enum verb verb, struct aim aim);
