@@ -65,6 +65,6 @@ void daemons_done(struct daemons *d);
 // Directories below run/ that a driver root with these programs needs to be writable.
 void daemon_dirs(const struct root *driver, struct strv *ret);
 
-// Before the load: what the hardware needs is in the driver root, and of the driver's version (version_check.h). E_DAEMON.
+// Before the load: what the hardware needs is in the driver root, and of its version (version_check.h). E_DAEMON.
 // What is optional only says so.
 int daemons_check(const struct daemons *d, const struct root *driver, const struct belong *belong, struct err *err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver root that other pods and programs see, by default /run/nvidia/driver (contract 1.7, 1.8), as generations:
-// a new one is made beside, mounted on the present one (overmount.h), and the one before stays beneath until the new one
+// a new one is made beside, mounted on it (overmount.h), and the one before stays beneath until the new one
 // was measured. What nobody looks at any more is collected (R-D4). A kill at any instant leaves either the old or the
 // new one in place.
 //

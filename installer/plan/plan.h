@@ -13,7 +13,7 @@
 struct wish {
 	const char *driver;   // version; NULL = that of the package or the source
 	enum flavour flavour; // FLAVOUR_AUTO = by the GPUs
-	// Full names to load, and none of them may fail; empty = nvidia, nvidia-uvm, nvidia-modeset, see optional_modules.h.
+	// Full names to load, and none of them may fail; empty = those of optional_modules.h.
 	const struct strv *modules;
 	const struct params *params;
 	bool is_compile_forbidden;

@@ -5,7 +5,7 @@
 //   crowd beat SECONDS           each of them tells its status every five minutes, as a kubelet does
 //   crowd play SECONDS [STATE COUNT]
 //                                agents, until that many nodes are in the state. They choose, journal and write by the
-//                                agent's own rules (cluster/agent/decide.h, agent_annotations.h); what is made up is the work
+//                                agent's own rules (cluster/agent/decide.h); what is made up is the work
 //   crowd state STATE            how many nodes are in it
 #include "cluster/agent/node_object.h"
 #include "cluster/kube/api.h"

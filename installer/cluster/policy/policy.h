@@ -71,7 +71,7 @@ struct pool {
 	size_t window_count;
 };
 
-struct driver_set { // a DaemonSet of NVIDIA's operator that loads drivers: no part of the document, see driver_daemonsets.h
+struct driver_set { // a DaemonSet of NVIDIA's operator that loads drivers: see driver_daemonsets.h
 	char name[OBJECT_TEXT];
 	uint64_t terms; // of the nodes that it serves; 0 = every node
 };
