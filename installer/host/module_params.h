@@ -58,6 +58,6 @@ char *params_text(const struct params *p, const char *module);
 
 // Wished parameters that the loaded modules run without: "nvidia NVreg_DeviceFileMode: 438, wished 0660" (R-D1).
 // Numbers compare as numbers and Y/N as 1/0. Of modules that are not loaded, and of parameters that the running driver
-// does not show (a misspelt name is accepted by the kernel and never shown), nothing is said (loaded_params.h). 1 = some
+// does not show (a misspelt name is accepted by the kernel and never shown), nothing is said. 1 = some
 // differ, 0 = none.
 int params_differ(const struct params *p, const struct loaded *loaded, struct strv *ret);
