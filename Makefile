@@ -39,7 +39,7 @@ DATA := $(sort $(wildcard kmod/source/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
 CMDS := $(sort $(shell grep -oE '&cmd_[a-z_]+' installer/commands.c | cut -c6- | tr _ -))
-MAN := $(patsubst man/%.scd,$B/man/%,$(wildcard man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) \
+MAN := $(patsubst docs/man/%.scd,$B/man/%,$(wildcard docs/man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) \
   $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
@@ -124,7 +124,7 @@ format:
 	find installer kmod precompiled tests/unit tests/sim tests/fuzz -name '*.[ch]' | xargs clang-format -i
 images: $B/kmodsmith $B/kmodsmith-static
 	$(Q)scripts/images.sh
-# Manual pages: commands and errors from the program's own tables, the rest from man/NAME.SECTION.scd
+# Manual pages: commands and errors from the program's own tables, the rest from docs/man/NAME.SECTION.scd
 $B/mkman: $B/installer/mkman.o $(LIB)
 	@echo "  LD      $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -132,7 +132,7 @@ $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7 $(CMDS:%=$B/man/kmodsmith-%.8): $B/
 	@echo "  MAN     $@"
 	@mkdir -p $(@D)
 	$(Q)$< $(patsubst kmodsmith-%,%,$(basename $(@F))) | scdoc >$@
-$B/man/%: man/%.scd
+$B/man/%: docs/man/%.scd
 	@echo "  MAN     $<"
 	@mkdir -p $(@D)
 	$(Q)scdoc <$< >$@

@@ -13,7 +13,7 @@ export PAPERS='upgrade-design docs/design/upgrade-design.md
 contract docs/design/contract.md
 package-format docs/design/package-format.md'
 
-{ find ./*.md installer kmod precompiled tests scripts .ci man images deploy docs -type f 2>/dev/null || true; } |
+{ find ./*.md installer kmod precompiled tests scripts .ci images deploy docs -type f 2>/dev/null || true; } |
   sed 's#^\./##' | grep -E '\.(c|h|sh|bash|bats|py|S|def|ya?ml|json|scd|md|toml)$|^\.ci/run$' |
   grep -vE '^tests/(hosts|fuzz/corpus)/' | sort | perl -e '
 use strict;

@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 sources() { find installer kmod precompiled -name '*.[ch]' 2>/dev/null | sort; }
-ours() { find installer kmod precompiled tests scripts .ci man images deploy -type f 2>/dev/null |
+ours() { find installer kmod precompiled tests scripts .ci images deploy -type f 2>/dev/null |
   grep -E '\.(c|h|sh|bash|bats|py|S|def|y?aml)$|^\.ci/run$' | sort; }
 # Lines of our C that match a regular expression, comments left out.
 code() { sources | grep -vxE "$1" | xargs -r grep -nHE "$2" | grep -vE '^[^:]*:[0-9]+:[[:space:]]*(//|\*)'; }

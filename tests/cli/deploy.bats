@@ -203,7 +203,7 @@ END
 @test "deploy: the agent can be confined to nodes that the GPU Operator has given up, as kmodsmith-operator(7) says" {
   command -v kubectl >/dev/null || skip "kubectl is not here"
   local patch
-  patch=$(sed -n "/^kubectl patch --local/,/}'/p" "$top/man/kmodsmith-operator.7.scd" | sed "1s/.*-p '//; s/'.*//")
+  patch=$(sed -n "/^kubectl patch --local/,/}'/p" "$top/docs/man/kmodsmith-operator.7.scd" | sed "1s/.*-p '//; s/'.*//")
   HOME=$BATS_TEST_TMPDIR kubectl patch --local -f "$top/deploy/daemonset-agent.yaml" -o yaml -p "$patch" >"$BATS_TEST_TMPDIR/d.yaml"
   python3 "$top/tests/cli/kube.py" "$BATS_TEST_TMPDIR/d.yaml"
   run grep -A1 -E 'nodeSelector:|name: KMODSMITH_CDI' "$BATS_TEST_TMPDIR/d.yaml"
@@ -213,7 +213,7 @@ END
 
 @test "deploy: the file that the GPU Operator's validator waits for on a node that was given up, as kmodsmith-operator(7) makes it" {
   local command
-  command=$(sed -n "/exec AGENT-POD/,/'$/p" "$top/man/kmodsmith-operator.7.scd" | sed "1s/.*sh -ec '//; \$s/'\$//")
+  command=$(sed -n "/exec AGENT-POD/,/'$/p" "$top/docs/man/kmodsmith-operator.7.scd" | sed "1s/.*sh -ec '//; \$s/'\$//")
   mkdir -p "$BATS_TEST_TMPDIR/run/nvidia"
   run sh -ec "${command//\/proc\/1\/root/$BATS_TEST_TMPDIR}"
   assert_success

@@ -161,7 +161,7 @@ EOF
 
 @test "a citation of a section, or of an id, that its document does not have is found" {
   local up=upgrade"-design" file text line # so that this file cites nothing
-  mkdir -p "$tree"/{docs/design,tests/cluster,installer/cluster/kube,man}
+  mkdir -p "$tree"/{docs/design,tests/cluster,installer/cluster/kube,docs/man}
   local paper=docs/design/$up.md scenes=tests/cluster/scenarios.md
   printf '%s\n' '## 5 A' '### 5.1 B' '#### 5.1.2 C' "| T""97 | x |" '| I1 | y |' 'as in 5.1.2' >"$tree/$paper"
   printf '%s\n' '## 2 A' '### 2.3 B' >"$tree/docs/design/contract.md"
@@ -189,7 +189,7 @@ kmod/load/bad.c|// UP\n// 5.9|3:5.9
 kmod/load/bad.c|// (UP 5.1,\n// 5.1.3; R-P1)|2:5.1.3
 kmod/load/bad.c|// UP 5.1 to 5.9.|2:5.9
 kmod/load/bad.c|// UP 5.1 and 6.1|2:6.1
-man/bad.scd|UP 7|2:7
+docs/man/bad.scd|UP 7|2:7
 kmod/load/bad.c|// (CO 2.3, R-P2), CO 2.3 K and CO 2.|
 kmod/load/bad.c|// CO 2.3, 2.4|2:2.4
 kmod/load/bad.c|// PF C.1, and as C.1 of the PF|

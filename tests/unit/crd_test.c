@@ -27,7 +27,7 @@ static int set_up(void **state)
 	struct err err = { 0 };
 	auto_str char *text = read_all("deploy/crd.yaml");
 	expect(yaml_read_numbers(text, strlen(text), &s.document, &err) == 0, err.text);
-	s.man = read_all("man/kmodsmith-policy.7.scd");
+	s.man = read_all("docs/man/kmodsmith-policy.7.scd");
 	*state = &s;
 	return 0;
 }
