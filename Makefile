@@ -2,7 +2,7 @@
 # make            build/release/kmodsmith            make demo    the main job on a real kernel with simulated GPUs
 # make static     build/release/kmodsmith-static     make images  the container images, in build/images
 # make MODE=asan  with ASan and UBSan                make check   what a change can break
-# make fuzz, make coverage, make mutate: see scripts/NAME.sh
+# make fuzz, make coverage, make mutate, make measure: see scripts/NAME
 # V=1 shows the commands, CC=clang builds with clang, B=DIR builds elsewhere.
 MODE ?= release
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
@@ -47,7 +47,7 @@ FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$
 
 .DELETE_ON_ERROR:
 .PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check check-all \
-  cli cluster cluster-oldest services matrix vm bench lint format man print-flags fuzz coverage mutate
+  cli cluster cluster-oldest services matrix vm bench lint format man print-flags fuzz coverage mutate measure
 all: $B/kmodsmith
 
 $B/hardening.mk: Makefile scripts/hardening.sh
@@ -106,18 +106,14 @@ unit cli services cluster images-test matrix vm lint:
 cluster-oldest:
 	@KUBERNETES=1.30 scripts/check.sh cluster
 
-deps:
-	scripts/deps.sh
-check:
-	@scripts/check.sh
-check-all:
-	@scripts/check.sh --all
+check check-all:
+	@scripts/check.sh $(if $(filter check-all,$@),--all)
 print-flags: # one a line, for scripts/analyze.sh
 	@printf '%s\n' $(CPPFLAGS) -std=gnu11 $(WARN)
-demo:
-	@scripts/demo.sh
-demo-cluster demo-registry fuzz coverage mutate:
+deps demo demo-cluster demo-registry fuzz coverage mutate:
 	@scripts/$@.sh
+measure:
+	@scripts/measure.py $(REV)
 bench: $B/kmodsmith $B/bench/scale $B/bench/crowd
 	@scripts/bench.sh
 format:
