@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes that need the same compile agree on one of them (R-H4).
+// Nodes that need the same compile agree on one of them (R-A9).
 #pragma once
 #include "acquire/compile.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who compiles, of two nodes that need the same (R-H4): taken once, renewed while it runs, given back with what came of
+// Who compiles, of two nodes that need the same (R-A9): taken once, renewed while it runs, given back with what came of
 // it, and taken over from who has died.
 #include "base/file/digest.h"
 #include "cluster/kube/build_lease.h"

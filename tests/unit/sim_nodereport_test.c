@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node tells the cluster of its next kernel (R-F3), in the order in which it turns out: the annotation, and an
+// What a node tells the cluster of its next kernel (R-F1), in the order in which it turns out: the annotation, and an
 // Event where it turns bad, another bad, or good again. Asked again with nothing new, nothing is written.
 #include "cluster/node_state/next_kernel_report.h"
 #include "tests/sim/sim.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who compiles, of all the nodes that need the same: whoever holds a Lease named by the key of what is to be made
-// (R-H4). It is renewed while the compile runs; a holder that is silent for as long as the Lease says has died, and
+// (R-A9). It is renewed while the compile runs; a holder that is silent for as long as the Lease says has died, and
 // another one takes over.
 //
 // A Lease that is lost costs a second compile, never a wrong result. What came of it stands in an annotation.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --share: of all nodes that need the same compile one builder does it, signs and pushes the result, and the others
-// load that (R-H4). Which: on Kubernetes the one that holds the Lease of its key; elsewhere, of those that have one
+// load that (R-A9). Which: on Kubernetes the one that holds the Lease of its key; elsewhere, of those that have one
 // state directory, whoever holds a lock. Only builders have a key: who is root on a node must not sign for all.
 // Whatever goes wrong with that costs a compile more, never the install:
 //
