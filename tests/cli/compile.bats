@@ -1,0 +1,57 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What a build asks of kernel, compiler and probes before it compiles a driver. Source and kernel tree are made up, and small;
+# make, compiler and sandbox are this machine's.
+# shellcheck disable=SC2154,SC2016 # bats and helper.bash set output, stderr, top and ROOT; make's variables in strings
+load helper
+load package
+
+kernel=6.1.0-56-cloud-amd64
+setup() {
+  work=$BATS_TEST_TMPDIR driver=$BATS_TEST_TMPDIR/driver
+  tiny_headers "$work/headers.tar" "$kernel"
+  tree=$work/headers.tar.d/usr/src/kernels/$kernel
+  compiling_tree "$tree"
+  built_with "$(gcc -dumpversion | cut -d. -f1)" "$work/headers.tar" "$kernel"
+  compiling_source "$driver" 535.261.03
+  host h100x2-unloaded
+}
+pack_tree() { tar -cf "$work/headers.tar" -C "$work/headers.tar.d" lib usr; }
+build() { # OPTION...
+  kmodsmith build --source "$driver" --kernel "$kernel" --flavour open --modules nvidia --headers "$work/headers.tar" \
+    --state-dir "$work/state" --output "oci:$work/layout" --json --jobs 1 "$@"
+}
+compiled() { grep -cE '^(asked:|  CC )' "$work/state/logs/535.261.03-open-$kernel.log" || true; } # probes, objects
+
+@test "R-B3: probes that give wrong answers stop the build before the driver's own are asked" {
+  sed -i 's/bad[.]o) false/good.o) false/' "$tree/Makefile"
+  pack_tree
+  build
+  assert_error E_CONFTEST_BROKEN "a test that must compile does not"
+  sed -i 's/good[.]o) false/none) false/' "$tree/Makefile"
+  pack_tree
+  build
+  assert_error E_CONFTEST_BROKEN "a test that must not compile does"
+  assert_equal "$(compiled)" 0
+  assert_not_exist "$work/layout/index.json"
+}
+
+@test "R-B8: a PREEMPT_RT kernel is refused before the compile, unless --allow-rt is given" {
+  echo CONFIG_PREEMPT_RT=y >>"$tree/.config"
+  pack_tree
+  sed -i '1i ifneq ($(IGNORE_PREEMPT_RT_PRESENCE),1)\n$(error Failed PREEMPT_RT sanity check)\nendif' "$driver/kernel-open/Makefile"
+  build
+  assert_error E_SOURCE_KERNEL "is PREEMPT_RT"
+  assert_equal "$(compiled)" 0
+  build --allow-rt
+  assert_status 0
+  assert_not_equal "$(compiled)" 0
+}
+
+@test "R-B6: a kernel whose modules have BTF is built for without pahole" {
+  echo CONFIG_DEBUG_INFO_BTF_MODULES=y >>"$tree/.config"
+  pack_tree
+  sed -i '1i include $(SYSSRC)/.config\nifdef CONFIG_DEBUG_INFO_BTF_MODULES\n$(error pahole is run)\nendif' "$driver/kernel-open/Makefile"
+  build
+  assert_status 0
+}
