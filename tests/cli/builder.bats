@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# A compile on top of a builder image's root: packed, offered, unpacked once, and taken only when no compiler of this
+# R-H4: a compile on top of a builder image's root: packed, offered, unpacked once, and taken only when no compiler of this
 # machine fits. The root is a made-up one of a shell, busybox and a compiler that says what it is and copies modules that
 # lie beside it; everything round it, the sandbox included, is real. A real
 # compile of NVIDIA's source this way takes minutes, and gives the bytes of every other way.

@@ -267,6 +267,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
 }
 
 @test "pack headers: the same files are the same artifact, and files of another kernel are named" {
+  # R-A4, R-R4
   local first
   headers_site
   kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar" --kernel "$K1" --output "oci:$BATS_TEST_TMPDIR/a" \

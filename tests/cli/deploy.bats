@@ -125,7 +125,7 @@ END
   assert_output --partial "default auto: kmodsmith-compile"
 }
 
-@test "deploy: no image has a tag that moves, and each name has one tag" {
+@test "deploy: no image has a tag that moves, and each name has one tag" { # for every kernel: R-E5
   local images
   images=$(sed -nE 's/^ +image: ([^ ]+).*/\1/p' "$top"/deploy/*.yaml | sort -u)
   assert [ "$(wc -l <<<"$images")" -ge 3 ]

@@ -279,7 +279,7 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(calls_of 'unload nvidia')" 1
 }
 
-@test "no driver is loaded: nobody is evicted, and what an earlier start left is given back" {
+@test "no driver is loaded: nobody is evicted, and what an earlier start left is given back" { # R-D6
   gpu_pod train
   kube DELETE "/api/v1/namespaces/default/pods/plugin-$node?gracePeriodSeconds=0" >/dev/null
   kmodsmith unload

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Once per cluster: of ten nodes that need the same package and find none, one compiles. The API server, etcd and the
+# R-A9, once per cluster: of ten nodes that need the same package and find none, one compiles. The API server, etcd and the
 # registry are real, nodes are recorded machines, the compiler is a made-up one that takes seconds.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell and sets status; servers.bash the addresses
 # shellcheck disable=SC2034 # nodes.bash uses what is set here

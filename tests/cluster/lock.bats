@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Without a cluster: processes that have one state directory agree by a lock. Needs no API server.
+# R-A9, without a cluster: processes that have one state directory agree by a lock. Needs no API server.
 # shellcheck disable=SC2034,SC2154 # nodes.bash sets builder, and uses repository
 load helper
 load nodes

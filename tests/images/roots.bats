@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What is in the images and what is not: sizes, programs that start, links, rights, and nothing that was not asked for.
+# What is in the images and what is not: sizes, programs that start, links, rights, and nothing that was not asked for (R-J3).
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
 load helper
 

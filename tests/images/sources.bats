@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The sources that a driver image carries are what the images of GPUDirect Storage and GDRCopy look for in the exported root:
+# R-J2: the sources that a driver image carries are what the images of GPUDirect Storage and GDRCopy look for in the exported root:
 # usr/src/nvidia-VERSION, in which `make` gives the Module.symvers that nvidia-fs is compiled with. With CHECK=check the driver of
 # one file (tests/vm/driver) is made in their place, which takes seconds; else NVIDIA's, minutes.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The way to a source: proxies and who is excepted from them, redirects, and what `net check` says about each layer.
+# The way to a source: proxies and who is excepted from them, redirects, and what `net check` says about each layer (R-L1).
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
 load helper
 

@@ -55,7 +55,7 @@ static void reads_a_machine(void **state)
 	assert_string_equal(compilers, "clang-14 gcc gcc-12 gcc-12.2 x86_64-linux-gnu-gcc-12");
 }
 
-static void values_of_os_release(void **state)
+static void values_of_os_release(void **state) // R-R2
 {
 	(void)state;
 	static const struct {
@@ -80,7 +80,7 @@ static void values_of_os_release(void **state)
 	}
 }
 
-static void a_bare_machine_will_do(void **state)
+static void a_bare_machine_will_do(void **state) // R-A8
 {
 	(void)state;
 	auto_folder struct folder t;

@@ -258,7 +258,7 @@ static void machine(struct folder *f)
 	snprintf(fake->log, sizeof(fake->log), "%s/dev/kmsg", f->path);
 }
 
-// R-N1: the other way is tried where it may do better, and only there.
+// R-N1, R-C4, R-R3: the other way is tried where it may do better, and only there.
 static void test_ways(void **state)
 {
 	(void)state;

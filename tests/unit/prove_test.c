@@ -110,7 +110,7 @@ static void test_one_module(void **state)
 		  PROOF_COMPATIBLE,
 		  0,
 		  "built for 6.1.0-50-cloud-amd64; all 2 CRCs equal" },
-		{ "other architecture",
+		{ "R-O2: other architecture",
 		  { .vermagic = SAME, .machine = EM_AARCH64, .imports = SYMBOLS(LAYOUT) },
 		  NULL,
 		  PROOF_REFUSED,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// R-L1: which requests go through a proxy.
 #include "base/http/proxy.h"
 
 #include "tests/unit/test.h"

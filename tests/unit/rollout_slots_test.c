@@ -50,7 +50,7 @@ static void t70_a_deleted_node_frees_its_slot(void **state)
 	expect_slots("done+slot failed+ours+slot queued", "--S"); // failed counts in U, not in the slots
 }
 
-static void t31_others_cordon_meanwhile(void **state)
+static void t31_others_cordon_meanwhile(void **state) // R-E2
 {
 	(void)state;
 	expect_slots("evicting+ours+slot idle+cordon queued", "S--");
@@ -81,7 +81,7 @@ static void t80_zero_is_pause(void **state)
 	expect_slots("queued queued", "S-"); // the whole cluster's limit
 }
 
-static void t20_foreign_cordon(void **state)
+static void t20_foreign_cordon(void **state) // R-E2
 {
 	(void)state;
 	expect_refused("queued+cordon queued", 0, REASON_FOREIGN_CORDON);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
-# R-J1: in a container that has the machine's process ids and rights, and nothing mounted, the machine is found by itself:
+# R-J1, R-A8: in a container that has the machine's process ids and rights, and nothing mounted, the machine is found by itself:
 # its state, its nodes and what others read are the machine's, and nothing of that is left in the container.
 # gpus: 1
 # packages: smallopen

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
-# R-N3, R-K1, R-R1: in a container, an install, an export and an unload with the capabilities of the program's table alone;
+# R-N3, R-K1, R-R1, R-H3: in a container, an install, an export and an unload with the capabilities of the program's table alone;
 # each of them is missed when it is not there; and with everything read-only but /run, /dev and the state directory.
 # gpus: 1
 # stub: yes
