@@ -7,6 +7,7 @@
 #   (N.N), (ID, N.N)  the same in the roll-out's own sources, which leave the word out; in its document any such number
 #   Tnn               a scenario: a row "| Tnn |" of tests/cluster/scenarios.md, and of upgrade-design
 #   In, Ln, Dn, Sn    a row of upgrade-design, wherever a roll-out's sources and tests say it
+#   R-Xn              a requirement: a paragraph "**R-Xn** ..." of docs/design/requirements.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PAPERS='upgrade-design docs/design/upgrade-design.md
@@ -18,7 +19,7 @@ package-format docs/design/package-format.md'
   grep -vE '^tests/(hosts|fuzz/corpus)/' | sort | perl -e '
 use strict;
 use warnings;
-my ($rollout, $scenes, %there) = ("upgrade-design", "tests/cluster/scenarios.md");
+my ($rollout, $scenes, $needs, %there) = ("upgrade-design", "tests/cluster/scenarios.md", "docs/design/requirements.md");
 my %paper = map { split } split /\n/, $ENV{PAPERS};
 my $words = join "|", map { s/(?<=package)-/[- ]/r } keys %paper;
 my $gap = qr{[\s/#*]+};
@@ -31,9 +32,9 @@ sub text {
   local $/;
   return <$f> // "";
 }
-for my $file (values %paper, $scenes) {
+for my $file (values %paper, $scenes, $needs) {
   my $text = text($file);
-  $there{$file}{$_} = 1 for $text =~ /^#+ ($part|[A-Z]) /mg, $text =~ /^\| ([A-Z]\d+b?) \|/mg;
+  $there{$file}{$_} = 1 for $text =~ /^#+ ($part|[A-Z]) /mg, $text =~ /^\| ([A-Z]\d+b?) \|/mg, $text =~ /^\*\*(R-[A-Z]\d+)\*\* /mg;
 }
 sub judge {
   my ($at, $name, @files) = @_;
@@ -52,6 +53,7 @@ while (my $file = <STDIN>) {
     judge([$file, $text, $offset], $_, $paper{$word}) for $all =~ /$part/g;
   }
   while ($is_rollout && $text =~ /$bare/g) { judge([$file, $text, $-[1]], $1, $paper{$rollout}) }
+  while ($text =~ /(?<![-\w])(R-[A-Z]\d+)(?!\w)/g) { judge([$file, $text, $-[1]], $1, $needs) }
   while ($text =~ /(?<![-\w])(T\d\db?)(?!\w)/g) { judge([$file, $text, $-[1]], $1, $scenes, $paper{$rollout}) }
   while ($is_rollout && $text =~ /(?<![-\w])([DL]\d|[IS]\d\d?)(?!\w)/g) { judge([$file, $text, $-[1]], $1, $paper{$rollout}) }
 }'

@@ -48,10 +48,10 @@ spdx() {
   ours | xargs awk 'FNR == 1 { if (file && !seen) print file ":1: has no SPDX line"; file = FILENAME; seen = 0 }
     FNR <= 3 && /SPDX-License-Identifier: / { seen = 1 } END { if (file && !seen) print file ":1: has no SPDX line" }'
 }
-notes() { { ours; echo Makefile; } | xargs -r grep -nHwE 'TO[D]O|FI[X]ME|X[X]X|HA[C]K'; }
+notes() { { ours; echo Makefile; } | xargs -r grep -nHwE 'TO[D]O|FI[X]ME|X[X]X|HA[C]K'; }; versions() { scripts/versions.sh; }
 vacuous() { find tests \( -name '*.bats' -o -name '*.bash' \) -print0 | sort -z | xargs -0r scripts/vacuous.sh; }
-versions() { scripts/versions.sh; }; papers() { scripts/papers.sh || echo "scripts/papers.sh:1: ended with $?"; }
-rules=" calls paths prints hosts columns sizes spdx notes versions vacuous papers "
+papers() { scripts/papers.sh || echo "scripts/papers.sh:1: ended with $?"; }; ids() { tests/check/ids.py || echo "tests/check/ids.py:1: ended with $?"; }
+rules=" calls paths prints hosts columns sizes spdx notes versions vacuous papers ids "
 case $rules in
 *" ${1:?usage: rules.sh RULE} "*) found=$("$1") ;;
 *) [ "$1" = --list ] && xargs -n1 <<<"$rules" && exit

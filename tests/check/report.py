@@ -4,6 +4,9 @@ import json
 import os
 import re
 import subprocess
+import time
+
+import ids
 
 TIMES = os.path.join(os.environ.get("KMODSMITH_CACHE") or os.path.expanduser("~/.cache/kmodsmith"), "check", "times.json")
 progress = {"done": 0, "of": 0}
@@ -94,16 +97,29 @@ def end(jobs, left_out, widened, wall, interrupted):
     if interrupted:
         print("\ninterrupted: the counts are of what had ended by then")
     store_times(jobs)
+    store_results(jobs)
     p, f, s = (sum(getattr(job, what) for job in jobs) for what in ("passed", "failed", "skipped"))
     p -= sum(job.passed for job in jobs if not job.counts)
     f += len(blocked) + bool(interrupted)
     return p, f, s
 
 
+def replace(path, known):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(known, file, indent=0, sort_keys=True)
+    os.replace(path + ".new", path)
+
+
 def store_times(jobs):
     known = times()
     known.update({job.name: round(job.wall, 1) for job in jobs if job.state == "passed"})
-    os.makedirs(os.path.dirname(TIMES), exist_ok=True)
-    with open(TIMES + ".new", "w", encoding="utf-8") as file:
-        json.dump(known, file, indent=0, sort_keys=True)
-    os.replace(TIMES + ".new", TIMES)
+    replace(TIMES, known)
+
+
+def store_results(jobs):
+    """How each test of this checkout ended when it ran last."""
+    known = ids.results()
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    known.update({job.name: {"state": job.state, "at": now} for job in jobs if job.counts and job.state != "waiting"})
+    replace(ids.RESULTS, known)

@@ -6,8 +6,10 @@ load helper
 
 setup() { # a repository of its own, clean by every rule
   tree=$BATS_TEST_TMPDIR/tree
-  mkdir -p "$tree"/{installer/base/core,kmod/load,tests/unit,.ci}
+  mkdir -p "$tree"/{installer/base/core,kmod/load,tests/unit,tests/check,.ci}
   cp -r "$top/scripts" "$tree/scripts"
+  rm "$tree/scripts/matrix.sh" # cites a requirement
+  cp "$top/tests/check/ids.py" "$tree/tests/check/"
   sed -n '/^## The rooms/,/^## One/p' "$top/ARCHITECTURE.md" >"$tree/ARCHITECTURE.md"
   printf 'all:\n\ttrue\n' >"$tree/Makefile"
   plant kmod/load/clean.c '#include "base/core/clean.h"'
@@ -166,12 +168,14 @@ EOF
   printf '%s\n' '## 5 A' '### 5.1 B' '#### 5.1.2 C' "| T""97 | x |" '| I1 | y |' 'as in 5.1.2' >"$tree/$paper"
   printf '%s\n' '## 2 A' '### 2.3 B' >"$tree/docs/design/contract.md"
   printf '%s\n' '## C A' '### C.1 B' >"$tree/docs/design/package-format.md"
+  printf '%s\n' '**R''-P1** A sentence.' '*Met*.' >"$tree/docs/design/requirements.md"
   printf '| T%s | test |\n' 97 96 >"$tree/$scenes"
   finds rules.sh papers
   assert_output "$scenes:2:T""96 is not in $paper"
   printf '| T%s | test |\n' 97 >"$tree/$scenes"
   while IFS='|' read -r file text line; do
     text=${text//UP/$up} text=${text//CO/contract} text=${text//PF/package format}
+    text=${text//^/R-} line=${line//^/R-}
     plant "$file" "$(printf '%b' "${text//@/T}")"
     run "$tree/scripts/rules.sh" papers
     if [ -n "$line" ]; then
@@ -183,14 +187,14 @@ EOF
     fi
     rm "$tree/$file"
   done <<'EOF'
-kmod/load/bad.c|// As UP 5 has it (UP 5.1, 5.1.2; R-P1), UP 5.1.|
+kmod/load/bad.c|// As UP 5 has it (UP 5.1, 5.1.2; ^P1), UP 5.1.|
 kmod/load/bad.c|// UP 5.9|2:5.9
 kmod/load/bad.c|// UP\n// 5.9|3:5.9
-kmod/load/bad.c|// (UP 5.1,\n// 5.1.3; R-P1)|2:5.1.3
+kmod/load/bad.c|// (UP 5.1,\n// 5.1.3; ^P1)|2:5.1.3
 kmod/load/bad.c|// UP 5.1 to 5.9.|2:5.9
 kmod/load/bad.c|// UP 5.1 and 6.1|2:6.1
 docs/man/bad.scd|UP 7|2:7
-kmod/load/bad.c|// (CO 2.3, R-P2), CO 2.3 K and CO 2.|
+kmod/load/bad.c|// (CO 2.3, ^P1), CO 2.3 K and CO 2.|
 kmod/load/bad.c|// CO 2.3, 2.4|2:2.4
 kmod/load/bad.c|// PF C.1, and as C.1 of the PF|
 kmod/load/bad.c|// PF C.2|2:C.2
@@ -201,7 +205,12 @@ installer/cluster/kube/bad.c|// (5.9)|2:5.9
 tests/cluster/bad.bats|# (@97, 5.9)|2:5.9
 installer/cluster/kube/bad.c|// I2|2:I2
 tests/unit/bad.c|// "D1: x"|2:D1
-kmod/load/bad.c|// @97, R-D7, X@98, R-@98, an L40|
+kmod/load/bad.c|// @97, ^P1, X@98, Y-@98, X-^P9, an L40|
+kmod/load/bad.c|// ^P2|2:^P2
+kmod/load/bad.c|// (^P1 to ^P3)|2:^P3
+installer/cluster/kube/bad.c|// ^P1,\n// ^P10|3:^P10
+docs/man/bad.scd|(^D2, @97)|2:^D2
+README.md|a ^P11|2:^P11
 kmod/load/bad.c|// @98|2:@98
 EOF
   printf '%s\n' 'as in 5.8' "| T""95 | x |" >>"$tree/$paper"
@@ -211,6 +220,61 @@ EOF
   rm "$tree/$paper"
   finds rules.sh papers
   assert_output "$scenes:1:T""97 is not in $paper"
+}
+
+@test "a requirement or scenario that no test cites, and that does not say why, is found" {
+  local papers=docs/design/requirements.md scenes=tests/cluster/scenarios.md r=R t=T # so that this file cites nothing
+  mkdir -p "$tree"/{docs/design,tests/cluster,tests/cli}
+  printf '**R''-X%s** A sentence.\n*%s\n\n' 1 'Met*.' 2 'Partly*. A word.' 3 'Declined*: no. no test: for a reason. Reported: it.' >"$tree/$papers"
+  printf '| T%s | %s |\n' '91' 'a_test: one |' '92' '| not ours' >"$tree/$scenes"
+  finds rules.sh ids
+  assert_output "$papers:1:$r-X1 is cited by no test, and does not say why (no test: ...)
+$papers:4:$r-X2 is cited by no test, and does not say why (no test: ...)
+$scenes:1:${t}91 is cited by no test, and does not say why (no test: ...)"
+
+  plant tests/unit/a_test.c 'static void t''91_one(void **state) // R''-X1' # by name, and as a comment
+  plant kmod/load/other.c '// R''-X2' # no test
+  finds rules.sh ids
+  assert_output "$papers:4:$r-X2 is cited by no test, and does not say why (no test: ...)"
+  plant tests/cli/b.bats '@test "R''-X1 to R''-X3: a range" {' '  true' '}'
+  finds rules.sh ids
+  assert_output "$papers:7:$r-X3 gives a reason for having no test, and cli/b cites it"
+  plant tests/cli/b.bats '@test "R''-X1, R''-X2: two" {' '  true' '}'
+  run "$tree/scripts/rules.sh" ids
+  assert_success
+  sed -i 's/Met/Perhaps/' "$tree/$papers"
+  finds rules.sh ids
+  assert_output "$papers:1:$r-X1 does not have one state of Met, Partly, Declined"
+  echo 'exit 1' >"$tree/tests/check/ids.py" # a rule that cannot judge does not pass
+  finds rules.sh ids
+  assert_output --partial "tests/check/ids.py:1: ended with 1"
+}
+
+@test "requirements and their tests are told with how those ended last" {
+  local r=R
+  mkdir -p "$tree"/{docs/design,tests/cluster,tests/cli,tests/vm,build/check/{unit,cli},build/vm/11-a.K61}
+  printf '**R''-X%s** A sentence.\n*Met*.\n\n' 1 2 3 >"$tree/docs/design/requirements.md"
+  plant tests/unit/a_test.c 'static const struct row rows[] = {' '  { "R''-X1: a row" },' '};' '// R''-X2: why' \
+    'static void second(void **state)' '{' '}' 'static void third(void **state) // R''-X2' '{' '  one(); // R''-X1' '}'
+  plant tests/cli/b.bats '# R''-X3' '@test "one | two" {' '  # R''-X2' '}'
+  plant tests/vm/11-a.sh 't "R''-X2: title" true'
+  printf 'ok 1 - rows\nok 2 - second\nnot ok 3 - third\n' >"$tree/build/check/unit/a_test.log"
+  printf 'ok 1 one | two # skip there is no kernel\n' >"$tree/build/check/cli/b.log"
+  printf 'ok 7 - R''-X2: title\n' >"$tree/build/vm/11-a.K61/tap"
+  echo '{"unit/a_test": {"state": "failed"}, "cli/b": {"state": "passed"}, "vm/11-a@K61": {"state": "passed"}}' >"$tree/build/check/results.json"
+  cd "$tree" && run -0 python3 -c 'import sys; sys.path.insert(0, "tests/check"); import ids; ids.show()'
+  assert_output "| id | test | last run here |
+|---|---|---|
+| $r-X1 | unit/a_test: $r-X1: a row | FAILED |
+| $r-X1 | unit/a_test: third | FAILED |
+| $r-X2 | unit/a_test: second | passed |
+| $r-X2 | unit/a_test: third | FAILED |
+| $r-X2 | cli/b: one \\| two | skipped |
+| $r-X2 | vm/11-a: $r-X2: title | passed |
+| $r-X3 | cli/b | passed |"
+  rm build/check/results.json
+  run -0 python3 -c 'import sys; sys.path.insert(0, "tests/check"); import ids; ids.show()'
+  assert_line "| $r-X3 | cli/b | not run |"
 }
 
 @test "an include that points up, a neighbour's and a library in the wrong place are found" {
