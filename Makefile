@@ -47,7 +47,8 @@ FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$
 
 .DELETE_ON_ERROR:
 .PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check check-all \
-  cli cluster cluster-oldest services matrix vm bench lint format man print-flags fuzz coverage mutate measure
+  cli cluster cluster-oldest services matrix vm bench lint format man print-flags fuzz coverage mutate measure \
+  compile_commands.json
 all: $B/kmodsmith
 
 $B/hardening.mk: Makefile scripts/hardening.sh
@@ -114,6 +115,8 @@ deps demo demo-cluster demo-registry fuzz coverage mutate:
 	@scripts/$@.sh
 measure:
 	@scripts/measure.py $(REV)
+compile_commands.json:
+	@scripts/compile_commands.py $(CC) $(CPPFLAGS) $(CFLAGS) >$@
 bench: $B/kmodsmith $B/bench/scale $B/bench/crowd
 	@scripts/bench.sh
 format:
