@@ -14,7 +14,7 @@ mapfile -t text < <(find ./*.md docs installer kmod precompiled scripts deploy i
   grep -E '\.([ch]|sh|bash|bats|md|scd|def|py|toml)$')
 mapfile -t rules < <(scripts/rules.sh --list)
 
-all() { printf '%s\n' format "${rooms[@]/#/c:}" clang-build shellcheck codespell includes lists "${rules[@]/#/rule-}"; }
+all() { printf '%s\n' format "${rooms[@]/#/c:}" clang-build shellcheck codespell includes lists subjects "${rules[@]/#/rule-}"; }
 clang_build() { # its optimizer warns of some more; everything that is compiled, tests too
   make -s -j"$(nproc)" CC=clang WERROR=1 B=build/lint-clang V=0 all unit-build
 }
@@ -30,6 +30,7 @@ run_check() { # CHECK
   codespell) codespell -q 3 -L buildd --ignore-regex '\\[nrt]' "${text[@]}" ;;
   includes) scripts/includes.sh ;;
   lists) tests/check/run --lint ;;
+  subjects) scripts/subjects.sh ;;
   rule-*) scripts/rules.sh "${1#rule-}" ;;
   esac
 }

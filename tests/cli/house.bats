@@ -295,3 +295,68 @@ kmod/load/bad.c|#include "plain.h"|not written from a room
 kmod/load/bad.c|#include "garage/car.h"|no room "garage"
 EOF
 }
+
+@test "the subject of a commit is component: imperative, from the commit on that asked for it" {
+  local subject
+  run "$tree/scripts/subjects.sh"
+  assert_success
+  assert_output "there is no git history here, so no subjects are looked at"
+  cd "$tree"
+  commit() { git -c user.name=a -c user.email=a@b commit -q --allow-empty -m "$1"; }
+  git init -q . && mv scripts/subjects.sh later && git add -A && commit "Anything at all."
+  mv later scripts/subjects.sh && git add -A && commit "Looked at from the next one on."
+  commit "kmod, tests/vm: read E_WEDGED in one place"
+  git checkout -q --detach
+  run scripts/subjects.sh
+  assert_success
+  assert_output ""
+  while IFS= read -r subject; do
+    commit "$subject"
+    run scripts/subjects.sh
+    assert_failure 1
+    assert_output --regexp "^[0-9a-f]+:[^:]+.*: ${subject//\\/}$"
+    printf '\n# a comment\n%s\n\nwhy\n' "$subject" >message
+    run scripts/subjects.sh message
+    assert_failure 1
+    git reset -q --hard HEAD~
+  done <<'END'
+read it in one place
+kmod: Read it in one place
+kmod: read it in one place.
+kmod: reads it in one place
+kmod: added a place
+kmod: the place where it is read
+kmod:read it in one place
+kmod: read it in one place, and say to whoever asks for it that this is the place
+END
+}
+
+@test "what is about to be committed is looked at first, and only that" {
+  local tool
+  cd "$tree"
+  mkdir "$BATS_TEST_TMPDIR/bin"
+  for tool in clang-format codespell shellcheck; do # they find fault with every file but clean.c
+    printf '#!/bin/sh\nfor f; do case $f in *.c) [ "${f##*/}" = clean.c ] || { echo "%s: $f"; r=1; } ;; esac; done\nexit ${r-0}\n' \
+      "$tool" >"$BATS_TEST_TMPDIR/bin/$tool"
+  done
+  printf '#!/bin/sh\necho "$@" >%s\n' "$BATS_TEST_TMPDIR/lint" >scripts/lint.sh
+  chmod +x "$BATS_TEST_TMPDIR"/bin/*
+  export PATH=$BATS_TEST_TMPDIR/bin:$PATH GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+  git init -q . && git add -A && git commit -qm "tree: begin"
+  ln -s ../../scripts/pre-commit.sh .git/hooks/pre-commit
+  ln -s ../../scripts/pre-commit.sh .git/hooks/commit-msg
+  plant kmod/other.c 'int g(void);'
+  plant kmod/staged.c 'int f(void);'
+  git add kmod/staged.c
+  run git commit -qm "kmod: add f()"
+  assert_failure
+  assert_output --partial "  clang-format: kmod/staged.c"
+  assert_output --partial "  codespell: kmod/staged.c"
+  refute_output --partial other.c
+  assert_equal "$(<"$BATS_TEST_TMPDIR/lint")" "includes lists rule-*"
+  git reset -q && plant kmod/clean.c 'int h(void);' && git add kmod/clean.c
+  run git commit -qm "kmod: adds h()"
+  assert_failure
+  assert_output --partial "is not an imperative"
+  git commit -qm "kmod: add h()"
+}
