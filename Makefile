@@ -47,7 +47,7 @@ FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$
 
 .DELETE_ON_ERROR:
 .PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check check-all \
-  cli cluster cluster-oldest services matrix vm bench lint format man print-flags fuzz coverage mutate measure \
+  cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure \
   compile_commands.json
 all: $B/kmodsmith
 
@@ -136,6 +136,8 @@ $B/man/%: docs/man/%.scd
 	@mkdir -p $(@D)
 	$(Q)scdoc <$< >$@
 man: $(MAN)
+docs: $B/mkman # the parts of docs/*.md that come from the program's own tables
+	@scripts/docs.sh $<
 
 install: $B/kmodsmith $(MAN)
 	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kmodsmith

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the manual pages, as scdoc text, from the tables that the program itself runs on: `mkman NAME` for a command,
-// `mkman kmodsmith` for the overview, `mkman errors` for the error codes. Only the build calls it.
+// `mkman kmodsmith` for the overview, `mkman errors` for the error codes. `mkman markdown BLOCK` writes a part of a
+// page in docs/ from the same tables; scripts/docs.sh puts it there. Only the build calls it.
+#include "cluster/node_state/states.h"
 #include "cmd/common/common.h"
 
+#include <ctype.h>
 #include <stdio.h>
 
 // scdoc takes some characters for markup, and more of them at the beginning of a line.
@@ -152,8 +155,145 @@ static int errors_page(void)
 	return 0;
 }
 
+// Markdown takes these for markup, and | for the end of a table's cell, in code too.
+static void print_markdown(const char *text)
+{
+	bool is_code = false;
+	for (; *text; text++) {
+		is_code ^= *text == '`';
+		if (*text == '|' || (!is_code && strchr("<*", *text)))
+			putchar('\\');
+		putchar(*text);
+	}
+}
+
+static void commands_table(void)
+{
+	printf("| command | what it does |\n|---|---|\n");
+	for (size_t i = 0; commands[i]; i++) {
+		auto_str char *line = str_fmt("`%s%s%s`", commands[i]->name, commands[i]->args ? " " : "",
+					      commands[i]->args ? commands[i]->args : "");
+		printf("| ");
+		print_markdown(line);
+		printf(" | ");
+		print_markdown(commands[i]->help);
+		printf(" |\n");
+	}
+}
+
+static const struct opt *same_option(const struct cmd *cmd, const struct opt *o)
+{
+	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
+		for (const struct opt *its = cmd->opts[t]; its->name; its++)
+			if (str_eq(its->name, o->name) && str_eq(its->help, o->help))
+				return its;
+	return NULL;
+}
+
+static char *names_with(const struct opt *o)
+{
+	enum { MOST = 4 };
+	auto_strv struct strv names = { 0 };
+	size_t total = 0, count = 0;
+	for (; commands[total]; total++)
+		if (same_option(commands[total], o) && ++count <= MOST)
+			strv_add(&names, str_dup(commands[total]->name));
+	char *text = count == total ? str_dup("all") : strv_join(&names, ", ");
+	if (count < total && count > MOST)
+		str_add(&text, " and %zu more", count - MOST);
+	return text;
+}
+
+static void print_option_row(const struct opt *o)
+{
+	auto_str char *names = names_with(o);
+	auto_str char *option = str_fmt("`--%s%s%s`", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+	printf("| ");
+	print_markdown(option);
+	printf(o->env ? " | `%s` | " : " | %s | ", o->env ? o->env : "");
+	print_markdown(o->help);
+	printf(" | %s |\n", names);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp((*(const struct opt *const *)a)->name, (*(const struct opt *const *)b)->name);
+}
+
+// Each option once, whichever commands have it; twice where two commands mean something else by it.
+static void options_table(void)
+{
+	const struct opt *options[1024];
+	size_t count = 0;
+	for (size_t i = 0; commands[i]; i++)
+		for (size_t t = 0; t < ARRAY_SIZE(commands[i]->opts) && commands[i]->opts[t]; t++)
+			for (const struct opt *o = commands[i]->opts[t]; o->name; o++) {
+				size_t before = 0;
+				while (before < i && !same_option(commands[before], o))
+					before++;
+				if (before == i && count < ARRAY_SIZE(options))
+					options[count++] = o;
+			}
+	qsort(options, count, sizeof(*options), by_name);
+	printf("| option | environment | meaning | commands |\n|---|---|---|---|\n");
+	for (size_t i = 0; i < count; i++)
+		print_option_row(options[i]);
+}
+
+static void print_sentence(const char *text)
+{
+	putchar(toupper((unsigned char)*text));
+	print_markdown(text + 1);
+	printf(".\n");
+}
+
+static void errors_sections(void)
+{
+	for (const struct err_info *e = NULL; (e = err_info_next(e));) {
+		printf("### %s\n\n", e->name);
+		print_sentence(e->text);
+		printf("\n**Next:** ");
+		print_markdown(e->next);
+		printf(".\n\nExit status %d; retryable: %s; reason in conditions and metrics: `%s`.\n\n",
+		       e->exit_status, e->retryable ? "yes" : "no", e->reason);
+	}
+}
+
+static void reasons_table(void)
+{
+	printf("| reason | what it means | what to do |\n|---|---|---|\n");
+	for (enum reason_code r = 0; r < REASON_COUNT; r++) {
+		printf("| `%s` | ", reason_info(r)->code);
+		print_markdown(reason_info(r)->text);
+		printf(" | ");
+		print_markdown(reason_info(r)->next);
+		printf(" |\n");
+	}
+}
+
+static const struct block {
+	const char *name;
+	void (*print)(void);
+} blocks[] = { { "commands", commands_table },
+	       { "options", options_table },
+	       { "errors", errors_sections },
+	       { "reasons", reasons_table } };
+
+static int markdown_block(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(blocks); i++)
+		if (str_eq(blocks[i].name, name)) {
+			blocks[i].print();
+			return 0;
+		}
+	fprintf(stderr, "mkman: no block '%s'\n", name);
+	return 2;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 3 && str_eq(argv[1], "markdown"))
+		return markdown_block(argv[2]);
 	const char *name = argc == 2 ? argv[1] : "";
 	const struct cmd *cmd = command_of(name);
 	if (cmd)
