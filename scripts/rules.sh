@@ -28,8 +28,7 @@ paths() { code "$seams|$programs|$mounts|$links|$texts" '"/(etc|proc|sys)[/"]'; 
 prints() { code "$speakers" '\<(printf|puts|putchar|perror|fputs|fprintf|vfprintf|vprintf)[(]'; }
 hosts() { # neither the mirrors that this machine uses nor Debian's well-known ones
   local names; names=$(grep -rhoE '[a-z+]+://[^/ ]+' /etc/apt/sources.list{,.d} 2>/dev/null | sed 's#.*//##' | sort -u)
-  { ours; printf '%s\n' Makefile README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CHANGELOG.md; } |
-    xargs -r grep -nHFs -e "${names:-no mirror is configured}" -e "deb"".debian.org" -e "security"".debian.org"
+  { ours; find Makefile ./*.md docs -type f 2>/dev/null; } | xargs -r grep -nHFs -e "${names:-no mirror is configured}" -e "deb"".debian.org" -e "security"".debian.org"
 }
 # Tables (.def) read as rows; what a shell test runs and expects stands on one line, up to a bound.
 columns() { # shellcheck disable=SC2016 # perl's own variables
@@ -50,8 +49,9 @@ spdx() {
 }
 notes() { { ours; echo Makefile; } | xargs -r grep -nHwE 'TO[D]O|FI[X]ME|X[X]X|HA[C]K'; }; versions() { scripts/versions.sh; }
 vacuous() { find tests \( -name '*.bats' -o -name '*.bash' \) -print0 | sort -z | xargs -0r scripts/vacuous.sh; }
-papers() { scripts/papers.sh || echo "scripts/papers.sh:1: ended with $?"; }; ids() { tests/check/ids.py || echo "tests/check/ids.py:1: ended with $?"; }
-rules=" calls paths prints hosts columns sizes spdx notes versions vacuous papers ids "
+checked() { "$1" || echo "$1:1: ended with $?"; } # a rule that cannot judge does not pass
+papers() { checked scripts/papers.sh; }; ids() { checked tests/check/ids.py; }; links() { checked scripts/links.sh; }
+rules=" calls paths prints hosts columns sizes spdx notes versions vacuous papers ids links "
 case $rules in
 *" ${1:?usage: rules.sh RULE} "*) found=$("$1") ;;
 *) [ "$1" = --list ] && xargs -n1 <<<"$rules" && exit

@@ -277,6 +277,37 @@ $scenes:1:${t}91 is cited by no test, and does not say why (no test: ...)"
   assert_line "| $r-X3 | cli/b | not run |"
 }
 
+@test "a page that points at a page, a heading or a file that is not there is found" {
+  local file text line
+  mkdir -p "$tree"/docs/{man,design}
+  printf '%s\n' '# A title' '## What it *is*: `a b`, c-d' '## Twice' '## Twice' '```' '# no heading' '```' >"$tree/docs/there.md"
+  while IFS='|' read -r file text line; do
+    printf '%b\n' "one" "$text" >"$tree/$file"
+    run "$tree/scripts/rules.sh" links
+    if [ -n "$line" ]; then
+      assert_failure 1
+      assert_output "$file:2:$line"
+    else
+      assert_success
+      assert_output ""
+    fi
+    rm "$tree/$file"
+  done <<'EOF'
+bad.md|see [it](docs/there.md) and [it](https://example.com/none)|
+bad.md|see [it](docs/none.md)|docs/none.md is not there
+docs/bad.md|see [it](there.md#twice-1), [up](../Makefile)|
+docs/bad.md|see [it](there.md#what-it-is-a-b-c-d) and [me](#none)|docs/bad.md has no heading #none
+docs/bad.md|see [it](there.md#no-heading)|docs/there.md has no heading #no-heading
+docs/bad.md|see [it](docs/there.md)|docs/there.md is not there
+docs/bad.md|`kmod/load/clean.c`, kmod/load/clean.{c,h} and kmod/load/*.c|
+docs/bad.md|`kmod/none.c`|kmod/none.c is not there
+docs/bad.md|    cat scripts/none.sh|scripts/none.sh is not there
+docs/bad.md|build/images/none.tar, kmod/NAME.c, kmod/none|
+docs/bad.md|the room kmod/none/|kmod/none/ is not there
+CHANGELOG.md|kmod/none.c is gone|
+EOF
+}
+
 @test "an include that points up, a neighbour's and a library in the wrong place are found" {
   while IFS='|' read -r file line text; do
     mkdir -p "$tree/${file%/*}"
