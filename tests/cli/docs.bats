@@ -1,0 +1,192 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The pages in docs/: what is generated is current, what they list is complete, and the commands that they show work.
+# shellcheck disable=SC2154,SC2016 # bats and helper.bash set stderr and top; quotes around the marks of a page
+load helper
+load package
+
+# The commands below the line `<!-- test: NAME -->` of a page, with this machine's names in place of those of the page.
+block() { # PAGE NAME [SED-SCRIPT]
+  awk -v mark="<!-- test: $2 -->" '$0 == mark { on = 1; next } on && !/^    / { exit } on { print substr($0, 5) }' "$top/docs/$1.md" >block
+  [ -s block ] || fail "docs/$1.md has no commands '$2'"
+  sed "${3-}" block
+}
+# Run them as a reader does, on the recorded machine. Programs that ask others than this machine only say what they were told.
+follow() { # PAGE NAME [SED-SCRIPT]
+  local program
+  mkdir -p bin
+  printf '#!/bin/bash\nverbs=1\n[[ " %s " != *" $1 "* ]] || verbs=2\nexec "%s" "${@:1:verbs}" ${ROOT:+--root "$ROOT"} "${@:verbs+1}"\n' \
+    "$(groups | xargs)" "$(realpath "$KMODSMITH")" >bin/kmodsmith
+  for program in bin/*; do chmod +x "$program"; done
+  block "$@" >commands
+  ROOT=$ROOT PATH=$PWD/bin:$PATH run --separate-stderr bash -euo pipefail commands
+  [ "$status" -eq 0 ] || { cat commands && told; } | batslib_decorate "docs/$1.md: '$2'" | fail
+}
+setup() {
+  cd "$BATS_TEST_TMPDIR" || return 1
+}
+with_packages() { # a machine, and a layout `packages` as somebody built it
+  loadable
+  mv package packages
+}
+signed() {
+  with_packages
+  follow packages sign 's#docker://[a-z./]*#oci:registry#'
+}
+
+@test "docs: what comes from the program's tables is what the pages say" {
+  local build page
+  build=$(basename "$(dirname "$(realpath "$KMODSMITH")")")
+  [ "$(realpath "$KMODSMITH")" = "$(realpath "$top")/build/$build/kmodsmith" ] || build=release
+  make_in "$build" "build/$build/mkman"
+  [ "$(grep -lr '^<!-- mkman ' "$top/docs" | wc -l)" -ge 2 ]
+  while read -r page; do
+    cp "$page" page.md
+    "$top/scripts/docs.sh" "$top/build/$build/mkman" page.md
+    run diff -u "$page" page.md
+    assert_success # else: make docs
+  done < <(grep -lr '^<!-- mkman ' "$top/docs")
+}
+
+@test "docs: the members of each JSON document are those that the reference lists" {
+  local ref
+  documented() { # COMMAND ARGUMENT...
+    local command=$1 list
+    kmodsmith "$@" --json
+    list=$(sed -n '/^<!-- json -->/,/^<!-- \/json -->/p' "$top/docs/reference.md" | sed -n "s/^| \`$command\` | //p")
+    [ -n "$list" ] || fail "docs/reference.md has no row '$command'"
+    run jq -r '(if type == "array" then .[0] else . end) | keys[]' <<<"$output"
+    assert_output "$(grep -o '`[a-z_]*`' <<<"${list//as \`store ls\`,/$(stored)}" | tr -d '`' | sort)"
+  }
+  stored() { sed -n 's/^| `store ls` | list: //p' "$top/docs/reference.md"; }
+  with_packages
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key 2>/dev/null
+  openssl pkey -in site.key -pubout -out site.pem
+  documented sign packages --key site.key --catalog
+  documented "trust add" site.pem
+  documented "trust ls"
+  documented push packages oci:registry
+  documented fetch --from oci:packages --driver 535.261.03 --kernel 6.1.0-56-cloud-amd64 --output oci:got
+  documented "bundle create" --output site.tar --from oci:packages --driver 535.261.03 --kernel 6.1.0-56-cloud-amd64 --key site.key
+  documented "bundle ls" site.tar
+  documented "bundle verify" site.tar
+  documented plan --from oci:packages --driver 535.261.03
+  documented install --from oci:packages --driver 535.261.03
+  documented status
+  documented doctor
+  documented holders
+  documented nodes --dry-run
+  documented probe readiness
+  documented check --package oci:packages
+  documented "net check" oci:packages
+  documented watch --once --no-compile
+  documented explain E_ABI
+  documented "store ls"
+  kmodsmith "store ls" --json
+  ref=$(jq -r '.[0].digest' <<<"$output")
+  documented "store show" "$ref"
+  documented "store verify"
+  documented "store pin" "$ref"
+  documented "store gc" --dry-run
+  documented unload
+  ROOT=''
+  echo '{"pools": [{"name": "all", "target": {"driver": "535.261.03"}}]}' >policy.json
+  echo '{"items": []}' >nodes.json
+  documented "rollout check-policy" policy.json
+  documented "rollout plan" --policy policy.json --nodes nodes.json
+}
+
+@test "docs: the reference names every metric, every key that a coordinator writes on a Node, and every variable of ours" {
+  local name found=0
+  while read -r name; do
+    grep -qF "\`$name\`" "$top/docs/reference.md" || fail "docs/reference.md lacks $name"
+    found=$((found + 1))
+  done < <(cd "$top" && {
+    grep -rhoE 'kmodsmith_[a-z_]+(\{| %)' installer --include='*.c' | grep -oE 'kmodsmith_[a-z_]+' | sed 's/_\(bucket\|sum\|count\)$//'
+    grep -rhoE '"KMODSMITH_[A-Z0-9_]+"' installer kmod precompiled | tr -d '"' | grep -v '_$'
+    grep -rhE -A40 '^const struct key keys' installer | sed -nE '/};/q; s/^\tKEY\("([a-z-]+)".*/\1/p'
+  } | sort -u)
+  [ "$found" -gt 90 ]
+}
+
+@test "docs: packages.md: sign and push; host.md: trust, install, look, install again from the store, unload" {
+  signed
+  assert_file_exist registry/index.json
+  follow host install 's#docker://[^ ]*#oci:registry#'
+  assert_output --partial "READY since"
+  assert_line "ready"
+  follow host remove
+  assert_output --partial "unloaded nvidia_modeset, nvidia_uvm, nvidia"
+}
+
+@test "README: a node installs what the quick start of a cluster signs and pushes" {
+  with_packages
+  sed -n 's/^    \(openssl .*\)/\1/p; s/^    \(kmodsmith sign .*\)/\1/p' "$top/README.md" | sed 's#docker://[^ ]*#oci:registry#' >start
+  assert_equal "$(wc -l <start)" 2
+  PATH=$PWD/bin:$PATH
+  mkdir bin && ln -s "$(realpath "$KMODSMITH")" bin/kmodsmith
+  run bash -euo pipefail start
+  assert_success
+  kmodsmith "trust add" site.pem
+  kmodsmith install --driver 535.261.03 --from oci:registry
+  assert_status 0
+}
+
+@test "docs: trust.md: make a key, trust it, revoke it" {
+  with_packages
+  follow trust keys
+  follow trust trust 's# *\#.*##'
+  assert_line --regexp '^site +ecdsa-p256'
+  kmodsmith install --driver 535.261.03 --from oci:packages
+  assert_status 0
+  follow trust revoke
+  kmodsmith "trust ls"
+  refute_line --regexp '^site +ecdsa-p256'
+}
+
+@test "docs: air-gap.md: a bundle is made, verified and installed from" {
+  signed
+  follow air-gap create 's#docker://[^ ]*#oci:registry#; s#,6[^ ]*##'
+  assert_output --partial 535.261.03
+  follow air-gap use
+  assert_line "ready"
+}
+
+@test "docs: rollouts.md: its policy is one, and the plan is made from it" {
+  block rollouts policy >policy.yaml
+  mkdir bin
+  printf '#!/bin/sh\necho "{\\"items\\": []}"\n' >bin/kubectl
+  follow rollouts plan
+  assert_output --partial "pool gpus: driver 535.261.03, 2 waves, 1 windows"
+}
+
+@test "docs: kernel-upgrades.md: watch, and the hooks" {
+  signed
+  kmodsmith "trust add" site.pem
+  kmodsmith install --driver 535.261.03 --from oci:registry
+  follow kernel-upgrades watch 's#docker://[^ ]*#oci:registry#'
+  mkdir -p etc/kernel/postinst.d
+  follow kernel-upgrades hooks "s#scripts/hooks/install.sh#$top/scripts/hooks/install.sh $PWD#"
+  assert_file_exist etc/kernel/postinst.d/zz-kmodsmith
+}
+
+@test "docs: gpu-operator.md: the tags that are pushed" {
+  mkdir -p bin scripts
+  printf '#!/bin/sh\n[ "$1" = tags ] && exec %s/scripts/images.sh "$@"\ncat\n' "$top" >scripts/images.sh
+  chmod +x scripts/images.sh
+  follow gpu-operator tags
+  assert_output "535.261.03-ubuntu24.04
+535.261.03-rhel9"
+}
+
+@test "docs: kubernetes.md: the DaemonSet gets the repository and the directory of the key" {
+  command -v kubectl >/dev/null || skip "kubectl is not here"
+  mkdir -p bin
+  printf '#!/bin/sh\ncase " $* " in *" --local "*) HOME=%s exec %s "$@" ;; *" -f - "*) cat >applied ;; esac\n' "$PWD" "$(command -v kubectl)" >bin/kubectl
+  ln -s "$top/deploy" deploy
+  follow kubernetes daemonset
+  run python3 -c 'import yaml
+pod = yaml.safe_load(open("applied"))["spec"]["template"]["spec"]["containers"][0]
+print({e["name"]: e["value"] for e in pod["env"] if e["name"].startswith("KMODSMITH_")}, [m["mountPath"] for m in pod["volumeMounts"]])'
+  assert_output "{'KMODSMITH_FROM': 'docker://registry.example/drivers', 'KMODSMITH_TRUST_DIR': '/drivers'} ['/drivers']"
+}
