@@ -47,8 +47,7 @@ FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$
 
 .DELETE_ON_ERROR:
 .PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check check-all \
-  cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure \
-  compile_commands.json
+  cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure compile_commands.json
 all: $B/kmodsmith
 
 $B/hardening.mk: Makefile scripts/hardening.sh
