@@ -95,7 +95,7 @@ static int add_obtain(const struct making *m, const struct strv *modules, struct
 			       m->plan->driver, a->source_version, m->plan->driver);
 	} else {
 		const char *signing = host_signing_reason(&m->facts->host);
-		if (signing && !a->has_signing)
+		if (signing)
 			return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded",
 				       signing);
 		add(m->plan, STEP_COMPILE,

@@ -35,7 +35,6 @@ struct at_hand {
 	const char *payload;           // digest of the user-space files that are to be exported; NULL = nothing is
 	const char *payload_why_not;   // why user space that has to be exported is not at hand; NULL = none has to be
 	const char *export_why;        // why what is exported now is not that; NULL = it is
-	bool has_signing;              // modules made here can be signed with a key that this kernel trusts
 	const struct optional *failed; // optional modules that failed in this boot; NULL = none is known
 };
 
