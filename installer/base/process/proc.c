@@ -77,10 +77,7 @@ static int spawn(const struct proc *proc, int out, pid_t *ret, struct err *err)
 	sigfillset(&all);
 	posix_spawn_file_actions_init(&files);
 	posix_spawnattr_init(&attr);
-	if (proc->stdin_fd > 0)
-		posix_spawn_file_actions_adddup2(&files, proc->stdin_fd, 0);
-	else
-		posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, out, 1);
 	posix_spawn_file_actions_adddup2(&files, out, 2);
 	posix_spawn_file_actions_addclosefrom_np(&files, 3); // what we were started with is not the program's

@@ -11,7 +11,6 @@ struct proc {
 	const char *const *env;                    // the whole environment; NULL = empty
 	const char *dir;                           // working directory; NULL = inherit
 	int timeout_ms;                            // 0 = none
-	int stdin_fd;                              // 0 or less: /dev/null
 	void (*line)(void *ctx, const char *line); // without the newline; may be NULL
 	void *ctx;
 };
