@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/local.h"
 
-#include "base/archive/pack.h"
+#include "tests/unit/pack_data.h"
 
 #include <archive.h>
 #include <archive_entry.h>

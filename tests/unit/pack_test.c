@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/archive/archive.h"
-#include "base/archive/pack.h"
+#include "tests/unit/pack_data.h"
 #include "tests/unit/test.h"
 
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/payload/payload.h"
 
-#include "base/archive/pack.h"
 #include "precompiled/package/asset.h"
 #include "precompiled/payload/image_dir.h"
 #include "tests/unit/library.h"
+#include "tests/unit/pack_data.h"
 #include "tests/unit/tempdir.h"
 
 static void test_versions_in_names(void **state)

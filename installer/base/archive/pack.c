@@ -204,11 +204,6 @@ int pack_tree(struct pack *p, const struct root *root, struct err *err)
 	return put_below(p, root, "", 0, err);
 }
 
-int pack_data(struct pack *p, const char *path, const void *data, size_t len, struct err *err)
-{
-	return put_header(p, path, AE_IFREG, 0644, len, err) < 0 ? -1 : put_bytes(p, data, len, err);
-}
-
 int pack_close(struct pack *p, char ret_digest[DIGEST_HEX + 1], char ret_diff_id[DIGEST_HEX + 1], uint64_t *ret_size,
 	       struct err *err)
 {

@@ -15,7 +15,6 @@ int pack_link(struct pack *p, const char *path, const char *target, struct err *
 // What is below the root, sorted, under the names that it has there. Links are kept verbatim; a file that somebody may
 // run stays so. Anything else than files, directories and links is refused.
 int pack_tree(struct pack *p, const struct root *root, struct err *err);
-int pack_data(struct pack *p, const char *path, const void *data, size_t len, struct err *err);
 // digest is of what was written, diff_id of the tar before compression; each may be NULL.
 int pack_close(struct pack *p, char ret_digest[DIGEST_HEX + 1], char ret_diff_id[DIGEST_HEX + 1], uint64_t *ret_size,
 	       struct err *err);
