@@ -31,16 +31,6 @@ static char *bound_driver(const struct root *kern, const char *address)
 	return str_dup(slash ? slash + 1 : target);
 }
 
-static int numa_node(const struct root *kern, const char *address)
-{
-	struct err err;
-	int node = -1;
-	auto_str char *path = str_fmt("%s/%s/numa_node", devices, address), *text = NULL;
-	if (root_line(kern, path, &text, &err) > 0 && sscanf(text, "%d", &node) != 1)
-		node = -1;
-	return node;
-}
-
 static bool look(const struct root *kern, const char *address, struct gpu *ret)
 {
 	enum { NVIDIA = 0x10de };
@@ -56,10 +46,7 @@ static bool look(const struct root *kern, const char *address, struct gpu *ret)
 		.kind = is_display ? GPU_DISPLAY : GPU_SWITCH,
 		.class = (uint32_t) class,
 		.device = id(kern, address, "device"),
-		.subsystem_vendor = id(kern, address, "subsystem_vendor"),
-		.subsystem_device = id(kern, address, "subsystem_device"),
 		.driver = bound_driver(kern, address),
-		.numa_node = numa_node(kern, address),
 		.is_vf = root_exists(kern, physfn),
 	};
 	memcpy(ret->address, address, strlen(address) + 1);

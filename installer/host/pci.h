@@ -19,13 +19,10 @@ enum gpu_owner {
 struct gpu {
 	char address[20]; // "0000:40:00.0"; domains may have more than four digits
 	enum gpu_kind kind;
-	uint32_t class;  // 0x030200
-	uint16_t device; // PCI ids; the vendor is 0x10de
-	uint16_t subsystem_vendor;
-	uint16_t subsystem_device;
+	uint32_t class;    // 0x030200
+	uint16_t device;   // PCI ids; the vendor is 0x10de
 	char *driver;      // bound driver, NULL = none
 	char *framebuffer; // the firmware's, in a BAR of this GPU and with a driver: "efi-framebuffer.0"; NULL = none
-	int numa_node;     // -1 = none stated
 	bool is_vf;        // SR-IOV virtual function of a GPU in this same machine
 };
 

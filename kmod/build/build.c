@@ -238,8 +238,7 @@ static void report(struct build *b, long started_ms, struct build_done *ret)
 				    .jobs = b->jobs,
 				    .peak_kib = b->compile.peak_kib,
 				    .seconds = (double)(compile_now_ms() - started_ms) / 1000,
-				    .objects = b->objects,
-				    .is_rt_override = w->tree->is_rt };
+				    .objects = b->objects };
 	b->patches = (struct patches){ 0 };
 	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
 	ret->objects_kept = objects_count(&b->compile.job);

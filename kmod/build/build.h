@@ -44,7 +44,6 @@ struct build_done {
 	double seconds;
 	size_t objects, objects_kept;     // in all; from the cache, as far as the tool that keeps them tells
 	size_t probes_kept, probes_asked; // answered from the cache, by the compiler; both 0 = not counted
-	bool is_rt_override;
 };
 
 // E_SOURCE_KERNEL, E_TOOLCHAIN, E_CONFTEST_BROKEN, E_PATCH, E_SANDBOX before the compile; E_BUILD with the first real

@@ -58,7 +58,7 @@ static void take_memory(struct jobs_facts *f, uint64_t max, uint64_t used)
 
 static void read_v2(const struct root *kern, const char *dir, struct jobs_facts *f)
 {
-	auto_str char *path = str_fmt("%s/cpu.max", dir), *text = NULL, *events = str_fmt("%s/memory.events", dir);
+	auto_str char *path = str_fmt("%s/cpu.max", dir), *text = NULL;
 	auto_strv struct strv words = { 0 };
 	struct err absent;
 	uint64_t quota = 0, period = 0;
@@ -67,7 +67,6 @@ static void read_v2(const struct root *kern, const char *dir, struct jobs_facts 
 	if (words.count == 2 && str_u64(words.items[0], 10, &quota) && str_u64(words.items[1], 10, &period))
 		take_quota(f, quota, period);
 	take_memory(f, read_number(kern, dir, "memory.max"), read_number(kern, dir, "memory.current"));
-	f->oom_kills += read_field(kern, events, "oom_kill");
 }
 
 static void read_v1(const struct root *kern, const char *controller, const char *path, struct jobs_facts *f)

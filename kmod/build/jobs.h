@@ -9,7 +9,6 @@ struct jobs_facts {
 	uint64_t cpu_period_us;
 	uint64_t memory_bytes;     // the least of memory.max less what is used, and of MemAvailable; 0 = unknown
 	uint64_t memory_max_bytes; // memory.max; 0 = none
-	uint64_t oom_kills;        // memory.events
 };
 
 // Of this process's cgroup and all above it (v2, else v1), below kern's proc and sys. What cannot be read is no limit.

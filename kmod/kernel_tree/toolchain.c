@@ -92,7 +92,6 @@ static int find_compiler(const struct tree *tree, struct toolchain *t, struct er
 		if (!version)
 			continue;
 		if (fits(tree, version)) {
-			t->major = major_of(version);
 			t->cc = TAKE(cc);
 			t->version = TAKE(version);
 			return 0;

@@ -11,7 +11,6 @@
 struct toolchain {
 	char *cc;      // absolute path
 	char *version; // first line of `cc --version`
-	unsigned major;
 	bool is_clang;
 	char *make;              // absolute path
 	char *strip;             // absolute path; llvm-strip for clang

@@ -136,7 +136,6 @@ static int read_elf(const void *data, size_t len, const char *file, struct vmlin
 	if (s.type != ET_EXEC && s.type != ET_DYN)
 		return err_set(err, E_ELF, "'%s' is no kernel image: ELF type %d", file, s.type);
 	v.machine = s.machine;
-	v.has_btf = sections_find(&s, ".BTF") != NULL;
 	if (read_banner(&s, file, &v, err) < 0 || read_tables(&s, file, &v, err) < 0)
 		return -1;
 	*ret = v;

@@ -14,7 +14,6 @@ struct vmlinuz {
 	int machine;             // EM_X86_64, ...
 	struct symvers *symvers; // owner "vmlinux"; without CRCs when the kernel has no modversions
 	bool has_crcs;
-	bool has_btf;
 };
 
 // E_ELF with the place for an image that is damaged or in no format above.

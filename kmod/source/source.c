@@ -11,11 +11,6 @@
 
 static const char USR_SRC[] = "usr/src";
 
-unsigned source_branch(const char *version)
-{
-	return (unsigned)strtoul(version, NULL, 10);
-}
-
 const char *source_dir(const struct source *source, enum flavour flavour)
 {
 	return flavour == FLAVOUR_OPEN ? source->open : source->proprietary;
@@ -104,7 +99,6 @@ static int take_dir(struct source *s, const char *dir, struct err *err)
 	if (!s->version)
 		s->version = TAKE(version);
 	s->flavours |= flavour;
-	s->branch = source_branch(s->version);
 	return 1;
 }
 

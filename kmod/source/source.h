@@ -16,7 +16,6 @@
 struct source {
 	struct root root;  // the directory of the source; of its own
 	char *version;     // "535.261.03"
-	unsigned branch;   // 535
 	unsigned flavours; // set of enum flavour
 	char *open;        // directory of the flavour inside root; NULL = absent
 	char *proprietary;
@@ -38,5 +37,3 @@ void source_done(struct source *source);
 
 // The flavour's directory inside root; NULL = the source does not have that flavour.
 const char *source_dir(const struct source *source, enum flavour flavour);
-// 0 for "535.261.03" -> 535; used for every comparison of branches.
-unsigned source_branch(const char *version);

@@ -50,7 +50,6 @@ static void test_read_v2(void **state)
 	make(&folder, "proc", "meminfo", "MemTotal: 16777216 kB\nMemAvailable:    8388608 kB\n");
 	make(&folder, "sys/fs/cgroup/pod/container", "cpu.max", "max 100000\n");
 	make(&folder, "sys/fs/cgroup/pod/container", "memory.max", "max\n");
-	make(&folder, "sys/fs/cgroup/pod/container", "memory.events", "low 0\noom 3\noom_kill 2\n");
 	make(&folder, "sys/fs/cgroup/pod", "cpu.max", "150000 50000\n");
 	make(&folder, "sys/fs/cgroup/pod", "memory.max", "1073741824\n");
 	make(&folder, "sys/fs/cgroup/pod", "memory.current", "73741824\n");
@@ -60,7 +59,6 @@ static void test_read_v2(void **state)
 	assert_int_equal(f.cpu_period_us, 50000);
 	assert_int_equal(f.memory_max_bytes, 1073741824);
 	assert_int_equal(f.memory_bytes, 1000000000);
-	assert_int_equal(f.oom_kills, 2);
 	assert_true(f.processors >= 1);
 	auto_str char *text = jobs_text(&f);
 	assert_non_null(strstr(text, "cpu.max 3.0, memory.max 1024 MiB, free memory 953 MiB"));

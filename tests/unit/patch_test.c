@@ -234,8 +234,8 @@ static void test_toolchains(void **state)
 		struct err err = { 0 };
 		int r = toolchain_find(&tree, path, NULL, &t, &err);
 		expect(cc ? r == 0 && str_eq(t.cc, cc) : r < 0 && err.code == E_TOOLCHAIN, rows[i].text);
-		expect(cc ? t.major == rows[i].major :
-			    strstr(err.text, rows[i].text) && strstr(err.text, rows[i].is_clang ? "16.0.6" : "11.4.1"),
+		expect(cc || (strstr(err.text, rows[i].text) &&
+			      strstr(err.text, rows[i].is_clang ? "16.0.6" : "11.4.1")),
 		       rows[i].text);
 	}
 }
