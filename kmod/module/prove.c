@@ -368,12 +368,6 @@ void proof_done(struct proof *proof)
 	*proof = (struct proof){ 0 };
 }
 
-const char *proof_verdict_name(enum proof_verdict verdict)
-{
-	static const char *const names[] = { "exact", "compatible", "rebuild", "refused" };
-	return names[verdict];
-}
-
 int proof_error(const struct proof *proof, struct err *err)
 {
 	return proof->code ? err_set(err, proof->code, "%s", proof->text) : 0;

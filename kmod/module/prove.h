@@ -60,5 +60,4 @@ void proof_done(struct proof *proof);
 void proof_add_build(struct proof *proof, const char *release, const char *made_for, const char *build_id);
 
 const char *proof_basis_name(enum proof_basis basis);        // "nothing", "build", "crcs"
-const char *proof_verdict_name(enum proof_verdict verdict);  // "exact", "compatible", "rebuild", "refused"
 int proof_error(const struct proof *proof, struct err *err); // 0 for exact and compatible, else -1 with code and text

@@ -45,7 +45,3 @@ static inline uint16_t le16(const unsigned char *p)
 {
 	return (uint16_t)(p[0] | p[1] << 8);
 }
-static inline uint64_t le64(const unsigned char *p)
-{
-	return le32(p) | (uint64_t)le32(p + 4) << 32;
-}

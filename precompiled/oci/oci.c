@@ -253,11 +253,6 @@ char *manifest_text(const struct manifest *m)
 	return text(json);
 }
 
-const char *manifest_note(const struct manifest *m, const char *key)
-{
-	return note(m->annotations, key);
-}
-
 void index_done(struct index *x)
 {
 	for (size_t i = 0; i < x->count; i++)

@@ -44,7 +44,6 @@ void manifest_done(struct manifest *m);
 #define auto_manifest __attribute__((cleanup(manifest_done)))
 int manifest_parse(const char *data, size_t len, const char *name, struct manifest *ret, struct err *err);
 char *manifest_text(const struct manifest *m); // the same manifest always gives the same bytes
-const char *manifest_note(const struct manifest *m, const char *key);
 
 struct index {
 	struct descriptor *items;

@@ -12,11 +12,6 @@ static const char *const origins[] = { [PROVENANCE_UNKNOWN] = "unknown",
 				       [PROVENANCE_COMPILED] = "compiled",
 				       [PROVENANCE_UNVERIFIED] = "unverified" };
 
-const char *provenance_origin_name(enum provenance_origin origin)
-{
-	return origins[origin];
-}
-
 void provenance_done(struct provenance *p)
 {
 	free(p->source);

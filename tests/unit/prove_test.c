@@ -324,7 +324,7 @@ static void test_one_module(void **state)
 		if (r->change)
 			r->change(&abi);
 		prove_modules(set, 1, &abi, NULL, &proof);
-		auto_str char *row = str_fmt("%s: %s %s", r->name, proof_verdict_name(proof.verdict), proof.text);
+		auto_str char *row = str_fmt("%s: %d %s", r->name, proof.verdict, proof.text);
 		expect(proof.verdict == r->verdict && proof.code == r->code, row);
 		expect(strstr(proof.text, r->text) && str_starts(proof.text, "nvidia: "), row);
 		struct err err = { 0 };

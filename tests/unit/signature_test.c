@@ -160,10 +160,11 @@ static void test_exact_form(void **state)
 	assert_string_equal(b.subject.digest, v.package.digest);
 	assert_string_equal(b.subject.media_type, OCI_MANIFEST);
 	assert_int_equal(b.subject.size, v.package.size);
-	assert_string_equal(manifest_note(&b, "dev.sigstore.bundle.content"), "dsse-envelope");
-	assert_string_equal(manifest_note(&b, "dev.sigstore.bundle.predicateType"),
+	const struct descriptor notes = { .annotations = b.annotations };
+	assert_string_equal(descriptor_note(&notes, "dev.sigstore.bundle.content"), "dsse-envelope");
+	assert_string_equal(descriptor_note(&notes, "dev.sigstore.bundle.predicateType"),
 			    "https://sigstore.dev/cosign/sign/v1");
-	assert_string_equal(manifest_note(&b, OCI_CREATED), "2027-01-15T08:00:00Z");
+	assert_string_equal(descriptor_note(&notes, OCI_CREATED), "2027-01-15T08:00:00Z");
 	assert_int_equal(layout_index(&v.l, &x, &err), 0);
 	auto_str char *tag = legacy_tag(v.package.digest);
 	assert_string_equal(descriptor_note(&x.items[index_find(&x, "package")], "kind"),
