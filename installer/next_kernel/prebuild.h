@@ -65,5 +65,4 @@ struct prebuild {
 // wish.only is not there.
 int prebuild_run(struct prebuild *p, struct err *err);
 void prebuild_done(struct prebuild *p);
-#define auto_prebuild __attribute__((cleanup(prebuild_done)))
 bool prebuild_is_well(const struct forecast *f); // every kernel is ready

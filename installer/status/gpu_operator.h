@@ -27,7 +27,6 @@ void operator_leave(struct operator_pod *o);
 // the pid when one is alive.
 int operator_clear(const struct root *host, struct err *err);
 void operator_done(struct operator_pod *o); // ends the lock; says nothing
-#define auto_operator __attribute__((cleanup(operator_done)))
 
 // For whoever watches over the driver later. 1 = said, 0 = no operator asks: the file is not there, as outside of its
 // pods and after a preStop hook.

@@ -14,7 +14,6 @@ struct lay {
 	size_t count;
 };
 void lay_done(struct lay *l);
-#define auto_lay __attribute__((cleanup(lay_done)))
 
 struct lay_part {
 	const struct root *root;

@@ -39,7 +39,6 @@ enum upgrade {
 	UPGRADE_DONE,
 	UPGRADE_FAILED,
 	UPGRADE_OTHER, // none that we have ever written
-	UPGRADE_COUNT
 };
 extern const char *const upgrade_words[UPGRADE_OTHER];
 
