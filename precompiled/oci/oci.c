@@ -60,11 +60,6 @@ static char *text(const json_t *value)
 	return TAKE(s);
 }
 
-static const char *note(const json_t *annotations, const char *key)
-{
-	return json_string_value(json_object_get(annotations, key));
-}
-
 void descriptor_done(struct descriptor *d)
 {
 	free(d->media_type);
@@ -106,7 +101,7 @@ json_t *descriptor_json(const struct descriptor *d)
 
 const char *descriptor_note(const struct descriptor *d, const char *key)
 {
-	return note(d->annotations, key);
+	return json_string_value(json_object_get(d->annotations, key));
 }
 
 // What is read, for messages.
