@@ -64,13 +64,15 @@ class Function:
 class Struct:
     def __init__(self, body, function_types):
         self.pointers = set(re.findall(r"\(\*(?:const )?(\w+)(?:\[\w*\])?\)\s*\(", body))
-        self.types = {}  # member -> name of its structure
+        self.types = {}  # member -> name of its structure, or whatever the type is
+        self.arrays = set(re.findall(r"(\w+)(?=\[)", body))
         member = r"(?:struct )?(\w+)\s+\**(?:const )?((?:\w+(?:\[[^\]]*\])*(?:, \**)?)+)(?: : \d+)?;"
         for kind, names in re.findall(member, body):
             for name in re.findall(r"\w+", re.sub(r"\[[^\]]*\]", "", names)):
                 self.types[name] = kind
                 if kind in function_types:
                     self.pointers.add(name)
+        self.names = sorted(self.pointers | set(self.types))
 
 
 class File:
@@ -103,7 +105,8 @@ class File:
             if name:
                 found.append(Function(self, name[1], head, "\n".join(lines[i:last]), last - first + 1,
                                       bool(re.match(r"(?:inline )?static\b", head))))
-            outside.extend("" for _ in lines[i:last + 1])
+            del outside[len(outside) - (i - first):]
+            outside.extend("" for _ in lines[first:last + 1])
             i = last + 1
         return found, "\n".join(outside)
 

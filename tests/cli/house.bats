@@ -391,3 +391,23 @@ END
   assert_output --partial "is not an imperative"
   git commit -qm "kmod: add h()"
 }
+
+@test "what nothing in the product uses is found, and what a table, a macro or a pointer uses is not" {
+  local line
+  plant tests/unit/bad_test.c '// for_tests();'
+  plant installer/base/used.h 'struct used {' $'\tint read;' $'\tint unread;' $'\tint unwritten;' '};' \
+    'enum word { WORD_NONE, WORD_PASTED, WORD_UNUSED };' '#define UNUSED_MACRO 1' '#define IS(word) WORD_##word' \
+    'int used(struct used *u);' 'int tabled(struct used *u);' 'int for_tests(void);' 'int below_it(void);'
+  plant installer/base/used.c '#include "base/used.h"' 'int used(struct used *u)' '{' $'\tu->read = u->unread = IS(PASTED);' \
+    $'\tu->unread++;' $'\treturn u->read + u->unwritten;' '}' 'int tabled(struct used *u)' '{' $'\treturn used(u);' '}' \
+    'int below_it(void)' '{' $'\treturn 1;' '}' 'int for_tests(void)' '{' $'\treturn below_it() + for_tests();' '}'
+  plant installer/main.c '#include "base/used.h"' 'static int (*const table[])(struct used *) = { tabled };' 'int main(void)' '{' \
+    $'\treturn table[0](0);' '}'
+  finds unused.py
+  for line in "used.h:4:member unread of struct used is never read" "used.h:5:member unwritten of struct used is never written" \
+    "used.h:7:constant WORD_UNUSED is not used" "used.h:8:macro UNUSED_MACRO is not used" \
+    "used.c:13:function below_it() is not called" "used.c:17:function for_tests() is not called"; do
+    assert_line "installer/base/$line"
+  done
+  assert_equal "$(grep -c ^installer/ <<<"$output")" 6
+}
