@@ -51,7 +51,8 @@ while (my $page = <STDIN>) {
   next if $page eq "CHANGELOG.md";
   while ($text =~ m{(?<![\w/.:+\]-])(?<!\]\()($rooms/[\w./*\{\},+-]*[\w*\}/])}g) {
     my ($path, $at) = ($1, $-[0]);
-    next unless $path =~ m{/$|\.[a-z]\w*$} && $path !~ m{[A-Z]{3}(?!.*\.md$)};
-    $say->($at, "$path is not there") unless grep { -e } glob $path;
+    next unless $path =~ m{/$|\.[a-z]\w*$|\}$} && $path !~ m{[A-Z]{3}(?!.*\.md$)};
+    my @files = glob $path;
+    $say->($at, "$_ is not there") for grep { !-e } @files ? @files : $path;
   }
 }'

@@ -6,7 +6,8 @@ load helper
 
 setup() { # a repository of its own, clean by every rule
   tree=$BATS_TEST_TMPDIR/tree
-  mkdir -p "$tree"/{installer/base/core,kmod/load,tests/unit,tests/check,.ci}
+  mkdir -p "$tree"/{installer/base/core,kmod/load,precompiled,tests/unit,tests/check,.ci}
+  touch "$tree/precompiled/SPEC.md" # the list of rooms names it
   cp -r "$top/scripts" "$tree/scripts"
   rm "$tree/scripts/matrix.sh" # cites a requirement
   cp "$top/tests/check/ids.py" "$tree/tests/check/"
@@ -299,7 +300,9 @@ docs/bad.md|see [it](there.md#twice-1), [up](../Makefile)|
 docs/bad.md|see [it](there.md#what-it-is-a-b-c-d) and [me](#none)|docs/bad.md has no heading #none
 docs/bad.md|see [it](there.md#no-heading)|docs/there.md has no heading #no-heading
 docs/bad.md|see [it](docs/there.md)|docs/there.md is not there
-docs/bad.md|`kmod/load/clean.c`, kmod/load/clean.{c,h} and kmod/load/*.c|
+docs/bad.md|`kmod/load/clean.c`, kmod/lo{ad/,ad/clean.c} and kmod/*/*.c|
+docs/bad.md|`kmod/load/clean.{c,h}`|kmod/load/clean.h is not there
+docs/bad.md|`kmod/*.c`|kmod/*.c is not there
 docs/bad.md|`kmod/none.c`|kmod/none.c is not there
 docs/bad.md|    cat scripts/none.sh|scripts/none.sh is not there
 docs/bad.md|build/images/none.tar, kmod/NAME.c, kmod/none|
