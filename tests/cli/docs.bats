@@ -179,14 +179,25 @@ signed() {
 535.261.03-rhel9"
 }
 
-@test "docs: kubernetes.md: the DaemonSet gets the repository and the directory of the key" {
+@test "docs: kubernetes.md and rollouts.md: the DaemonSets get the directory of the key, and the repository" {
   command -v kubectl >/dev/null || skip "kubectl is not here"
   mkdir -p bin
-  printf '#!/bin/sh\ncase " $* " in *" --local "*) HOME=%s exec %s "$@" ;; *" -f - "*) cat >applied ;; esac\n' "$PWD" "$(command -v kubectl)" >bin/kubectl
+  cat >bin/kubectl <<EOF
+#!/bin/sh
+case " \$* " in
+*" --local "*) HOME=$PWD exec $(command -v kubectl) "\$@" ;;
+*" -f - "*) cat >applied ;;
+" apply "*) shift && ls \$(printf '%s\n' "\$@" | grep -vx -e -f) ;; # each manifest is there
+esac
+EOF
   ln -s "$top/deploy" deploy
-  follow kubernetes daemonset
-  run python3 -c 'import yaml
+  applied() {
+    python3 -c 'import yaml
 pod = yaml.safe_load(open("applied"))["spec"]["template"]["spec"]["containers"][0]
 print({e["name"]: e["value"] for e in pod["env"] if e["name"].startswith("KMODSMITH_")}, [m["mountPath"] for m in pod["volumeMounts"]])'
-  assert_output "{'KMODSMITH_FROM': 'docker://registry.example/drivers', 'KMODSMITH_TRUST_DIR': '/drivers'} ['/drivers']"
+  }
+  follow kubernetes daemonset
+  assert_equal "$(applied)" "{'KMODSMITH_FROM': 'docker://registry.example/drivers', 'KMODSMITH_TRUST_DIR': '/drivers'} ['/drivers']"
+  follow rollouts deploy
+  assert_equal "$(applied)" "{'KMODSMITH_TRUST_DIR': '/drivers'} ['/drivers', '/policy']"
 }
